@@ -26,7 +26,7 @@ use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Garbage, Multicore, Place, Record, State};
 
-use super::config::Sabotage;
+use super::broken::Hooks;
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets, Write};
 use super::worker::{Absence, Protocol, Worker};
@@ -135,7 +135,7 @@ enum Found {
 }
 
 /// The newest version of a record that is earlier than `at`. [Cicada17 3.3]
-fn search(store: &Multicore, record: Record<'_>, at: u64, sabotage: Sabotage) -> Found {
+fn search(store: &Multicore, record: Record<'_>, at: u64, hooks: Hooks) -> Found {
     if record.word().load(Ordering::SeqCst) & GONE != 0 {
         return Found::Nothing;
     }
@@ -146,7 +146,7 @@ fn search(store: &Multicore, record: Record<'_>, at: u64, sabotage: Sabotage) ->
         if old.wts() < at {
             match status {
                 COMMITTED => return Found::Version(place),
-                PENDING if sabotage != Sabotage::IgnoresLocks => return Found::Pending,
+                status if hooks.heeds(status == PENDING) => return Found::Pending,
                 _ => {}
             }
         }
@@ -163,7 +163,7 @@ async fn visible<F: Fabric>(
 ) -> Result<Place, Abort> {
     let store = worker.store();
     for turn in 1..=worker.node.config().spins {
-        match search(store, store.record(place), at, worker.sabotage()) {
+        match search(store, store.record(place), at, worker.hooks) {
             Found::Version(found) => return Ok(found),
             Found::Nothing => return Err(Abort::Stale { key }),
             Found::Pending => worker.pause(turn).await,
@@ -248,7 +248,7 @@ async fn validate<F: Fabric>(
 ) -> Result<(), Abort> {
     let _phase = worker.fabric.phase("validate");
     let (store, at) = (worker.store(), sets.timestamp);
-    if worker.sabotage() != Sabotage::SkipsValidation {
+    if worker.hooks.validates() {
         for read in &sets.reads {
             worker.fabric.access().await;
             if u64::from(visible(worker, (read.key, read.place), at).await?.0) != read.seen {
@@ -309,7 +309,7 @@ impl RecordForm for Cicada {
     }
 
     fn value(store: &Multicore, record: Record<'_>, value: &mut Vec<u8>) -> State {
-        match search(store, record, u64::MAX, Sabotage::None) {
+        match search(store, record, u64::MAX, Hooks::NONE) {
             Found::Version(place) => {
                 let state = Old::at(store, place).state();
                 store.copy_words(place, word::VALUE, state.len as usize, value);
@@ -365,7 +365,7 @@ impl Protocol for Cicada {
         worker.commit_point(sets)?;
         worker.stall().await;
         // [Cicada17 3.4 step 2]
-        if worker.sabotage() != Sabotage::ForgetsReaders {
+        if worker.hooks.moves_read_timestamps() {
             for read in &sets.reads {
                 worker.fabric.access().await;
                 let Old(words) = Old::at(store, Place(read.seen as u32));

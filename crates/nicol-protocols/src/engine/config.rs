@@ -2,6 +2,7 @@
 
 use nicol_core::units::Nanos;
 
+use super::broken::{Hooks, Sabotage};
 use crate::schedule::{FeatureMap, ScheduleConfig, Transcripts};
 
 /// How an engine runs.
@@ -41,35 +42,12 @@ pub enum Waiting {
     WaitDie,
 }
 
-/// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// What was read is not validated; in an engine with locks, reads take none.
-    SkipsValidation,
-    /// Whether somebody else has locked what was read is not looked at.
-    IgnoresLocks,
-    /// Scans forget the versions of the leaves that they have read.
-    ForgetsLeaves,
-    /// Cores announce an epoch that is yet to come, and so protect nothing.
-    WrongEpoch,
-    /// What is taken out of an index is freed at once.
-    FreesEarly,
-    /// Everybody who finds a lock waits, whatever its age.
-    AlwaysWaits,
-    /// Read timestamps are not moved on by those who rely on them.
-    ForgetsReaders,
-    /// What is locked for an aborted transaction stays locked.
-    KeepsLocks,
-    /// Transactions are answered before their epoch is durable.
-    AcknowledgesEarly,
-    /// Logs are said to be complete up to an epoch that has not ended.
-    ClaimsEarly,
-}
-
 impl EngineConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The published choices, for values of so many bytes at most, without scheduling.
     pub fn published(value_bytes: usize, features: FeatureMap) -> Self {
         Self {

@@ -25,7 +25,6 @@ use nicol_core::ids::TxnId;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 
-use super::config::Sabotage;
 use super::log::{CHUNK_BYTES, Committed, CoreLog, NodeLog};
 use super::recovery::{CHUNK_HEADER, chunk_header, emit_record, record_bytes, whole_records};
 use super::sets::Sets;
@@ -73,7 +72,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// Waits until a transaction is durable; false if it never will be, or nobody knows.
     pub(super) async fn durable(&self, Committed { epoch }: Committed) -> bool {
         let (Some(log), Some(node)) = (&self.log, self.node.log()) else { return true };
-        if self.sabotage() == Sabotage::AcknowledgesEarly {
+        if !self.hooks.awaits_durability() {
             return true;
         }
         node.want(epoch);
@@ -115,7 +114,8 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// before it. The last one says up to which epoch the core's log is complete.
     async fn persist(&self, log: &CoreLog, node: &NodeLog) -> Result<(), FabricError> {
         let own = &node.through[self.core].0;
-        let complete = log.complete(self.store().epochs().now(), self.sabotage());
+        let now = self.store().epochs().now();
+        let complete = self.hooks.claims(now, log.complete(now));
         let claims = complete > own.load(Ordering::Relaxed);
         let is_wanted = node.wanted.0.load(Ordering::Relaxed) > own.load(Ordering::Relaxed);
         if log.gathered.borrow().is_empty() && !(claims && is_wanted) {

@@ -1,5 +1,5 @@
-//! The state of logs: what a core has gathered, and how far the cores of a node are durable. What is done
-//! with it stands in `group_commit.rs`.
+//! The state of logs: what a core has gathered, and how far the cores of a node are durable. What
+//! is done with it stands in `group_commit.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use nicol_core::fabric::Fabric;
 use nicol_core::memory::Region;
 use nicol_core::units::Bytes;
 
-use super::config::Sabotage;
 use super::recovery::CHUNK_HEADER;
 
 /// Bytes of records that a core persists at a time, and of one transaction's writes at most.
@@ -97,15 +96,11 @@ impl CoreLog {
         &self.committing[(epoch & 1) as usize]
     }
 
-    /// The epoch up to which what this core has gathered and persisted is all that it has committed, or
-    /// will commit, if the present one is `now`.
-    pub(super) fn complete(&self, now: u64, sabotage: Sabotage) -> u64 {
-        match sabotage {
-            Sabotage::ClaimsEarly => now,
-            // Transactions that begin from now on are of this epoch or a later one. Of those under way
-            // none is older than the one before.
-            _ if self.committing(now - 1).get() == 0 => now - 1,
-            _ => now.saturating_sub(2),
-        }
+    /// The epoch up to which what this core has gathered and persisted is all that it has
+    /// committed, or will commit, if the present one is `now`.
+    pub(super) fn complete(&self, now: u64) -> u64 {
+        // Transactions that begin from now on are of this epoch or a later one. Of those under way
+        // none is older than the one before.
+        if self.committing(now - 1).get() == 0 { now - 1 } else { now.saturating_sub(2) }
     }
 }

@@ -15,6 +15,7 @@
 //! ([`access`](nicol_core::fabric::SharedMemory::access)): there the cores of a simulated node
 //! interleave, and live it is nothing.
 
+mod broken;
 mod cicada;
 mod config;
 mod coordinator;
@@ -32,9 +33,9 @@ mod transaction;
 mod two_phase_locking;
 mod worker;
 
-pub use cicada::Cicada;
 #[doc(hidden)]
-pub use config::Sabotage;
+pub use broken::Sabotage;
+pub use cicada::Cicada;
 pub use config::{EngineConfig, Waiting};
 pub use coordinator::{Coordinator, ROUNDS_MAX, Submitter};
 pub use log::Committed;

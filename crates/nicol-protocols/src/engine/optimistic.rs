@@ -9,7 +9,6 @@ use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Place, Record, State};
 
-use super::config::Sabotage;
 use super::sets::{Read, Sets, Write};
 use super::worker::{Absence, Protocol, Worker};
 
@@ -38,7 +37,7 @@ pub(super) async fn read<F: Fabric, P: Protocol>(
         if seen & GONE != 0 {
             return Err(Abort::Stale { key });
         }
-        if seen & LOCKED == 0 || worker.sabotage() == Sabotage::IgnoresLocks {
+        if !worker.hooks.heeds(seen & LOCKED != 0) {
             let state = record.state();
             value.clear();
             record.copy_value(state.len, value);
@@ -142,7 +141,7 @@ pub(super) async fn put<F: Fabric, P: Protocol>(
 
 /// Unlocks what of the write set is locked.
 pub(super) fn abort<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &mut Sets) {
-    if worker.sabotage() == Sabotage::KeepsLocks {
+    if !worker.hooks.unlocks_aborted() {
         return;
     }
     for write in sets.writes.iter_mut().filter(|write| write.held == LOCKED) {

@@ -20,7 +20,6 @@ use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
-use super::config::Sabotage;
 use super::optimistic::{self, LOCKED, Locked, install, lock_writes};
 use super::record_form::RecordForm;
 use super::sets::Sets;
@@ -46,16 +45,15 @@ async fn validate<F: Fabric>(
 ) -> Result<Validated, Abort> {
     let _phase = worker.fabric.phase("validate");
     let mut highest = locked.highest.max(worker.newest.get());
-    let sabotage = worker.sabotage();
-    if sabotage != Sabotage::SkipsValidation {
+    let hooks = worker.hooks;
+    if hooks.validates() {
         for read in &sets.reads {
             worker.fabric.access().await;
             let word = worker.store().record(read.place).word().load(Ordering::SeqCst);
             if word & !LOCKED != read.seen {
                 return Err(Abort::Stale { key: read.key });
             }
-            let is_locked = word & LOCKED != 0 && sabotage != Sabotage::IgnoresLocks;
-            if is_locked && !sets.writes_at(read.place) {
+            if hooks.heeds(word & LOCKED != 0) && !sets.writes_at(read.place) {
                 return Err(Abort::ValidateLocked { key: read.key });
             }
             highest = highest.max(word & !LOCKED);

@@ -23,7 +23,7 @@ use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
-use super::config::Sabotage;
+use super::broken::Hooks;
 use super::optimistic::{self, GONE, LOCKED, Locked, install, lock_writes};
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
@@ -69,7 +69,7 @@ fn commit_timestamp<F: Fabric>(worker: &Worker<F, TicToc>, sets: &Sets, _: &Lock
 
 /// [TicToc16 algorithm 2, step 3; 3.6] Moves the `rts` of a record on to `at`, unless it has changed
 /// since it was read.
-fn extend(word: &AtomicU64, read: &Read, at: u64, own: bool, blind: bool) -> Result<(), Abort> {
+fn extend(word: &AtomicU64, read: &Read, at: u64, own: bool, hooks: Hooks) -> Result<(), Abort> {
     let key = read.key;
     let mut seen = word.load(Ordering::SeqCst);
     loop {
@@ -79,7 +79,7 @@ fn extend(word: &AtomicU64, read: &Read, at: u64, own: bool, blind: bool) -> Res
         if rts(seen) >= at || own {
             return Ok(());
         }
-        if seen & LOCKED != 0 && !blind {
+        if hooks.heeds(seen & LOCKED != 0) {
             return Err(Abort::ValidateLocked { key });
         }
         let delta = at - wts(seen);
@@ -100,16 +100,16 @@ async fn validate<F: Fabric>(
     at: u64,
 ) -> Result<(), Abort> {
     let _phase = worker.fabric.phase("validate");
-    let sabotage = worker.sabotage();
-    if sabotage != Sabotage::SkipsValidation {
+    let hooks = worker.hooks;
+    if hooks.validates() {
         for read in &sets.reads {
-            if rts(read.seen) >= at || sabotage == Sabotage::ForgetsReaders {
+            if rts(read.seen) >= at || !hooks.moves_read_timestamps() {
                 continue;
             }
             worker.fabric.access().await;
             let (word, own) =
                 (worker.store().record(read.place).word(), sets.writes_at(read.place));
-            extend(word, read, at, own, sabotage == Sabotage::IgnoresLocks)?;
+            extend(word, read, at, own, hooks)?;
         }
     }
     worker.fabric.access().await;

@@ -7,7 +7,6 @@ use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::interactive::{Interactive, Seen};
 use nicol_core::txn::{Abort, KeyRange};
 
-use super::config::Sabotage;
 use super::log::Committed;
 use super::sets::Sets;
 use super::worker::{Protocol, Worker};
@@ -159,7 +158,7 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
             self.worker.fabric.work(Work::IndexLookup);
             self.worker.fabric.access().await;
             let leaf = self.worker.store().leaf_of(at);
-            if self.worker.sabotage() != Sabotage::ForgetsLeaves {
+            if self.worker.hooks.notes_leaves() {
                 self.sets.note(&leaf, at);
             }
             let count = leaf.entries().len();

@@ -22,7 +22,7 @@ use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
-use super::config::{Sabotage, Waiting};
+use super::config::Waiting;
 use super::optimistic::put;
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
@@ -122,11 +122,11 @@ async fn acquire<F: Fabric>(
             }
             Attempt::Gone => return Err(Abort::Stale { key }),
             Attempt::Held(oldest) => {
-                let waits = match worker.node.config().waiting {
+                let may_wait = match worker.node.config().waiting {
                     Waiting::NoWait => false,
                     Waiting::WaitDie => age < oldest,
                 };
-                if !waits && worker.sabotage() != Sabotage::AlwaysWaits {
+                if !worker.hooks.waits(may_wait) {
                     return Err(Abort::LockConflict { key });
                 }
                 worker.pause(turn).await;
@@ -164,7 +164,7 @@ impl Protocol for TwoPhaseLocking {
         for_update: bool,
         value: &mut Vec<u8>,
     ) -> Result<Seen, Abort> {
-        if worker.sabotage() != Sabotage::SkipsValidation {
+        if worker.hooks.locks_reads() {
             let mode = if for_update { EXCLUSIVE } else { SHARED };
             acquire(worker, sets, at, mode).await?;
         }
@@ -208,7 +208,7 @@ impl Protocol for TwoPhaseLocking {
     }
 
     fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
-        if worker.sabotage() == Sabotage::KeepsLocks {
+        if !worker.hooks.unlocks_aborted() {
             return;
         }
         for (place, mode) in sets.locks.drain(..) {

@@ -14,7 +14,7 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Place};
 
-use super::config::Sabotage;
+use super::broken::Hooks;
 use super::log::CoreLog;
 use super::node::Node;
 use super::record_form::RecordForm;
@@ -93,6 +93,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node<P>>,
     pub(super) core: usize,
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) hooks: Hooks,
     /// Do some steps suffer stalls? What runs for each record asks before it makes a future.
     pub(super) stalls: bool,
     /// Transactions under way.
@@ -120,6 +122,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         let idle = fabric.signal();
         Self {
             core: usize::from(here.core),
+            hooks: node.config().hooks(),
             stalls: node.config().stall > Nanos::ZERO,
             log: node.log().map(|_| CoreLog::new(&fabric)),
             fabric,
@@ -140,10 +143,6 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         self.node.store()
     }
 
-    pub(super) fn sabotage(&self) -> Sabotage {
-        self.node.config().sabotage
-    }
-
     /// Begins a transaction. Where others of this core are under way in an epoch that is over, they
     /// end first: else the core would never be seen to leave it.
     pub(super) async fn begin(&self) -> (TxnId, Sets) {
@@ -152,11 +151,8 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             self.idle.wait().await;
         }
         if self.active.get() == 0 {
-            if self.sabotage() == Sabotage::WrongEpoch {
-                self.entered.set(epochs.now());
-            } else {
-                self.entered.set(epochs.enter(self.core));
-            }
+            let announces = self.hooks.announces_epochs();
+            self.entered.set(if announces { epochs.enter(self.core) } else { epochs.now() });
         }
         self.set_active(self.active.get() + 1);
         self.begun.set(self.begun.get() + 1);
@@ -233,7 +229,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
 
     /// Notes what was taken out of an index, or of a record.
     pub(super) fn discard(&self, garbage: Garbage) {
-        if self.sabotage() == Sabotage::FreesEarly {
+        if self.hooks.frees_at_once() {
             self.store().free(garbage);
             return;
         }
@@ -281,10 +277,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     fn tidy(&self) {
         self.move_epoch();
         let epochs = self.store().epochs();
-        let oldest = match self.sabotage() {
-            Sabotage::FreesEarly => u64::MAX,
-            _ => epochs.oldest(),
-        };
+        let oldest = self.hooks.over_before(epochs.oldest());
         for _ in 0..TIDY_MOST {
             let mut absent = self.absent.borrow_mut();
             let Some((_, place)) = absent.pop_front_if(|(epoch, _)| *epoch < oldest) else { break };
