@@ -1,6 +1,7 @@
 //! The `commit` family: distributed, replicated, serializable transactions.
 
 mod backups;
+mod broken;
 mod log;
 mod log_worker;
 mod messages;
@@ -18,6 +19,9 @@ use nicol_core::records::RecordSource;
 use nicol_core::txn::Txn;
 use nicol_core::view::ShardMap;
 use nicol_store::ordered::OrderedTable;
+
+#[doc(hidden)]
+pub use broken::Sabotage;
 
 /// Records that are loaded at a time.
 const LOAD_BATCH: usize = 64;
@@ -72,32 +76,4 @@ fn make_scans<F: Fabric>(fabric: &F, ordered: &OrderedTable, txn: &mut Txn) -> b
         }
     }
     true
-}
-
-/// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no
-/// configuration file reaches them.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// The protocol as it should be.
-    None,
-    /// VALIDATE is skipped.
-    NoValidate,
-    /// VALIDATE compares versions and ignores locks.
-    ValidateIgnoresLocks,
-    /// EXECUTE takes no locks.
-    NoLocks,
-    /// COMMIT unlocks before it installs.
-    UnlockFirst,
-    /// Locks are released when execution is done.
-    EarlyUnlock,
-    /// An aborted transaction installs its writes all the same.
-    AbortInstalls,
-    /// What was read of ordered tables is taken for current.
-    IgnoresRangeVersions,
-    /// After a crash: locks that a dead coordinator has left are given to the next transaction.
-    StealsLocks,
-    /// After a crash, or a timeout: a transaction commits although a backup that lives has not
-    /// acknowledged.
-    ForgetsBackups,
 }

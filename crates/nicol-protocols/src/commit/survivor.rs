@@ -15,7 +15,7 @@ use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
 
-use super::Sabotage;
+use super::broken::Hooks;
 use crate::kit::LostNodes;
 
 /// What a transaction has done without a lost node.
@@ -45,13 +45,13 @@ struct DoneWithout([AtomicU64; Without::NAMES.len()]);
 pub(super) struct Survival {
     lost: LostNodes,
     without: DoneWithout,
-    sabotage: Sabotage,
+    hooks: Hooks,
 }
 
 impl Survival {
     /// No node is lost: everything has just been loaded under `view`.
-    pub(super) fn new(view: &View, sabotage: Sabotage) -> Self {
-        Self { lost: LostNodes::new(view), without: DoneWithout::default(), sabotage }
+    pub(super) fn new(view: &View, hooks: Hooks) -> Self {
+        Self { lost: LostNodes::new(view), without: DoneWithout::default(), hooks }
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) trait Survivor {
     /// Is nothing to be expected of `backup` any more, because a view says that it is gone? One that
     /// merely does not answer may have logged, or may still.
     fn is_excused(&self, backup: NodeId) -> bool {
-        self.lost().contain(backup) || self.survival().sabotage == Sabotage::ForgetsBackups
+        self.survival().hooks.excuses(self.lost().contain(backup))
     }
 
     /// May what was read be reported without having written anything? Without a lease others may

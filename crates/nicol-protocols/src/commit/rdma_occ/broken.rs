@@ -1,8 +1,8 @@
-//! The RDMA systems broken on purpose, for the checkers' negative tests: an owner that stands before
-//! a shard's true one and spoils what it does. The steps know nothing of it.
+//! The RDMA systems broken on purpose, for the checkers' negative tests: an owner that stands
+//! before a shard's true one and spoils what it does. The steps know nothing of it.
 //!
-//! What the steps do past an owner's CPU it could not spoil. So a system whose owner is broken locks,
-//! validates and commits by RPC, whatever it would choose (`RdmaOccConfig::in_force`).
+//! What the steps do past an owner's CPU it could not spoil. So a system whose owner is broken
+//! locks, validates and commits by RPC, whatever it would choose (`RdmaOccConfig::in_force`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,8 +21,21 @@ use crate::commit::survivor::Survivor;
 /// How long records that should be locked are left unprotected.
 const GAP: Nanos = Nanos::from_micros(3);
 
+/// The owner of `node`'s own shard; one that breaks a step stands before it where that is asked
+/// for.
+pub(super) fn owner<F: Fabric>(fabric: &F, node: &Arc<Node>) -> Rc<dyn Owner> {
+    let own = OwnShard::new(fabric.clone(), node.clone());
+    match node.config().sabotage {
+        Sabotage::None => Rc::new(own),
+        sabotage => {
+            let (fabric, node, own) = (fabric.clone(), node.clone(), Rc::new(own));
+            Rc::new(BrokenOwner { fabric, node, own, sabotage })
+        }
+    }
+}
+
 /// An owner that breaks one step.
-pub(super) struct BrokenOwner<F: Fabric> {
+struct BrokenOwner<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
     own: Rc<OwnShard<F>>,
@@ -30,11 +43,6 @@ pub(super) struct BrokenOwner<F: Fabric> {
 }
 
 impl<F: Fabric> BrokenOwner<F> {
-    pub(super) fn new(fabric: F, node: Arc<Node>, sabotage: Sabotage) -> Self {
-        let own = Rc::new(OwnShard::new(fabric.clone(), node.clone()));
-        Self { fabric, node, own, sabotage }
-    }
-
     /// Runs `task` after [`GAP`]; until then this node is not settled.
     fn later(&self, task: impl Future<Output = ()> + 'static) {
         let (fabric, node) = (self.fabric.clone(), self.node.clone());

@@ -21,7 +21,7 @@
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::remote_table::{Design, INLINE_MAX, TableConfig};
 
-use crate::commit::Sabotage;
+use crate::commit::broken::{Hooks, Sabotage};
 
 /// Keys of one primary above which FaRM validates by RPC, t_r. [FaRM15 4]
 const FARM_VALIDATE_BY_RPC_ABOVE: usize = 4;
@@ -162,6 +162,11 @@ pub const SYSTEMS: [&str; 7] =
     ["farm", "farm-software", "fasst", "drtm-r", "drtm-r-original", "drtm-h", "drtm-h-nc"];
 
 impl RdmaOccConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The published choices of the system of this name, one of [`SYSTEMS`].
     pub fn named(system: &str, records: u64, value: usize) -> Option<Self> {
         Some(match system {
@@ -251,15 +256,14 @@ impl RdmaOccConfig {
     /// commits by RPC, since it is the owners of records that are broken (`broken`).
     pub(super) fn in_force(&self) -> Self {
         let mut config = self.clone();
-        if config.sabotage != Sabotage::None {
+        if !config.hooks().takes_shorter_ways() {
             if let Execution::Read(Locking { by, .. }) = &mut config.execution {
                 *by = Primitive::Rpc;
             }
             config.validation = Validation::Rpc;
             config.commit_by = Primitive::Rpc;
         }
-        if config.sabotage == Sabotage::StealsLocks {
-            // A READ would see the lock, and go away.
+        if !config.hooks().reads_locked() {
             config.execution = Execution::Rpc;
         }
         config

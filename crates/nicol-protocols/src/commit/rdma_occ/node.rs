@@ -314,7 +314,7 @@ impl SystemNode for Node {
         Self {
             id,
             view: view.clone(),
-            survival: Survival::new(view, config.sabotage),
+            survival: Survival::new(view, config.hooks()),
             config: config.in_force(),
             lost_sides: LostSides::default(),
             geometry: primary.table.geometry(),

@@ -8,18 +8,16 @@ use nicol_core::fabric::{Fabric, Service};
 use nicol_core::ids::Side;
 use nicol_core::txn::Procedures;
 
-use super::broken::BrokenOwner;
+use super::broken::owner;
 use super::coordinator::Coordinator;
 use super::host::HostEngine;
 use super::local_log::LocalLog;
 use super::log_acks::{Acknowledged, Retained};
 use super::node::Node;
-use super::owner::{OwnShard, Owner};
 use super::reach::Reach;
 use super::rpc::Rpc;
 use super::server::Server;
 use super::worker::Worker;
-use crate::commit::Sabotage;
 use crate::commit::log::LogMemory;
 use crate::commit::log_worker::apply_log;
 
@@ -40,10 +38,7 @@ impl CommitNode for Node {
         if here.side == Side::Nic {
             return None;
         }
-        let owner: Rc<dyn Owner> = match self.config().sabotage {
-            Sabotage::None => Rc::new(OwnShard::new(fabric.clone(), self.clone())),
-            sabotage => Rc::new(BrokenOwner::new(fabric.clone(), self.clone(), sabotage)),
-        };
+        let owner = owner(fabric, self);
         let reach = Rc::new(Reach::new(fabric.clone(), self.clone()));
         let rpc = Rc::new(Rpc::new(fabric.clone(), self.clone(), reach.clone()));
         let log = LocalLog::new(fabric.clone(), reach.clone(), self.log_of(here).clone());

@@ -8,6 +8,7 @@ use nicol_core::txn::{Abort, Outcome};
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
+use super::config::XenicConfig;
 use super::coordinator::NicCoordinator;
 use super::messages::{TXN_LOCAL, TXN_REQUEST};
 use super::nic::Nic;
@@ -18,18 +19,23 @@ use crate::commit::messages::{COMMIT, EXECUTE, Keys, VALIDATE, ValidateReply};
 /// How long records that should be locked are left unprotected.
 const GAP: Nanos = Nanos::from_micros(3);
 
+/// What a NIC engine answers; a service that breaks a step stands before `nic` where `config` asks
+/// for that.
+pub(super) fn service<F: Fabric>(fabric: &F, nic: Nic<F>, config: &XenicConfig) -> Rc<dyn Service> {
+    match config.sabotage {
+        Sabotage::None => Rc::new(nic),
+        sabotage => Rc::new(Broken { fabric: fabric.clone(), nic, sabotage }),
+    }
+}
+
 /// A NIC engine that breaks one step.
-pub(super) struct Broken<F: Fabric> {
+struct Broken<F: Fabric> {
     fabric: F,
     nic: Nic<F>,
     sabotage: Sabotage,
 }
 
 impl<F: Fabric> Broken<F> {
-    pub(super) fn new(fabric: F, nic: Nic<F>, sabotage: Sabotage) -> Self {
-        Self { fabric, nic, sabotage }
-    }
-
     /// Delivers a request with another body.
     fn deliver_instead(&self, delivery: Delivery<'_>, body: &[u8]) -> Result<(), Malformed> {
         self.nic.deliver(Delivery { body, ..delivery })

@@ -6,7 +6,7 @@ use nicol_core::units::{Bytes, Nanos};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::HomesPerHint;
 
-use crate::commit::Sabotage;
+use crate::commit::broken::{Hooks, Sabotage};
 use crate::schedule::{FeatureMap, ScheduleConfig, Transcripts};
 
 /// Most EXECUTE rounds of one transaction; one that needs more aborts.
@@ -121,6 +121,11 @@ pub struct XenicConfig {
 }
 
 impl XenicConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The paper's choices, with memory for `records` records per shard of at most `value` bytes.
     pub fn paper(records: u64, value: usize) -> Self {
         Self {
@@ -152,7 +157,7 @@ impl XenicConfig {
     /// A protocol that is broken on purpose is broken in the ordinary steps, so that transactions
     /// must take them.
     pub(super) fn without_shorter_ways_if_broken(self) -> Self {
-        let whole = self.sabotage == Sabotage::None;
-        Self { multi_hop: self.multi_hop && whole, local_paths: self.local_paths && whole, ..self }
+        let may = self.hooks().takes_shorter_ways();
+        Self { multi_hop: self.multi_hop && may, local_paths: self.local_paths && may, ..self }
     }
 }

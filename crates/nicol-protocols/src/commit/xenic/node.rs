@@ -29,7 +29,6 @@ use super::config::{ExecuteAt, Faithful, XenicConfig};
 use super::read_back::read_back;
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
-use crate::commit::Sabotage;
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
@@ -340,8 +339,8 @@ impl Node {
 
     pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
         let (mut version, hash) = (version, SlotHash::of(key));
-        if self.config.sabotage != Sabotage::None || self.config.faithful == Faithful::Paper {
-            // A broken protocol is for the checkers to find, not for the index's assertion.
+        if self.config.hooks().installs_older() || self.config.faithful == Faithful::Paper {
+            // What is not serializable is for the checkers to find, not for the index's assertion.
             let found = self.index().lookup(hash, key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {
                 version = version.max(known.next());
@@ -474,7 +473,7 @@ impl SystemNode for Node {
             id,
             lost_sides: LostSides::default(),
             view: view.clone(),
-            survival: Survival::new(view, config.sabotage),
+            survival: Survival::new(view, config.hooks()),
             config: config.clone().without_shorter_ways_if_broken(),
             shard: view.led_by(id).next(),
             primary,

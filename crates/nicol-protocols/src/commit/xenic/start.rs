@@ -1,15 +1,14 @@
 //! How the engines of a node start.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::commit::CommitNode;
-use nicol_core::fabric::{Fabric, Service};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::txn::Procedures;
 use nicol_core::view::View;
 
-use super::broken::Broken;
+use super::broken::service;
 use super::host::HostCoordinator;
 use super::host::log_acks::LogAcks;
 use super::host::trees::HostService;
@@ -17,7 +16,6 @@ use super::host::worker::Worker;
 use super::nic::Nic;
 use super::node::Node;
 use super::scheduled::{Submitter, serve};
-use crate::commit::Sabotage;
 use crate::commit::log_worker::apply_log;
 use crate::commit::survivor::Survivor;
 use crate::kit::follow_views;
@@ -41,10 +39,7 @@ impl CommitNode for Node {
                 let nic = Nic::new(fabric, self, procedures);
                 let follower = self.clone();
                 fabric.spawn(follow_views(fabric.clone(), move |view| follower.lost().learn(view)));
-                let service: Rc<dyn Service> = match self.config().sabotage {
-                    Sabotage::None => Rc::new(nic),
-                    sabotage => Rc::new(Broken::new(fabric.clone(), nic, sabotage)),
-                };
+                let service = service(fabric, nic, self.config());
                 serve(fabric, self.schedule(), service, None);
                 None
             }

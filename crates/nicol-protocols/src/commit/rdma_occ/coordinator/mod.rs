@@ -35,7 +35,6 @@ use super::node::Node;
 use super::owner::Owner;
 use super::reach::Reach;
 use super::rpc::Rpc;
-use crate::commit::Sabotage;
 use crate::commit::messages::{ReadOf, verdict};
 use crate::commit::survivor::Survivor;
 use crate::kit::follow_views;
@@ -107,10 +106,10 @@ impl<F: Fabric> Coordinator<F> {
     /// Ends a transaction that has not committed.
     fn abort(&self, txn: &Txn, open: &mut InHand<F>) {
         let Self(steps) = self;
-        match steps.node.config().sabotage {
-            Sabotage::AbortInstalls => broken::install_aborted(steps, txn, open),
-            _ => steps.abort(txn, open),
+        if steps.node.config().hooks().installs_aborted() {
+            return broken::install_aborted(steps, txn, open);
         }
+        steps.abort(txn, open);
     }
 }
 
