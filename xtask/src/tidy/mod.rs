@@ -5,6 +5,7 @@
 
 mod arrows;
 mod citations;
+mod planted;
 mod profiles;
 mod rings;
 mod rules;
@@ -108,6 +109,7 @@ fn rust(root: &Path) -> Result<Vec<Finding>> {
         .map(|(path, source)| (*path, source))
         .collect();
     let mut findings = rings::check(&shipped);
+    findings.extend(shipped.iter().flat_map(|(path, source)| planted::check(path, source)));
     findings.extend(
         sources.iter().flat_map(|(path, source)| rules::check(path, source, is_test(path))),
     );

@@ -1,5 +1,5 @@
-//! MINOS broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what they
-//! decide, and know no fault by name.
+//! MINOS broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
+//! they decide, and know no fault by name.
 
 mod steps;
 

@@ -1,0 +1,103 @@
+//! The steps of a protocol know no planted fault by name.
+//!
+//! `Sabotage`, and a field of that name, may stand in a system's `broken.rs` (or a file of the
+//! folder `broken`), in tests, and where a module hands the type on. A `config.rs` holds the
+//! choice, and names none but `Sabotage::None`.
+
+use super::Finding;
+use crate::source::Source;
+
+const RULE: &str = "planted fault";
+const PROTOCOLS: &str = "crates/nicol-protocols/src/";
+
+/// The findings in a file of which not only tests compile.
+pub(super) fn check(path: &str, source: &Source<'_>) -> Vec<Finding> {
+    let Some(inside) = path.strip_prefix(PROTOCOLS) else { return Vec::new() };
+    if inside.split('/').any(|part| part == "broken" || part == "broken.rs") {
+        return Vec::new();
+    }
+    let is_config = inside.ends_with("/config.rs");
+    let mut found = Vec::new();
+    for name in ["Sabotage", "sabotage"] {
+        let places = source.words(name).into_iter().filter(|at| !source.is_test(*at));
+        found.extend(places.filter(|at| {
+            let behind = &source.code[at + name.len()..];
+            if is_config { names_a_fault(behind) } else { !is_handed_on(&source.code[..*at]) }
+        }));
+    }
+    let remedy = "a step knows no planted fault by name: it asks the `Hooks` of its system's \
+                  broken.rs about what it decides, or what spoils it stands before it";
+    found.into_iter().map(|at| Finding::new(path, source.line(at), RULE, remedy)).collect()
+}
+
+/// Does a variant follow, and not the one that breaks nothing?
+fn names_a_fault(behind: &str) -> bool {
+    let Some(variant) = behind.trim_start().strip_prefix("::") else { return false };
+    let variant = variant.trim_start();
+    let end = variant.find(|next: char| !next.is_alphanumeric() && next != '_');
+    &variant[..end.unwrap_or(variant.len())] != "None"
+}
+
+/// Is the name that follows part of a `pub use`?
+fn is_handed_on(before: &str) -> bool {
+    let statement = before.rfind([';', '}', ']']).map_or(0, |end| end + 1);
+    before[statement..].trim_start().starts_with("pub use ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let findings = check(&format!("{PROTOCOLS}{path}"), &Source::new(text));
+        findings.iter().for_each(|finding| assert_eq!(finding.rule, RULE));
+        findings.into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn a_step_names_no_planted_fault() {
+        let bad = [
+            "use super::broken::Sabotage;",
+            "use super::config::{Reads, Sabotage};",
+            "if config.sabotage == fault {}",
+            "if worker.sabotage() != Sabotage::SkipsValidation {}",
+            "match node.config().sabotage {}",
+            "let sabotage = 1;",
+            "#[cfg(test)]\nmod tests {}\nfn f(sabotage: Sabotage) {}",
+        ];
+        for text in bad {
+            assert!(!lines("minos/local.rs", text).is_empty(), "{text}");
+        }
+        assert_eq!(lines("minos/local.rs", "fn f() {}\nlet a = Sabotage::None;\n"), [2]);
+    }
+
+    #[test]
+    fn what_plants_faults_may_name_them() {
+        let text = "match sabotage { Sabotage::NoLocks => {} }";
+        for path in ["minos/broken.rs", "minos/broken/steps.rs", "commit/xenic/broken.rs"] {
+            assert!(lines(path, text).is_empty(), "{path}");
+        }
+        assert_eq!(lines("minos/unbroken.rs", text), [1, 1]);
+        let fine = [
+            "if hooks.skips_validation() {} // Sabotage::NoLocks is its name",
+            "mod broken;\n#[doc(hidden)]\npub use broken::Sabotage;",
+            "pub use broken::Sabotage;\npub use config::{\n    Config,\n};",
+            "#[cfg(test)]\nmod tests { fn t() { config.sabotage = Sabotage::NoLocks; } }",
+        ];
+        for text in fine {
+            assert!(lines("minos/mod.rs", text).is_empty(), "{text}");
+        }
+        let elsewhere = check("crates/nicol-rt/src/a.rs", &Source::new("Sabotage::NoLocks"));
+        assert!(elsewhere.is_empty());
+    }
+
+    #[test]
+    fn a_configuration_holds_the_choice_and_names_none() {
+        let holds = "use super::broken::Sabotage;\npub sabotage: Sabotage,\n\
+                     sabotage: Sabotage::None,\nHooks::new(self.sabotage)\n";
+        assert!(lines("minos/config.rs", holds).is_empty());
+        let names = "fn f() {}\nif self.sabotage == Sabotage::StealsLocks {}\n";
+        assert_eq!(lines("minos/config.rs", names), [2]);
+        assert_eq!(lines("minos/config.rs", "use super::broken::Sabotage::*;"), [1]);
+    }
+}
