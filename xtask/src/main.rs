@@ -112,10 +112,13 @@ fn histories(root: &Path) -> Result<()> {
     finish(cargo.args(["--", "--include-ignored", "--nocapture"]))
 }
 
-/// Explores MINOS: `crates/nicol-protocols/examples/explore`.
+/// Explores MINOS: `crates/nicol-protocols/examples/explore`. The quick form is built as tests are.
 fn explore(root: &Path, flags: &[&str]) -> Result<()> {
     let mut cargo = cargo::command(root);
-    cargo.args(["run", "--quiet", "--release", "-p", "nicol-protocols", "--example", "explore"]);
+    cargo.args(["run", "--quiet", "-p", "nicol-protocols", "--example", "explore"]);
+    if !flags.contains(&"--quick") {
+        cargo.arg("--release");
+    }
     finish(cargo.arg("--").args(flags))
 }
 

@@ -207,7 +207,7 @@ fn explore_all(profile: &Arc<Profile>, most: usize, only: &str) -> Result<(), St
                     "{name}: {states} states, {ends} ends, {depth} deep, {extent}, {:.1} s",
                     began.elapsed().as_secs_f64()
                 );
-                if ends == 0 {
+                if whole && ends == 0 {
                     return Err(format!("{name}: no end was reached"));
                 }
             }
@@ -228,7 +228,7 @@ struct Planted {
 /// An exploration that finds nothing is believed once it has found what is broken.
 #[rustfmt::skip]
 fn planted() -> Vec<Planted> {
-    use Persistency::{Event, Renf, Scope, Strict, Synch};
+    use Persistency::{Event, Renf, Strict, Synch};
     use Sabotage::{
         AcksBeforePersist, AppliesObsolete, DropsReplays, ForgetsFollower, LosesQueue, ReleasesEarly, Resurrects,
     };
@@ -248,7 +248,6 @@ fn planted() -> Vec<Planted> {
         case("AMB-15", (Synch, host), one_node, |c| c.errata.timestamps = Faithful::Paper, &["replicas"]),
         case("AMB-15", (Event, nic), one_node, |c| c.errata.timestamps = Faithful::Paper, &["replicas"]),
         case("AMB-16", (Synch, host), two, |c| c.errata.global_timestamps = Faithful::Paper, &["2a"]),
-        case("AMB-18", (Scope, host), two, |c| c.errata.scopes = Faithful::Paper, &["what a client"]),
         case("AMB-19", (Event, nic), two, |c| c.errata.queued = Faithful::Paper, &["2b*"]),
     ]
 }

@@ -218,14 +218,14 @@ fn as_printed_no_read_modify_write_commits() {
     for seed in 0..3 {
         for settings in [&["own_reads=conflict"], &["faithful=paper"]] {
             let mut config = config("ycsb-t", "connectx5-40g", seed, settings);
-            config.length = Some(Length::Time(Nanos::from_micros(500)));
+            config.length = Some(Length::Time(Nanos::from_micros(1_000)));
             config.workload.read_percent = Some(0);
             let report = run(&config).unwrap().report;
             assert_eq!(report.committed, 0, "TS > PR cannot hold of what it has read");
             conflicts += report.abort_reasons["validate_locked"];
         }
         let mut config = config("ycsb-t", "connectx5-40g", seed, &[]);
-        config.length = Some(Length::Time(Nanos::from_micros(500)));
+        config.length = Some(Length::Time(Nanos::from_micros(1_000)));
         config.workload.read_percent = Some(0);
         assert!(held(&config).committed > 20);
     }

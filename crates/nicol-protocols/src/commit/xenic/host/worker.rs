@@ -9,6 +9,10 @@ use super::log_acks::LogAcks;
 use crate::commit::log::{LogReader, logged};
 use crate::commit::log_worker::ApplyLog;
 use crate::commit::xenic::node::Node;
+use crate::commit::xenic::replica::Replica;
+
+/// Writes whose homes are prefetched before the first of them is applied.
+const AHEAD: usize = 32;
 
 /// Segments of a growing table that an idle worker splits before it looks at the log again.
 const IDLE_SPLITS: u64 = 4;
@@ -29,24 +33,30 @@ impl<F: Fabric> ApplyLog for Worker<F> {
     const BATCHES: usize = 16;
 
     fn apply(&self, reader: &LogReader) {
-        // Every write is parsed, and its key's home prefetched, before the first is applied.
-        let records = reader.records();
-        let mut writes = Vec::with_capacity(records.len());
-        for (kind, body) in records {
+        let install = |writes: &[Option<(&Replica, _, _, _)>]| {
+            for &(replica, key, version, value) in writes.iter().flatten() {
+                self.fabric.work(Work::TableApply);
+                replica.apply(key, version, value);
+            }
+        };
+        let (mut ahead, mut held, mut written) = ([None; AHEAD], 0, 0);
+        for (kind, body) in reader.records() {
             let logged = logged(body);
             let replica = self.node.replica(logged.shard, kind);
             for (key, version, change) in logged {
                 let Some(value) = change.installed() else { continue };
+                if held == AHEAD {
+                    install(&ahead);
+                    (held, written) = (0, written + AHEAD);
+                }
                 replica.touch(key);
-                writes.push((replica, key, version, value));
+                ahead[held] = Some((replica, key, version, value));
+                held += 1;
             }
         }
-        for &(replica, key, version, value) in &writes {
-            self.fabric.work(Work::TableApply);
-            replica.apply(key, version, value);
-        }
+        install(&ahead[..held]);
         // A segment per insert keeps a doubling ahead of the inserts.
-        self.grow(writes.len() as u64);
+        self.grow((written + held) as u64);
     }
 
     fn applied(&self, _records: u64, position: u64) {
