@@ -72,7 +72,7 @@ impl Region {
     /// also to [`Region::compare_swap`] and the like, which host code uses. [PRISM21 3.3]
     ///
     /// Time: bounded (decision 0009). `NoResources` (receiver not ready), with nothing swapped, if
-    /// host code has changed the one word between each of [`SWAP_TRIES`] looks at it and the swap.
+    /// host code has changed the one word between each of `SWAP_TRIES` looks at it and the swap.
     pub fn swap_atomic(&self, offset: u64, swap: &MaskedSwap) -> Result<Swapped, FabricError> {
         let denied = FabricError::AccessDenied;
         self.check_swap(offset, swap).map_err(denied)?;

@@ -56,7 +56,7 @@ pub enum Tag {
     Reads,
     /// An update of a scope is found to be durable at a node that was asked for that.
     ScopeIsDurable,
-    /// The [PERSIST]sc of an update's scope returns.
+    /// The \[PERSIST\]sc of an update's scope returns.
     ScopeReturns,
     /// A node is a member of a view, in the life that the timestamp stands for.
     IsMember,
