@@ -1,5 +1,10 @@
 //! The second round of the public code: a coordinator tells every backup that all of them have logged
 //! a transaction, and only then may its records be truncated. AMB-44
+//!
+//! One exception keeps two transactions from waiting for each other's space at two backups, each
+//! with a record at one of them: while a LOG that came by RPC finds no space, records that have been
+//! applied are truncated as they are without a second round. A ring that a coordinator writes
+//! itself needs none, since space is reserved at every backup before the first record is written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,6 +21,8 @@ pub(super) struct Acknowledged {
     /// The logs that this engine applies.
     logs: RefCell<Vec<Arc<LogMemory>>>,
     logged: RefCell<LoggedEverywhere>,
+    /// LOGs that wait for space.
+    waiting: Cell<usize>,
 }
 
 /// The transactions that every backup has logged.
@@ -47,6 +54,13 @@ impl Acknowledged {
         self.look_again();
     }
 
+    /// A LOG waits for space, until what is returned is dropped: nothing is retained meanwhile.
+    pub(super) fn wait_for_space(self: &Rc<Self>) -> WaitsForSpace {
+        self.waiting.set(self.waiting.get() + 1);
+        self.look_again();
+        WaitsForSpace(self.clone())
+    }
+
     /// Has the workers look at what they have retained.
     pub(super) fn look_again(&self) {
         self.logs.borrow().iter().for_each(|log| log.region().doorbell().ring());
@@ -56,6 +70,16 @@ impl Acknowledged {
     fn has(&self, txn: TxnId) -> bool {
         let LoggedEverywhere { oldest, txns } = &*self.logged.borrow();
         oldest.get(&first_of(txn)).is_some_and(|oldest| txn < *oldest) || txns.contains(&txn)
+    }
+}
+
+/// A LOG that waits for space.
+#[must_use = "what is retained may be what it waits for"]
+pub(super) struct WaitsForSpace(Rc<Acknowledged>);
+
+impl Drop for WaitsForSpace {
+    fn drop(&mut self) {
+        self.0.waiting.set(self.0.waiting.get() - 1);
     }
 }
 
@@ -95,9 +119,12 @@ impl Retained {
     }
 
     /// Up to where the log is free: up to the first record that was not acknowledged and whose
-    /// coordinator is not `lost`; up to `read` if there is none.
+    /// coordinator is not `lost`; up to `read` if there is none, or a LOG waits for space.
     pub(super) fn free_up_to(&self, read: u64, lost: impl Fn(TxnId) -> bool) -> u64 {
         let mut records = self.records.borrow_mut();
+        if self.acknowledged.waiting.get() > 0 {
+            records.clear();
+        }
         for record in records.iter_mut().filter(|record| !record.acknowledged) {
             record.acknowledged = self.acknowledged.has(record.txn) || lost(record.txn);
         }
