@@ -21,7 +21,7 @@ use crate::view::{Halves, View};
 pub type ReadBack = BTreeMap<Key, (Version, Option<Vec<u8>>)>;
 
 /// One node of a system: its memory, shared by its engines.
-pub trait SystemNode: Send + Sync + Sized + 'static {
+pub trait SystemNode: NodeState + Sized {
     /// How the system runs.
     type Config: Clone + Send + Sync + 'static;
 
@@ -107,6 +107,24 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         let _refuses_everything = fabric;
     }
 
+    /// Starts one engine of a new life of a node that has crashed. Default: without data, for ever.
+    fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
+        Self::start_without_data(fabric);
+    }
+
+    /// The same, with what its log device holds. Default: without that.
+    fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
+        let _forgotten = revival;
+        self.restart(fabric);
+    }
+}
+
+/// The state of a node, whatever its system: what crashes take of it, and what can be asked of it from
+/// outside.
+///
+/// Apart from [`SystemNode`], and usable as an object, so that what drives and judges runs is compiled
+/// once and not again for each system.
+pub trait NodeState: Send + Sync + 'static {
     /// The sides of `loss` have crashed, with the node's structures in their memory. A side that is up may
     /// go on to use the rest. If the node's data is [lost](SystemNode::halves) with one of the sides, no
     /// check relies on what the node holds.
@@ -119,17 +137,6 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// keep it. Default: as if they had crashed.
     fn ended(&self, loss: &Loss) {
         self.crashed(loss);
-    }
-
-    /// Starts one engine of a new life of a node that has crashed. Default: without data, for ever.
-    fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
-        Self::start_without_data(fabric);
-    }
-
-    /// The same, with what its log device holds. Default: without that.
-    fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
-        let _forgotten = revival;
-        self.restart(fabric);
     }
 
     /// Of a node that has crashed: has it its data again, so that it serves? Never where
@@ -186,6 +193,36 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// go on after a crash need not offer it.
     fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
         let _offers_none = (shard, each);
+    }
+}
+
+/// What a crash leaves of a system, as values: the constants of [`SystemNode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survival {
+    /// See [`SystemNode::REPLICAS_CONVERGE`].
+    pub replicas_converge: bool,
+    /// See [`SystemNode::RECOVERS`].
+    pub recovers: bool,
+    /// See [`SystemNode::RECOVERS_FROM_LOGS`].
+    pub recovers_from_logs: bool,
+    /// See [`SystemNode::FOLLOWS_VIEWS`].
+    pub follows_views: bool,
+}
+
+impl Survival {
+    /// That of the system of these nodes.
+    pub const fn of<N: SystemNode>() -> Self {
+        Self {
+            replicas_converge: N::REPLICAS_CONVERGE,
+            recovers: N::RECOVERS,
+            recovers_from_logs: N::RECOVERS_FROM_LOGS,
+            follows_views: N::FOLLOWS_VIEWS,
+        }
+    }
+
+    /// Does the system go on after a crash, so that it needs views and leases?
+    pub const fn goes_on(self) -> bool {
+        self.recovers || self.follows_views
     }
 }
 

@@ -1,22 +1,25 @@
 //! A cluster's memory, its system and its clients: what a world starts on its engines.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Result;
-use nicol_core::engine::{Loss, Revival, Start};
+use nicol_core::engine::{Loss, Revival, Start, StartOn};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
-use nicol_core::ids::{Key, NodeId, Side};
-use nicol_core::records::{RecordSource, Records};
+use nicol_core::ids::{EngineId, Key, NodeId, Side};
+use nicol_core::records::Records;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{SystemNode, load_nodes};
+use nicol_core::system::{NodeState, Survival, SystemNode, load_nodes};
 use nicol_core::view::{Role, ShardMap, View};
+use nicol_rt::LiveWorld;
+use nicol_sim::SimWorld;
 use nicol_workload::driver::{RunControl, RunPlan};
 
 use crate::config::{BenchConfig, Length};
-use crate::family::{Built, Counters, Family};
+use crate::family::{Built, Counters, Family, Judge, JudgeOf, Outline};
 use crate::memory::{self, Loading};
 use crate::parallel;
 use crate::report::Memory;
@@ -24,11 +27,14 @@ use crate::report::Memory;
 /// The flags that give fewer records.
 const SIZE_FLAGS: &str = "--records, --warehouses, --items, --customers, --replicas or --nodes";
 
-/// A loaded cluster.
-pub(crate) struct Cluster<Y: Family> {
+/// A loaded cluster of whatever family: its memory and its clients, as the harness sees them.
+pub(crate) struct Cluster {
     pub(crate) view: View,
-    pub(crate) nodes: Vec<Arc<Y::Node>>,
-    pub(crate) built: Built<Y>,
+    pub(crate) nodes: Vec<Arc<dyn NodeState>>,
+    pub(crate) outline: Outline,
+    /// Who knows what is promised of it.
+    pub(crate) judge: Box<dyn Judge>,
+    pub(crate) survival: Survival,
     pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
     /// Initial records of all replicas, at most.
@@ -42,35 +48,40 @@ pub(crate) struct Cluster<Y: Family> {
     returning: OnceLock<Vec<NodeId>>,
 }
 
-impl<Y: Family> Start for Cluster<Y> {
+/// What a world starts on the engines of a cluster: its system and its clients.
+struct Engines<Y: Family> {
+    cluster: Arc<Cluster>,
+    nodes: Vec<Arc<Y::Node>>,
+    workload: Arc<Y::Workload>,
+}
+
+/// A loaded cluster that either world can start.
+pub(crate) struct Loaded {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) engines: Arc<dyn StartInWorlds>,
+}
+
+/// What either world can start on its engines.
+pub(crate) trait StartInWorlds: StartOn<SimWorld> + StartOn<LiveWorld> {}
+
+impl<S: StartOn<SimWorld> + StartOn<LiveWorld>> StartInWorlds for S {}
+
+impl<Y: Family> Start for Engines<Y> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
-        let node = &self.nodes[usize::from(here.node.0)];
-        let position = self.hosts_of_clients().position(|node| node == here.node);
-        let clients = match (here.side, position) {
-            (Side::Nic, _) | (_, None) => 0..0,
-            (Side::Host, Some(position)) => {
-                let hosts = self.view.engines(here.node, Side::Host);
-                // Clients of a node are dealt out to its host engines, the first ones getting the
-                // rest.
-                let core = usize::from(here.core);
-                let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
-                let before: usize = (0..core).map(share).sum();
-                let first = position * self.clients_per_node + before;
-                first as u32..(first + share(core)) as u32
-            }
-        };
-        Y::start(node, fabric, &self.built.workload, &self.run, clients);
+        let clients = self.cluster.clients_of(here);
+        let node = &self.nodes[here.node.index()];
+        Y::start(node, fabric, &self.workload, &self.cluster.run, clients);
     }
 
     fn crashed(&self, loss: &Loss) {
-        self.note_loss(loss);
-        self.host_crashed.fetch_or(loss.host, Ordering::Relaxed);
+        self.cluster.note_loss(loss);
+        self.cluster.host_crashed.fetch_or(loss.host, Ordering::Relaxed);
         self.nodes[loss.node.index()].crashed(loss);
     }
 
     fn ended(&self, loss: &Loss) {
-        self.note_loss(loss);
+        self.cluster.note_loss(loss);
         self.nodes[loss.node.index()].ended(loss);
     }
 
@@ -81,9 +92,66 @@ impl<Y: Family> Start for Cluster<Y> {
     }
 }
 
-impl<Y: Family> Cluster<Y> {
+/// Loads a cluster, unless that takes more memory than the machine has.
+///
+/// Errors: in words, with the flags that ask for less.
+pub(crate) fn load<Y: Family>(
+    config: &BenchConfig,
+    view: &View,
+    built: Built<Y>,
+    plan: RunPlan,
+    clients_per_node: usize,
+) -> Result<Loaded> {
+    let Built { workload, system, outline } = built;
+    let source = outline.source.clone();
+    let copies = usize::from(view.shards()) as u64 * view.replicas() as u64;
+    let records = source.records_per_shard() * copies;
+    let value_bytes = outline.value_bytes as u64;
+    memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
+    if let Some(Length::Transactions(_)) = config.length {
+        // So many insert as many records as there is capacity for.
+        let grown = records.saturating_add(source.growth_per_shard().saturating_mul(copies));
+        memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
+    }
+    let loading = Loading::start();
+    let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records));
+    let states = nodes.iter().map(|node| -> Arc<dyn NodeState> { node.clone() });
+    let cluster = Arc::new(Cluster {
+        records,
+        memory: loading.end(records, view.nodes()),
+        view: view.clone(),
+        nodes: states.collect(),
+        run: RunControl::new(plan, outline.kinds),
+        outline,
+        judge: Box::new(JudgeOf::<Y> { workload: workload.clone(), system }),
+        survival: Survival::of::<Y::Node>(),
+        clients_per_node,
+        down: view.node_ids().map(|_| AtomicBool::default()).collect(),
+        host_crashed: AtomicBool::default(),
+        returning: OnceLock::new(),
+    });
+    let engines = Arc::new(Engines::<Y> { cluster: cluster.clone(), nodes, workload });
+    Ok(Loaded { cluster, engines })
+}
+
+impl Cluster {
     /// Does the system go on after a crash, so that it needs views and leases?
-    pub(crate) const GOES_ON: bool = Y::Node::RECOVERS || Y::Node::FOLLOWS_VIEWS;
+    pub(crate) fn goes_on(&self) -> bool {
+        self.survival.goes_on()
+    }
+
+    /// The numbers of the clients that the engine `here` runs. Those of a node are dealt out to its host
+    /// engines, the first ones getting the rest.
+    fn clients_of(&self, here: EngineId) -> Range<u32> {
+        let position = self.hosts_of_clients().position(|node| node == here.node);
+        let (Side::Host, Some(position)) = (here.side, position) else { return 0..0 };
+        let hosts = self.view.engines(here.node, Side::Host);
+        let core = usize::from(here.core);
+        let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
+        let before: usize = (0..core).map(share).sum();
+        let first = position * self.clients_per_node + before;
+        first as u32..(first + share(core)) as u32
+    }
 
     /// Sides have crashed: from now on the data of the nodes that lost theirs is not audited.
     fn note_loss(&self, loss: &Loss) {
@@ -96,40 +164,6 @@ impl<Y: Family> Cluster<Y> {
     /// Have no hosts crashed, so that their memory is whole?
     pub(crate) fn hosts_live(&self) -> bool {
         !self.host_crashed.load(Ordering::Relaxed)
-    }
-
-    /// Loads a cluster, unless that takes more memory than the machine has.
-    pub(crate) fn load(
-        config: &BenchConfig,
-        view: &View,
-        built: Built<Y>,
-        plan: RunPlan,
-        clients_per_node: usize,
-    ) -> Result<Self> {
-        let source: &dyn RecordSource = &*built.source;
-        let copies = usize::from(view.shards()) as u64 * view.replicas() as u64;
-        let records = source.records_per_shard() * copies;
-        let value_bytes = built.value_bytes as u64;
-        memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
-        if let Some(Length::Transactions(_)) = config.length {
-            // So many insert as many records as there is capacity for.
-            let grown = records.saturating_add(source.growth_per_shard().saturating_mul(copies));
-            memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
-        }
-        let loading = Loading::start();
-        let nodes = load_nodes::<Y::Node>(view, &built.system, source, &parallel::Threads(records));
-        Ok(Self {
-            records,
-            memory: loading.end(records, view.nodes()),
-            view: view.clone(),
-            nodes,
-            run: RunControl::new(plan, built.kinds),
-            built,
-            clients_per_node,
-            down: view.node_ids().map(|_| AtomicBool::default()).collect(),
-            host_crashed: AtomicBool::default(),
-            returning: OnceLock::new(),
-        })
     }
 
     /// The nodes that run clients: those for clients alone if there are any, else all.
@@ -160,8 +194,8 @@ impl<Y: Family> Cluster<Y> {
     }
 
     /// The nodes that have not crashed.
-    pub(crate) fn survivors(&self) -> impl Iterator<Item = &Arc<Y::Node>> {
-        self.surviving_ids().map(|id| &self.nodes[id.index()])
+    pub(crate) fn survivors(&self) -> impl Iterator<Item = &dyn NodeState> {
+        self.surviving_ids().map(|id| &*self.nodes[id.index()])
     }
 
     /// The same, by their numbers.
@@ -213,7 +247,7 @@ impl<Y: Family> Cluster<Y> {
         let is_back = |node: &NodeId| hit[node.index()] && up[node.index()] == [true; 2];
         let is_away = |node: &NodeId| up[node.index()] != [true; 2];
         let back: Vec<NodeId> = self.view.node_ids().filter(is_back).collect();
-        if Y::Node::RECOVERS_FROM_LOGS
+        if self.survival.recovers_from_logs
             && !(self.view.node_ids().any(|node| is_away(&node)) && hit.iter().all(|hit| *hit))
         {
             let _first = self.returning.set(back);
@@ -222,13 +256,13 @@ impl<Y: Family> Cluster<Y> {
 }
 
 /// The records of a cluster that is quiet: those of its survivors.
-pub(crate) struct Quiet<'a, Y: Family> {
-    pub(crate) cluster: &'a Cluster<Y>,
+pub(crate) struct Quiet<'a> {
+    pub(crate) cluster: &'a Cluster,
     /// The keys that a dead node has left undecided.
     pub(crate) undecided: &'a BTreeSet<Key>,
 }
 
-impl<Y: Family> Records for Quiet<'_, Y> {
+impl Records for Quiet<'_> {
     fn read(&mut self, key: Key) -> Option<Vec<u8>> {
         let Cluster { view, nodes, .. } = self.cluster;
         let node = view.primary(view.shard_of(key));

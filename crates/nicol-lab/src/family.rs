@@ -8,9 +8,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{History, Promise};
+use nicol_core::ids::NodeId;
+use nicol_core::medium::MediumWrite;
 use nicol_core::records::{RecordSource, Records};
-use nicol_core::system::SystemNode;
+use nicol_core::system::{ReadBack, SystemNode};
 use nicol_core::units::Bytes;
+use nicol_core::view::View;
 use nicol_workload::driver::{RunControl, RunResult};
 use serde_json::{Map, Value};
 
@@ -78,6 +81,70 @@ pub(crate) trait Family: Sized + 'static {
     }
 }
 
+/// What a family says of a run of its system, with the family's types behind it.
+pub(crate) trait Judge: Send + Sync {
+    /// See [`Family::ABORTS`].
+    fn aborts(&self) -> &'static [&'static str];
+    /// See [`Family::invariants`].
+    fn invariants(&self, state: &mut dyn Records, result: &RunResult) -> Vec<String>;
+    /// See [`Family::invariants_of_survivors`].
+    fn invariants_of_survivors(&self, state: &mut dyn Records) -> Vec<String>;
+    /// See [`Family::invariants_of_read_back`].
+    fn invariants_of_read_back(&self, state: &mut dyn Records) -> Vec<String>;
+    /// See [`Family::judge`].
+    fn judge(&self, history: &History) -> Judged;
+    /// See [`Family::report`].
+    fn report(&self, counters: &Counters) -> Addition;
+    /// See [`SystemNode::read_back`].
+    fn read_back(
+        &self,
+        view: &View,
+        source: &dyn RecordSource,
+        media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>>;
+}
+
+/// That of a family.
+pub(crate) struct JudgeOf<Y: Family> {
+    pub(crate) workload: Arc<Y::Workload>,
+    pub(crate) system: <Y::Node as SystemNode>::Config,
+}
+
+impl<Y: Family> Judge for JudgeOf<Y> {
+    fn aborts(&self) -> &'static [&'static str] {
+        Y::ABORTS
+    }
+
+    fn invariants(&self, state: &mut dyn Records, result: &RunResult) -> Vec<String> {
+        Y::invariants(&self.workload, state, result)
+    }
+
+    fn invariants_of_survivors(&self, state: &mut dyn Records) -> Vec<String> {
+        Y::invariants_of_survivors(&self.workload, state)
+    }
+
+    fn invariants_of_read_back(&self, state: &mut dyn Records) -> Vec<String> {
+        Y::invariants_of_read_back(&self.workload, state)
+    }
+
+    fn judge(&self, history: &History) -> Judged {
+        Y::judge(history)
+    }
+
+    fn report(&self, counters: &Counters) -> Addition {
+        Y::report(counters)
+    }
+
+    fn read_back(
+        &self,
+        view: &View,
+        source: &dyn RecordSource,
+        media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>> {
+        Y::Node::read_back(&self.system, view, source, media)
+    }
+}
+
 /// What a checker says of a history.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
@@ -111,6 +178,14 @@ pub(crate) struct Addition {
 pub(crate) struct Built<Y: Family> {
     /// What clients run.
     pub(crate) workload: Arc<Y::Workload>,
+    /// How the system runs.
+    pub(crate) system: <Y::Node as SystemNode>::Config,
+    /// What the harness needs to know of both.
+    pub(crate) outline: Outline,
+}
+
+/// What the harness needs to know of a workload and of a system, of whatever family.
+pub(crate) struct Outline {
     /// The workload's name.
     pub(crate) name: &'static str,
     /// The names of its operations.
@@ -123,9 +198,7 @@ pub(crate) struct Built<Y: Family> {
     pub(crate) source: Arc<dyn RecordSource>,
     /// Bytes of a value that stand in a table slot.
     pub(crate) value_bytes: usize,
-    /// How the system runs.
-    pub(crate) system: <Y::Node as SystemNode>::Config,
-    /// How its engines behave.
+    /// How the system's engines behave.
     pub(crate) engine: EngineSettings,
     /// What a reader must know before the numbers.
     pub(crate) warnings: Vec<String>,

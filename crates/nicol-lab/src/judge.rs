@@ -1,7 +1,6 @@
 //! Judges a finished run: memory, invariants, replicas, and its history if it has one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use nicol_core::history::{
     self, Action, Crash, End, Found, History, Initial, Operation, Promise, Read, Txn, Write,
@@ -9,12 +8,12 @@ use nicol_core::history::{
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::Records;
-use nicol_core::system::{Audit, ReadBack, SystemNode};
+use nicol_core::system::{Audit, ReadBack};
 use nicol_core::view::ShardMap;
 use nicol_workload::driver::history;
 
 use crate::cluster::{Cluster, Quiet};
-use crate::family::{Built, Family, Judged};
+use crate::family::Judged;
 use crate::parallel;
 use crate::report::Check;
 
@@ -22,13 +21,13 @@ use crate::report::Check;
 const VIOLATIONS_SHOWN: usize = 20;
 
 /// The verdict on a finished run, and the history that was judged.
-pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, History) {
+pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, History) {
     let operations = std::mem::take(&mut cluster.run.result().history);
     let mut judged = History::default();
     let mut check = Check {
-        promised: cluster.built.promised,
+        promised: cluster.outline.promised,
         invariants: true,
-        replicas_converge: Y::Node::REPLICAS_CONVERGE.then_some(true),
+        replicas_converge: cluster.survival.replicas_converge.then_some(true),
         ..Check::default()
     };
     if !settled {
@@ -39,23 +38,23 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
         cluster.survivors().for_each(|node| node.check());
     }
     let audits = audit_memory(cluster, &mut check);
-    if Y::Node::REPLICAS_CONVERGE {
+    if cluster.survival.replicas_converge {
         compare_replicas(cluster, &audits, &operations, &mut check);
     }
     audit_invariants(cluster, &audits, &mut check);
     if cluster.run.plan().record {
-        let promise = cluster.built.promised.promise;
-        judged = history(promise, operations, &*cluster.built.source, &cluster.view);
+        let promise = cluster.outline.promised.promise;
+        judged = history(promise, operations, &*cluster.outline.source, &cluster.view);
         if let (Promise::Durable(_), true) = (promise, settled) {
             add_final_state(cluster, &mut judged);
         }
-        let Judged { wrong: mut violations, acknowledged_lost } = Y::judge(&judged);
+        let Judged { wrong: mut violations, acknowledged_lost } = cluster.judge.judge(&judged);
         check.acknowledged_lost = acknowledged_lost;
         // Every node has been down, but only NICs have crashed.
         let nics_alone = !judged.crashes.is_empty() && cluster.hosts_live();
-        let stronger = cluster.built.while_hosts_live.filter(|_| nics_alone);
+        let stronger = cluster.outline.while_hosts_live.filter(|_| nics_alone);
         if let (Some(promise), true) = (stronger, violations.is_empty()) {
-            violations = Y::judge(&History { promise, ..judged.clone() }).wrong;
+            violations = cluster.judge.judge(&History { promise, ..judged.clone() }).wrong;
         }
         if violations.is_empty() && settled && promise == Promise::Linearizable {
             violations = judge_survivors(cluster, &judged);
@@ -71,21 +70,21 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
 
 /// Reads back what log devices hold after a crash of everything, and judges it: one more operation behind
 /// everything, which finds every key as it was read back, must fit into the history.
-pub(crate) fn judge_read_back<Y: Family>(
-    cluster: &Cluster<Y>,
+pub(crate) fn judge_read_back(
+    cluster: &Cluster,
     media: &[(NodeId, Vec<MediumWrite>)],
     history: &History,
     check: &mut Check,
 ) {
-    let Built { system, source, .. } = &cluster.built;
-    let Some(read) = Y::Node::read_back(system, &cluster.view, &**source, media) else { return };
+    let read = cluster.judge.read_back(&cluster.view, &*cluster.outline.source, media);
+    let Some(read) = read else { return };
     let mut wrong = match &read {
         Ok(records) => {
             let mut told = history.clone();
             told.operations.push(reader(records, history));
             let mut state = Restored(records);
-            let mut wrong = Y::judge(&told).wrong;
-            wrong.extend(Y::invariants_of_read_back(&cluster.built.workload, &mut state));
+            let mut wrong = cluster.judge.judge(&told).wrong;
+            wrong.extend(cluster.judge.invariants_of_read_back(&mut state));
             wrong
         }
         Err(why) => vec![why.clone()],
@@ -141,7 +140,7 @@ impl Records for Restored<'_> {
 
 /// Adds what is there at the end, on every node that serves: as what a crash of everything has left, if
 /// there was one; else as reads behind everything.
-fn add_final_state<Y: Family>(cluster: &Cluster<Y>, history: &mut History) {
+fn add_final_state(cluster: &Cluster, history: &mut History) {
     let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
     let at = 1 + history.operations.iter().map(ends).max().unwrap_or_default();
     let mut found = Vec::new();
@@ -181,8 +180,9 @@ fn add_final_state<Y: Family>(cluster: &Cluster<Y>, history: &mut History) {
 
 /// After a crash: what is wrong with what each node that serves holds, or lacks, as if it was read behind
 /// everything. What was acknowledged is on every one of them; what was not may be on some.
-fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<String> {
-    if !Y::Node::REPLICAS_CONVERGE || !Y::Node::FOLLOWS_VIEWS || cluster.is_whole() {
+fn judge_survivors(cluster: &Cluster, history: &History) -> Vec<String> {
+    if !cluster.survival.replicas_converge || !cluster.survival.follows_views || cluster.is_whole()
+    {
         return Vec::new();
     }
     let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
@@ -196,7 +196,7 @@ fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<St
         let mut absent = named.clone();
         let mut found = Vec::new();
         // Nodes that do not recover others may keep no replicas, whatever the view says.
-        let held = |shard: ShardId| match Y::Node::RECOVERS {
+        let held = |shard: ShardId| match cluster.survival.recovers {
             true => cluster.view.replicas_of(shard).contains(&id),
             false => cluster.view.primary(shard) == id,
         };
@@ -227,7 +227,7 @@ fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<St
                 action: Action::Get { key, found: Some(found) },
             });
         }
-        let of_node = Y::judge(&read).wrong;
+        let of_node = cluster.judge.judge(&read).wrong;
         wrong.extend(of_node.into_iter().map(|line| format!("on node {}: {line}", id.0)));
     }
     wrong
@@ -254,10 +254,9 @@ fn add(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {
 }
 
 /// What the memory of each survivor, and of each node that has recovered, looks like.
-fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) -> Vec<(NodeId, Audit)> {
+fn audit_memory(cluster: &Cluster, check: &mut Check) -> Vec<(NodeId, Audit)> {
     let survivors: Vec<_> = cluster.serving_ids().collect();
-    let node = |id: &NodeId| -> &Arc<Y::Node> { &cluster.nodes[id.index()] };
-    let audits = parallel::map(&survivors, cluster.records, |id| node(id).audit());
+    let audits = parallel::map(&survivors, cluster.records, |id| cluster.nodes[id.index()].audit());
     for audit in &audits {
         add(&mut check.leaked, &audit.leaks);
         add(&mut check.awaiting_recovery, &audit.awaiting_recovery);
@@ -270,13 +269,13 @@ fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) -> Vec<(Node
 
 /// The replicas that have survived hold the same records; but for those that a dead node has left
 /// undecided, of which some may hold a write that others lack.
-fn compare_replicas<Y: Family>(
-    cluster: &Cluster<Y>,
+fn compare_replicas(
+    cluster: &Cluster,
     audits: &[(NodeId, Audit)],
     operations: &[Operation],
     check: &mut Check,
 ) {
-    if !cluster.is_whole() && !Y::Node::FOLLOWS_VIEWS {
+    if !cluster.is_whole() && !cluster.survival.follows_views {
         // What a crash has cut off may have reached some replicas only, and nobody tells which.
         return;
     }
@@ -311,11 +310,7 @@ fn compare_replicas<Y: Family>(
 }
 
 /// The keys whose records differ between replicas of `shard`, and a line about each.
-fn differing_keys<Y: Family>(
-    cluster: &Cluster<Y>,
-    shard: ShardId,
-    nodes: &[NodeId],
-) -> Vec<(Key, String)> {
+fn differing_keys(cluster: &Cluster, shard: ShardId, nodes: &[NodeId]) -> Vec<(Key, String)> {
     type Record = (u64, u64);
     let mut records = BTreeMap::<Key, BTreeMap<NodeId, Record>>::new();
     for &node in nodes {
@@ -344,13 +339,13 @@ fn differing_keys<Y: Family>(
 /// The keys of `shard` that a dead node may have left undecided: those which its primary says or,
 /// if that is dead, those that operations of unknown outcome may have written. `None`: any. Where nodes
 /// recover, so do the records: none is left undecided.
-fn undecided_keys<Y: Family>(
-    cluster: &Cluster<Y>,
+fn undecided_keys(
+    cluster: &Cluster,
     audits: &[(NodeId, Audit)],
     operations: &[Operation],
     shard: ShardId,
 ) -> Option<BTreeSet<Key>> {
-    if Y::Node::RECOVERS {
+    if cluster.survival.recovers {
         return Some(BTreeSet::new());
     }
     let primary = cluster.view.primary(shard);
@@ -374,17 +369,13 @@ fn undecided_keys<Y: Family>(
     Some(of_transactions.chain(single).filter_map(number).collect())
 }
 
-fn audit_invariants<Y: Family>(
-    cluster: &Cluster<Y>,
-    audits: &[(NodeId, Audit)],
-    check: &mut Check,
-) {
+fn audit_invariants(cluster: &Cluster, audits: &[(NodeId, Audit)], check: &mut Check) {
     let keys = audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery);
     let undecided = &keys.copied().collect::<BTreeSet<_>>();
-    let (workload, state) = (&cluster.built.workload, &mut Quiet { cluster, undecided });
-    let wrong = match (cluster.is_whole(), Y::Node::FOLLOWS_VIEWS) {
-        (true, _) => Y::invariants(workload, state, &cluster.run.result()),
-        (false, true) => Y::invariants_of_survivors(workload, state),
+    let state = &mut Quiet { cluster, undecided };
+    let wrong = match (cluster.is_whole(), cluster.survival.follows_views) {
+        (true, _) => cluster.judge.invariants(state, &cluster.run.result()),
+        (false, true) => cluster.judge.invariants_of_survivors(state),
         // Nobody tells which records a dead node has left undecided.
         (false, false) => Vec::new(),
     };

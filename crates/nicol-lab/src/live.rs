@@ -1,6 +1,5 @@
 //! Benchmarks on this machine's threads.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -8,18 +7,17 @@ use nicol_core::engine::Loss;
 use nicol_core::faults::{FaultPlan, LONG_CUT};
 use nicol_core::history::History;
 use nicol_core::ids::NodeId;
-use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
 use nicol_workload::driver::RunPlan;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
-use crate::family::Family;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::Measured;
 use crate::report::{BenchRun, Check, Resource};
+use crate::runner::Build;
 use crate::{hardware, memory, settings, summary};
 
 /// Measured time where the user says nothing.
@@ -50,7 +48,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
+pub(crate) fn run(config: &BenchConfig, build: Build) -> Result<BenchRun> {
     ensure!(
         !settings::change_engines(&config.settings),
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
@@ -64,11 +62,12 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     });
     // Nobody measures speed under faults: one run is enough, and its history is judged.
     let plan = config.plan(length, warmup, clients, config.is_faulty());
-    let built = Y::build(config, None)?;
-    let halves = hardware::live_halves(<Y::Node as SystemNode>::halves(&built.system));
+    let built = build(config, None)?;
+    let halves = hardware::live_halves(built.halves());
     let view = hardware::live_view(config)?.with_halves(halves);
-    let cluster = Arc::new(Cluster::<Y>::load(config, &view, built, plan, clients)?);
-    let measured = drive(config, &view, &cluster)?;
+    let loaded = built.load(config, &view, plan, clients)?;
+    let measured = drive(config, &view, &loaded)?;
+    let Loaded { cluster, engines } = loaded;
     let (mut check, mut history) = judge(&cluster, measured.settled);
     if let Some(media) = &measured.media {
         judge_read_back(&cluster, media, &history, &mut check);
@@ -76,9 +75,9 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     let mut report = summary::report(config, &cluster, None, &measured, check);
     let decisions = cluster.decisions();
     // The second cluster takes as much memory as the first one, which goes before.
-    drop(cluster);
+    drop((cluster, engines));
     if !config.is_faulty() && config.recorded_run {
-        history = record::<Y>(config, &view, clients, &mut report.check)?;
+        history = record(config, build, (&view, clients), &mut report.check)?;
     }
     if config.turn.is_some() {
         report.warnings.push("times are turns of the thread: they mean nothing".to_owned());
@@ -90,10 +89,10 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     Ok(BenchRun { report, history, decisions })
 }
 
-fn record<Y: Family>(
+fn record(
     config: &BenchConfig,
-    view: &View,
-    clients: usize,
+    build: Build,
+    (view, clients): (&View, usize),
     check: &mut Check,
 ) -> Result<History> {
     let recorded = match config.length {
@@ -103,13 +102,12 @@ fn record<Y: Family>(
     let plan = config.plan(Length::Transactions(recorded), Nanos::ZERO, clients, true);
     let plan = RunPlan { stop_at: RECORDED_SPAN, ..plan };
     // A workload that hands out new records does so from the start.
-    let built = Y::build(config, None)?;
-    let cluster = Arc::new(Cluster::<Y>::load(config, view, built, plan, clients)?);
+    let loaded = build(config, None)?.load(config, view, plan, clients)?;
     let untraced = BenchConfig { trace: None, ..config.clone() };
-    let measured = drive(&untraced, view, &cluster)?;
-    let (mut second, history) = judge(&cluster, measured.settled);
+    let measured = drive(&untraced, view, &loaded)?;
+    let (mut second, history) = judge(&loaded.cluster, measured.settled);
     if let Some(media) = &measured.media {
-        judge_read_back(&cluster, media, &history, &mut second);
+        judge_read_back(&loaded.cluster, media, &history, &mut second);
     }
     check.add(second);
     Ok(history)
@@ -157,16 +155,12 @@ fn longest(config: &BenchConfig) -> Duration {
 /// Runs until every client has ended; false if one of a run under faults never does. A system whose
 /// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
 /// has not ended is then stopped: attempts under way end as unknown.
-fn run_clients<Y: Family>(
-    world: &LiveCluster,
-    cluster: &Cluster<Y>,
-    limit: Option<Duration>,
-) -> Result<bool> {
+fn run_clients(world: &LiveCluster, cluster: &Cluster, limit: Option<Duration>) -> Result<bool> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let is_over = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
     let mut stop_at = None;
     let ended = || {
-        if !Cluster::<Y>::GOES_ON && !cluster.is_whole() {
+        if !cluster.goes_on() && !cluster.is_whole() {
             stop_at.get_or_insert_with(|| Instant::now() + AFTER_CRASH);
         }
         cluster.run.finished() || is_over(stop_at) || is_over(deadline)
@@ -193,12 +187,12 @@ fn server_cpu(view: &View, nodes: &[Vec<NodeId>], cpu: &[Option<Duration>]) -> O
     servers.try_fold(Duration::ZERO, |sum, (_, cpu)| Some(sum + (*cpu)?))
 }
 
-fn drive<Y: Family>(
+fn drive(
     config: &BenchConfig,
     view: &View,
-    cluster: &Arc<Cluster<Y>>,
+    Loaded { cluster, engines }: &Loaded,
 ) -> Result<Measured> {
-    let planned = || planned(config, Cluster::<Y>::GOES_ON);
+    let planned = || planned(config, cluster.goes_on());
     let faults = config.is_faulty().then(planned);
     let live = LiveConfig {
         threads: config.threads,
@@ -211,7 +205,7 @@ fn drive<Y: Family>(
         log: config.log_device.clone(),
         // Without crashes or cuts nobody needs views or leases.
         views: match &faults {
-            Some(plan) if Cluster::<Y>::GOES_ON && gives_up(plan) => Views::Service,
+            Some(plan) if cluster.goes_on() && gives_up(plan) => Views::Service,
             _ => Views::Frames,
         },
         faults,
@@ -219,12 +213,12 @@ fn drive<Y: Family>(
         ..LiveConfig::new(view.clone())
     };
     let started = Instant::now();
-    let world = LiveCluster::launch(&live, cluster)?;
+    let world = LiveCluster::launch(&live, engines.clone())?;
     let started_s = started.elapsed().as_secs_f64();
     let ended = run_clients(&world, cluster, config.is_faulty().then(|| longest(config)))?;
     let wall_s = started.elapsed().as_secs_f64();
     // Where survivors cannot go on, work of theirs may wait for the dead.
-    let waits = || !Cluster::<Y>::GOES_ON && !cluster.is_whole();
+    let waits = || !cluster.goes_on() && !cluster.is_whole();
     // What a crash has left is excused by the view that tells of it only.
     let at_rest = || {
         let look = || cluster.is_settled() || waits();

@@ -1,24 +1,22 @@
 //! Benchmarks in the simulated world.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
 use nicol_core::faults::{CrashScope, FaultPlan, Partition};
-use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
-use crate::family::Family;
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated};
 use crate::report::{BenchRun, Resource};
+use crate::runner::Build;
 use crate::summary;
 use crate::system::System;
 
@@ -37,7 +35,7 @@ const AFTER_CRASH: Nanos = Nanos::from_millis(25);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<BenchRun> {
+pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result<BenchRun> {
     ensure!(
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
@@ -55,27 +53,28 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let built = Y::build(config, Some(hardware.profiles[0].cores.nic_memory.value))?;
-    let halves = hardware.halves(<Y::Node as SystemNode>::halves(&built.system));
+    let built = build(config, Some(hardware.profiles[0].cores.nic_memory.value))?;
+    let halves = hardware.halves(built.halves());
     hardware.view = hardware.view.with_halves(halves);
-    let cluster = Arc::new(Cluster::<Y>::load(config, &hardware.view, built, plan, clients)?);
+    let loaded = built.load(config, &hardware.view, plan, clients)?;
     let profile = hardware.name(config);
-    let measured = simulate(config, hardware, &cluster);
-    let (mut check, history) = judge(&cluster, measured.settled);
+    let measured = simulate(config, hardware, &loaded);
+    let cluster = &loaded.cluster;
+    let (mut check, history) = judge(cluster, measured.settled);
     if let Some(media) = &measured.media {
-        judge_read_back(&cluster, media, &history, &mut check);
+        judge_read_back(cluster, media, &history, &mut check);
     }
-    let report = summary::report(config, &cluster, Some(&profile), &measured, check);
+    let report = summary::report(config, cluster, Some(&profile), &measured, check);
     Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
 
 /// Runs until every client has ended. A system whose survivors cannot go on runs for a while after
 /// a crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
 /// unknown.
-fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>, limit: Nanos) -> RunEnd {
+fn run_clients(world: &SimCluster, cluster: &Cluster, limit: Nanos) -> RunEnd {
     let mut stop_at = None;
     let mut ended = |now: Nanos| {
-        if !Cluster::<Y>::GOES_ON && !cluster.is_whole() {
+        if !cluster.goes_on() && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
         cluster.run.finished() || stop_at.is_some_and(|at| now >= at)
@@ -98,10 +97,10 @@ fn is_whole_until_all(plan: &FaultPlan) -> bool {
 
 /// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
 #[inline(never)]
-fn simulate<Y: Family>(
+fn simulate(
     config: &BenchConfig,
     hardware: Hardware,
-    cluster: &Arc<Cluster<Y>>,
+    Loaded { cluster, engines }: &Loaded,
 ) -> Measured {
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = config.drawn_faults();
@@ -110,21 +109,21 @@ fn simulate<Y: Family>(
     // Without crashes or cuts nobody needs views or leases, and no figure moves.
     let crashes = !sim.faults.crashes.is_empty();
     let gives_up = crashes || !sim.faults.partitions.is_empty();
-    sim.view_service = Cluster::<Y>::GOES_ON && gives_up;
-    if !Cluster::<Y>::GOES_ON {
+    sim.view_service = cluster.goes_on() && gives_up;
+    if !cluster.goes_on() {
         // Others meet silence where a node was, for as long as the run goes on.
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
     cluster.expect_back(&sim.faults);
     let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);
     let tuning = &mut sim.tuning;
-    tuning.aggregation = cluster.built.engine.aggregation.unwrap_or(tuning.aggregation);
-    tuning.dma_vector = cluster.built.engine.dma_vector.unwrap_or(tuning.dma_vector);
-    tuning.dma_async = cluster.built.engine.dma_async.unwrap_or(tuning.dma_async);
-    tuning.doorbell_batch = cluster.built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    tuning.aggregation = cluster.outline.engine.aggregation.unwrap_or(tuning.aggregation);
+    tuning.dma_vector = cluster.outline.engine.dma_vector.unwrap_or(tuning.dma_vector);
+    tuning.dma_async = cluster.outline.engine.dma_async.unwrap_or(tuning.dma_async);
+    tuning.doorbell_batch = cluster.outline.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     let started = Instant::now();
     let world = SimCluster::new(sim);
-    world.start(cluster);
+    world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
     let limit = match (gives_up, config.is_faulty()) {
         (true, _) => LIMIT_WITH_CRASHES,
@@ -142,7 +141,7 @@ fn simulate<Y: Family>(
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
     // Where survivors cannot go on, work of theirs may wait for the dead.
-    let waits = !Cluster::<Y>::GOES_ON && !cluster.is_whole();
+    let waits = !cluster.goes_on() && !cluster.is_whole();
     // What is under way may lock once more, for a node whose loss only the next view tells.
     let at_rest = loop {
         let waited = world.run_until(&mut |_| waits || cluster.is_settled(), limit);

@@ -7,15 +7,15 @@ use nicol_workload::driver::RunResult;
 
 use crate::cluster::Cluster;
 use crate::config::{BenchConfig, THREADS};
-use crate::family::{Addition, Family};
+use crate::family::Addition;
 use crate::measured::Measured;
 use crate::memory;
 use crate::report::{BenchReport, Check, CoreTime, Kind, Latency, SCHEMA};
 
 /// The report of a run.
-pub(crate) fn report<Y: Family>(
+pub(crate) fn report(
     config: &BenchConfig,
-    cluster: &Cluster<Y>,
+    cluster: &Cluster,
     profile: Option<&str>,
     measured: &Measured,
     check: Check,
@@ -28,14 +28,14 @@ pub(crate) fn report<Y: Family>(
     let simulated = measured.simulated.as_ref();
     let server_cpu = measured.server_cpu.map(|cpu| cpu.as_secs_f64() / committed_ever);
     let mut counters = cluster.counters();
-    let Addition { fields, lines } = Y::report(&counters);
+    let Addition { fields, lines } = cluster.judge.report(&counters);
     BenchReport {
         schema: SCHEMA,
-        workload: cluster.built.name.to_owned(),
+        workload: cluster.outline.name.to_owned(),
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { THREADS },
         profile: profile.map(str::to_owned),
-        warnings: cluster.built.warnings.clone(),
+        warnings: cluster.outline.warnings.clone(),
         nodes: config.nodes,
         client_nodes: config.client_nodes,
         start_us_per_node: measured.started_s * 1e6 / cluster.view.nodes() as f64,
@@ -56,7 +56,7 @@ pub(crate) fn report<Y: Family>(
         unknown: result.window.unknown,
         refused: result.window.refused,
         failed: result.window.failed,
-        abort_reasons: Y::ABORTS.iter().copied().zip(result.window.aborts).collect(),
+        abort_reasons: cluster.judge.aborts().iter().copied().zip(result.window.aborts).collect(),
         paths: counters.remove("paths").unwrap_or_default(),
         counters,
         throughput_per_s: throughput,

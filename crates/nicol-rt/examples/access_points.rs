@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     LEFT.store(additions, Ordering::Relaxed);
     let Ok(view) = View::new(1, 1, 1, 1) else { return ExitCode::from(3) };
     let live = LiveConfig { threads: Some(1), spin: false, ..LiveConfig::new(view) };
-    let ran = LiveCluster::launch(&live, &Arc::new(Loop(which))).and_then(|cluster| {
+    let ran = LiveCluster::launch(&live, Arc::new(Loop(which))).and_then(|cluster| {
         let done = || DONE.load(Ordering::Acquire);
         cluster.run_until(done, Duration::from_millis(1)).and_then(|()| cluster.stop())
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nicol_core::engine::{CrashSabotage, DoorbellBatch, EngineStats, Lives, Loss, Start, Tuning};
+use nicol_core::engine::{CrashSabotage, DoorbellBatch, EngineStats, Lives, Loss, StartOn, Tuning};
 use nicol_core::faults::FaultCounts;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
@@ -23,7 +23,7 @@ use crate::parker::Parker;
 use crate::ring::ReadySet;
 use crate::thread::{EngineSlot, Setting, ThreadReport, drive, engine_slots};
 use crate::view_service::{self, Requests};
-use crate::world::Shared;
+use crate::world::{LiveWorld, Shared};
 
 /// Empty turns that a thread spins, where it has a core of its own.
 const SPINS: u32 = 2_000;
@@ -129,7 +129,10 @@ impl LiveCluster {
     ///
     /// # Errors
     /// If no threads are asked for, or the operating system refuses one or a log file.
-    pub fn launch<S: Start>(config: &LiveConfig, start: &Arc<S>) -> Result<Self, LiveError> {
+    pub fn launch(
+        config: &LiveConfig,
+        start: Arc<dyn StartOn<LiveWorld>>,
+    ) -> Result<Self, LiveError> {
         let LogDevice::File { dir } = &config.log else {
             return Self::launch_on(config, start, Vec::new());
         };
@@ -148,9 +151,9 @@ impl LiveCluster {
     ///
     /// # Panics
     /// If there are files, but not one for each server.
-    pub fn launch_on<S: Start>(
+    pub fn launch_on(
         config: &LiveConfig,
-        start: &Arc<S>,
+        start: Arc<dyn StartOn<LiveWorld>>,
         files: Vec<LogFile>,
     ) -> Result<Self, LiveError> {
         let view = &config.view;
@@ -222,11 +225,11 @@ impl LiveCluster {
         Ok(cluster)
     }
 
-    fn start_thread<S: Start>(
+    fn start_thread(
         &mut self,
         number: usize,
         slots: Vec<EngineSlot>,
-        setting: Setting<S>,
+        setting: Setting,
         pin: Option<core_affinity::CoreId>,
     ) -> Result<(), LiveError> {
         let (control, parker) = (self.control.clone(), setting.parker.clone());

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nicol_core::engine::{CrashSabotage, Ending, Life, Lives, Loss, Started, restart_name};
+use nicol_core::engine::{CrashSabotage, Ending, Life, Lives, Loss, StartOn, restart_name};
 use nicol_core::faults::Crash;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::medium::MediumCounts;
@@ -29,7 +29,7 @@ const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 pub(crate) struct Crasher {
     shared: Arc<Shared>,
     control: Arc<Control>,
-    started: Arc<dyn Started<LiveWorld> + Send + Sync>,
+    started: Arc<dyn StartOn<LiveWorld>>,
     /// By thread.
     orders: Vec<Arc<Orders>>,
     /// By engine: its thread.
@@ -77,7 +77,7 @@ impl Drop for Held<'_> {
 impl Crasher {
     pub(crate) fn new(
         (shared, control): (Arc<Shared>, Arc<Control>),
-        started: Arc<dyn Started<LiveWorld> + Send + Sync>,
+        started: Arc<dyn StartOn<LiveWorld>>,
         (orders, assigned): (Vec<Arc<Orders>>, Vec<usize>),
         views: Views,
         first: &View,

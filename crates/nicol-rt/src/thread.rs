@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nicol_core::engine::{CrashSabotage, Engine, EngineStats, Life, Loss, Revival, Start};
+use nicol_core::engine::{CrashSabotage, Engine, EngineStats, Life, Loss, Revival, StartOn};
 use nicol_core::faults::FaultCounts;
 use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
 use nicol_core::units::Nanos;
@@ -71,9 +71,9 @@ pub(crate) fn engine_slots(view: &View) -> Vec<EngineSlot> {
 }
 
 /// What a thread runs with.
-pub(crate) struct Setting<S> {
+pub(crate) struct Setting {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) start: Arc<S>,
+    pub(crate) start: Arc<dyn StartOn<LiveWorld>>,
     pub(crate) control: Arc<Control>,
     pub(crate) parker: Arc<Parker>,
     pub(crate) orders: Arc<Orders>,
@@ -88,7 +88,7 @@ pub(crate) struct Setting<S> {
 
 /// One thread's life. `cargo xtask instructions` counts what is executed in here, by this name.
 #[inline(never)]
-pub(crate) fn drive<S: Start>(slots: Vec<EngineSlot>, setting: Setting<S>) -> ThreadReport {
+pub(crate) fn drive(slots: Vec<EngineSlot>, setting: Setting) -> ThreadReport {
     let Setting { shared, seed, .. } = &setting;
     let engine = |slot: EngineSlot| {
         let rings = (slot.outgoing, slot.incoming);
@@ -116,7 +116,7 @@ pub(crate) fn drive<S: Start>(slots: Vec<EngineSlot>, setting: Setting<S>) -> Th
     thread.end()
 }
 
-struct EngineThread<S> {
+struct EngineThread {
     /// In the view's order.
     living: Vec<Engine<LiveWorld>>,
     /// Engines of sides that are down, as they will be in their next lives.
@@ -126,7 +126,7 @@ struct EngineThread<S> {
     /// When leases are asked for again.
     asks_at: Nanos,
     report: ThreadReport,
-    setting: Setting<S>,
+    setting: Setting,
 }
 
 /// The time that this thread has been on a core.
@@ -155,7 +155,7 @@ impl Stretch {
     }
 }
 
-impl<S: Start> EngineThread<S> {
+impl EngineThread {
     fn run(&mut self) {
         let Setting { spins, yields, .. } = self.setting;
         let mut idle = 0_u32;

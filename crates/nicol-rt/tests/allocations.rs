@@ -118,7 +118,7 @@ fn allocations_of_prism_kv(operations: u64, reads: PartsPerMillion) -> u64 {
     });
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let live = LiveConfig { threads: Some(1), spin: false, ..LiveConfig::new(view) };
-    let cluster = LiveCluster::launch(&live, &store).unwrap();
+    let cluster = LiveCluster::launch(&live, store.clone()).unwrap();
     cluster.run_until(|| store.run.finished(), Duration::from_millis(1)).unwrap();
     cluster.stop().unwrap();
     ALLOCATIONS.load(Ordering::Relaxed) - before
@@ -164,7 +164,7 @@ fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
     });
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let live = LiveConfig { threads: Some(2), spin: false, ..LiveConfig::new(view) };
-    let cluster = LiveCluster::launch(&live, &bank).unwrap();
+    let cluster = LiveCluster::launch(&live, bank.clone()).unwrap();
     cluster.run_until(|| bank.run.finished(), Duration::from_millis(1)).unwrap();
     cluster.stop().unwrap();
     ALLOCATIONS.load(Ordering::Relaxed) - before

@@ -43,7 +43,7 @@ fn config() -> LiveConfig {
 
 fn run() -> Vec<(u16, Nanos)> {
     let sleepers = Arc::new(Sleepers::default());
-    let cluster = LiveCluster::launch(&config(), &sleepers).unwrap();
+    let cluster = LiveCluster::launch(&config(), sleepers.clone()).unwrap();
     let limit = Instant::now() + Duration::from_secs(60);
     // Two engines on each of three nodes.
     let all = 6 * SLEEPS as usize;
@@ -72,7 +72,7 @@ fn turns_tell_the_time_of_one_thread_alone() {
         LiveConfig { views: Views::Service, ..config() },
     ];
     for config in refused {
-        let launched = LiveCluster::launch(&config, &start);
+        let launched = LiveCluster::launch(&config, start.clone());
         assert!(matches!(launched, Err(LiveError::ClockOfTurns)), "{config:?}");
     }
 }

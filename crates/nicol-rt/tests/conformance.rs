@@ -21,7 +21,7 @@ fn config(view: &View, threads: usize) -> LiveConfig {
 
 fn passes(config: &LiveConfig) -> LiveReport {
     let suite = Suite::new(&config.view);
-    let cluster = LiveCluster::launch(config, &Arc::new(suite.clone())).unwrap();
+    let cluster = LiveCluster::launch(config, Arc::new(suite.clone())).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let done = || suite.finished() || Instant::now() > deadline;
     cluster.run_until(done, Duration::from_millis(1)).unwrap();
@@ -74,7 +74,7 @@ fn it_conforms_over_log_files_and_they_hold_what_was_persisted() {
 fn a_log_that_cannot_be_made_is_reported() {
     let view = View::new(2, 1, 1, 1).unwrap();
     let log = LogDevice::File { dir: PathBuf::from("/dev/null/log") };
-    let refused = LiveCluster::launch(&LiveConfig { log, ..config(&view, 1) }, &Arc::new(Faulty));
+    let refused = LiveCluster::launch(&LiveConfig { log, ..config(&view, 1) }, Arc::new(Faulty));
     assert!(matches!(refused, Err(LiveError::LogDevice(text)) if text.contains("/dev/null/log")));
 }
 
@@ -109,7 +109,7 @@ impl Start for Faulty {
 #[test]
 fn a_panic_on_an_engine_stops_the_cluster_and_is_reported() {
     let view = View::new(2, 1, 1, 1).unwrap();
-    let cluster = LiveCluster::launch(&config(&view, 2), &Arc::new(Faulty)).unwrap();
+    let cluster = LiveCluster::launch(&config(&view, 2), Arc::new(Faulty)).unwrap();
     let ended = cluster.run_until(|| false, Duration::from_millis(1));
     assert!(matches!(ended, Err(LiveError::Panicked(text)) if text == "on purpose"));
 }
@@ -117,6 +117,6 @@ fn a_panic_on_an_engine_stops_the_cluster_and_is_reported() {
 #[test]
 fn impossible_thread_counts_are_refused() {
     let view = View::new(2, 1, 1, 1).unwrap();
-    let refused = LiveCluster::launch(&config(&view, 0), &Arc::new(Faulty));
+    let refused = LiveCluster::launch(&config(&view, 0), Arc::new(Faulty));
     assert!(matches!(refused, Err(LiveError::NoThreads)));
 }

@@ -56,7 +56,7 @@ fn run(config: &LiveConfig) -> Ran {
 /// from its end.
 fn run_until(config: &LiveConfig, caught: impl Fn(&[String]) -> bool) -> Ran {
     let suite = CrashSuite::new(config.view.nodes());
-    let cluster = LiveCluster::launch(config, &Arc::new(suite.clone())).unwrap();
+    let cluster = LiveCluster::launch(config, Arc::new(suite.clone())).unwrap();
     let deadline = Instant::now() + LIMIT;
     let caught = || caught(&suite.failures());
     while !suite.finished() && !caught() {
@@ -202,7 +202,7 @@ fn a_cluster_stops_whatever_is_down_and_in_the_middle_of_a_crash() {
         let views = [Views::Frames, Views::Detector, Views::Service][seed as usize % 3];
         let config = LiveConfig { faults: Some(crashes.draw(seed)), views, ..config };
         let asking = Arc::new(AskingNode1::new(Nanos::from_micros(100)));
-        let cluster = LiveCluster::launch(&config, &asking).unwrap();
+        let cluster = LiveCluster::launch(&config, asking.clone()).unwrap();
         let runs = Duration::from_micros(200 + seed * 500);
         let begun = Instant::now();
         cluster.run_until(|| begun.elapsed() > runs, Duration::from_micros(100)).unwrap();
@@ -231,7 +231,7 @@ impl Start for Unrestartable {
 
 #[test]
 fn a_panic_in_a_restart_stops_the_cluster_and_is_reported() {
-    let cluster = LiveCluster::launch(&config(3, 1), &Arc::new(Unrestartable)).unwrap();
+    let cluster = LiveCluster::launch(&config(3, 1), Arc::new(Unrestartable)).unwrap();
     let node = NodeId(1);
     cluster.crash(&[Loss { node, host: true, nic: true }]).unwrap();
     let restarted = cluster.restart(&[(node, Side::Nic)]);

@@ -32,7 +32,7 @@ fn run(working: u16, spin: bool) -> LiveReport {
 }
 
 fn run_with(working: u16, config: &LiveConfig) -> LiveReport {
-    let cluster = LiveCluster::launch(config, &Arc::new(Load { working })).unwrap();
+    let cluster = LiveCluster::launch(config, Arc::new(Load { working })).unwrap();
     let until = Instant::now() + Duration::from_millis(500);
     cluster.run_until(|| Instant::now() > until, Duration::from_millis(5)).unwrap();
     cluster.stop().unwrap()

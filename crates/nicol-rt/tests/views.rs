@@ -28,7 +28,7 @@ fn run_of(halves: Halves, faults: FaultPlan, sabotage: CrashSabotage) -> (Asking
     let config = LiveConfig::new(view);
     let config = LiveConfig { threads: Some(2), spin: false, faults, views, sabotage, ..config };
     let asking = AskingNode1::new(Nanos::from_millis(1));
-    let cluster = LiveCluster::launch(&config, &Arc::new(asking.clone())).unwrap();
+    let cluster = LiveCluster::launch(&config, Arc::new(asking.clone())).unwrap();
     let until = std::time::Instant::now() + Duration::from_nanos(RUN.0);
     let over = || std::time::Instant::now() > until;
     cluster.run_until(over, Duration::from_millis(5)).unwrap();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::engine::{
-    CrashSabotage, DoorbellBatch, Engine, EngineStats, Lives, Start, Started, Tuning,
+    CrashSabotage, DoorbellBatch, Engine, EngineStats, Lives, StartOn, Tuning,
 };
 use nicol_core::fabric::Local;
 use nicol_core::ids::{EngineId, NodeId, Side};
@@ -133,7 +133,7 @@ pub struct SimCluster {
     pub(crate) shared: Rc<Shared>,
     pub(crate) engines: RefCell<Vec<Engine<SimWorld>>>,
     /// What runs on the engines, for telling it of crashes.
-    pub(crate) started: RefCell<Option<Arc<dyn Started<SimWorld> + Send + Sync>>>,
+    pub(crate) started: RefCell<Option<Arc<dyn StartOn<SimWorld>>>>,
     /// What engines had counted that crashed.
     pub(crate) retired: RefCell<EngineStats>,
     /// Memory that crashes have taken away.
@@ -225,12 +225,12 @@ impl SimCluster {
 
     /// Installs `start` on every engine, in the view's order, and schedules their first rounds.
     /// It is told of crashes, and asked to start sides again.
-    pub fn start(&self, start: &Arc<impl Start>) {
+    pub fn start(&self, start: Arc<dyn StartOn<SimWorld>>) {
         for (index, engine) in self.engines().iter().enumerate() {
             start.start(engine);
             self.shared.state.borrow_mut().request_round(index, self.now());
         }
-        *self.started.borrow_mut() = Some(start.clone());
+        *self.started.borrow_mut() = Some(start);
     }
 
     /// The time.

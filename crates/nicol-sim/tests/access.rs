@@ -38,7 +38,7 @@ fn steps(profile: Profile, with_points: bool) -> Vec<(u8, u64)> {
     let view = View::new(1, 1, 2, 1).unwrap();
     let cluster = SimCluster::new(SimConfig::new(view, Arc::new(profile), 1));
     let list = Arc::default();
-    cluster.start(&Arc::new(Steps { with_points, list: Arc::clone(&list) }));
+    cluster.start(Arc::new(Steps { with_points, list: Arc::clone(&list) }));
     assert_eq!(cluster.settle(Nanos::from_millis(1)), RunEnd::Done);
     list.lock().unwrap().clone()
 }

@@ -61,7 +61,7 @@ fn sent(on: &str, side: Side, fanout: Fanout) -> (Vec<u64>, u64, f64) {
     let arrived = (0..NODES).map(|_| AtomicU64::new(0)).collect();
     let copies = Arc::new(Copies { side, fanout, arrived });
     let world = SimCluster::new(SimConfig::new(view, profile, 1));
-    world.start(&copies);
+    world.start(copies.clone());
     world.run_until(&mut |_| false, Nanos::from_micros(20));
     let report = world.report();
     let sending = report.spent.iter().filter(|spent| ["messages", "frames"].contains(&spent.on));

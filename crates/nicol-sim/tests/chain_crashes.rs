@@ -197,7 +197,7 @@ fn started(profile: &str) -> (SimCluster, Arc<Cluster>) {
     let config = SimConfig::new(view, Arc::new(Profile::load(profile).unwrap()), 1);
     let world = SimCluster::new(SimConfig { detect_after: Some(Nanos::from_micros(10)), ..config });
     let cluster = Cluster::new();
-    world.start(&Arc::new(Run(cluster.clone())));
+    world.start(Arc::new(Run(cluster.clone())));
     (world, cluster)
 }
 

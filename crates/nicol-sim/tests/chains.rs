@@ -66,7 +66,7 @@ fn spans<const N: usize>(
     region.store(8, 512).unwrap();
     let spans = Arc::<Mutex<Vec<_>>>::default();
     let timed = Timed { memory, region, rkey: Mutex::default(), chains, spans: spans.clone() };
-    cluster.start(&Arc::new(timed));
+    cluster.start(Arc::new(timed));
     assert_eq!(cluster.settle(Nanos::from_millis(10)), RunEnd::Done);
     let spans = spans.lock().unwrap();
     spans.as_slice().try_into().unwrap()

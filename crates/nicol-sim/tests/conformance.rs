@@ -15,7 +15,7 @@ fn passes(profile: &str, faults: FaultPlan) -> usize {
     let view = View::new(3, 2, 2, profile.engines(Side::Nic).min(2)).unwrap();
     let suite = Suite::new(&view);
     let cluster = SimCluster::new(SimConfig { faults, ..SimConfig::new(view, profile, 1) });
-    cluster.start(&Arc::new(suite.clone()));
+    cluster.start(Arc::new(suite.clone()));
     let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
     assert_eq!(ended, RunEnd::Done);
     assert_eq!(suite.failures(), [""; 0]);
@@ -69,7 +69,7 @@ fn it_conforms_where_every_node_has_other_hardware() {
         let suite = Suite::new(&view);
         let config = SimConfig::mixed(view, profiles.clone(), 1);
         let cluster = SimCluster::new(SimConfig { faults, ..config });
-        cluster.start(&Arc::new(suite.clone()));
+        cluster.start(Arc::new(suite.clone()));
         let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
         assert_eq!(ended, RunEnd::Done);
         assert_eq!(suite.failures(), [""; 0]);

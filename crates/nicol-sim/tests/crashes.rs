@@ -33,7 +33,7 @@ fn run(config: SimConfig) -> Ran {
     let honest = config.sabotage == CrashSabotage::None;
     let suite = CrashSuite::new(config.view.nodes());
     let cluster = SimCluster::new(config);
-    cluster.start(&Arc::new(suite.clone()));
+    cluster.start(Arc::new(suite.clone()));
     // What is broken on purpose may keep the suite from its end: it is seen in the first crashes.
     while !suite.finished() && (honest || suite.failures().len() < 3) {
         let ended = cluster.run_until(

@@ -63,7 +63,7 @@ fn a_dma_of_a_nic_core_off_the_path_takes_as_long_as_a_verb() {
         let cluster = SimCluster::new(SimConfig::new(view, profile.clone(), 1));
         let region = Arc::new(Region::new(Bytes(4_096)));
         let both = Arc::new(BothWays { region, rkey: Mutex::default(), spans: Arc::default() });
-        cluster.start(&both);
+        cluster.start(both.clone());
         assert_eq!(cluster.settle(Nanos::from_millis(10)), RunEnd::Done);
         let spans = both.spans.lock().unwrap();
         let [dma_write, write, dma_read, read] = spans[..] else { panic!("{name}: {spans:?}") };
@@ -110,7 +110,7 @@ fn transfers_of_a_nic_core_off_the_path_land_in_the_order_in_which_they_were_ask
         let view = View::new(3, 1, 1, 1).unwrap();
         let cluster = SimCluster::new(SimConfig::new(view, profile, 1));
         let order = Arc::<InOrder>::default();
-        cluster.start(&order);
+        cluster.start(order.clone());
         assert_eq!(cluster.settle(Nanos::from_millis(10)), RunEnd::Done);
         assert_eq!(*order.seen.lock().unwrap(), Some(100), "{name}");
     }

@@ -52,7 +52,7 @@ fn written_in(profile: Profile, durable: bool) -> u64 {
     let region = Arc::new(Region::new(Bytes(2_048)));
     let took_ns = Arc::new(AtomicU64::new(0));
     let start = Writing { region: region.clone(), durable, took_ns: took_ns.clone() };
-    cluster.start(&Arc::new(start));
+    cluster.start(Arc::new(start));
     let ended = cluster.run_until(&mut |_| took_ns.load(Ordering::Relaxed) > 0, Nanos(1 << 30));
     assert_eq!(ended, RunEnd::Done);
     assert_eq!(region.load(2_040).unwrap(), 0x0707_0707_0707_0707);
@@ -81,7 +81,7 @@ fn what_is_held_is_not_durable_before_it_is_released() {
     let cluster = SimCluster::new(config);
     let region = Arc::new(Region::for_log(Bytes(2_048), 3));
     let took_ns = Arc::new(AtomicU64::new(0));
-    cluster.start(&Arc::new(Writing { region, durable: true, took_ns: took_ns.clone() }));
+    cluster.start(Arc::new(Writing { region, durable: true, took_ns: took_ns.clone() }));
     let run = || cluster.run_until(&mut |_| false, cluster.now() + Nanos::from_millis(1));
     run();
     let held = cluster.held_completions();
@@ -104,7 +104,7 @@ fn a_world_with_a_slow_device_conforms() {
     let view = View::new(3, 2, 2, 2).unwrap();
     let suite = Suite::new(&view);
     let cluster = SimCluster::new(SimConfig::new(view, Arc::new(slow_device()), 1));
-    cluster.start(&Arc::new(suite.clone()));
+    cluster.start(Arc::new(suite.clone()));
     let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
     assert_eq!(ended, RunEnd::Done);
     assert_eq!(suite.failures(), [""; 0]);

@@ -89,7 +89,7 @@ fn race(by: By, profile: &str, (offset, len): (u64, usize), written: Nanos) -> S
         read: Arc::default(),
     });
     let cluster = SimCluster::new(config);
-    cluster.start(&start);
+    cluster.start(start.clone());
     assert_ne!(cluster.run_until(&mut |_| false, Nanos::from_micros(30)), RunEnd::Done);
     start.read.lock().unwrap().take().unwrap()
 }
@@ -187,7 +187,7 @@ fn a_read_ends_whenever_the_host_dies_under_it() {
         let profile = Arc::new(Profile::load("bluefield2").unwrap());
         let start = Arc::new(OneRead::default());
         let cluster = SimCluster::new(SimConfig::new(View::new(2, 1, 1, 1).unwrap(), profile, 1));
-        cluster.start(&start);
+        cluster.start(start.clone());
         cluster.run_until(&mut |_| false, Nanos(at));
         // The card, which executes the read, goes on.
         cluster.crash(Loss { node: NodeId(0), host: true, nic: false });

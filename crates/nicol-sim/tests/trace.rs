@@ -32,7 +32,7 @@ fn crashes_and_restarts_are_recorded_and_tasks_end_with_their_engine() {
     let mut config = SimConfig::new(view, profile, 1);
     config.trace = Some(sink.clone());
     let cluster = SimCluster::new(config);
-    cluster.start(&Arc::new(Wakes));
+    cluster.start(Arc::new(Wakes));
     cluster.run_until(&mut |_| false, Nanos::from_micros(10));
     cluster.crash(Loss { node: NodeId(1), host: true, nic: true });
     cluster.run_until(&mut |_| false, Nanos::from_micros(20));

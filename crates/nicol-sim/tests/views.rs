@@ -26,7 +26,7 @@ fn run_of(halves: Halves, faults: FaultPlan, sabotage: CrashSabotage) -> (Asking
     let config = SimConfig { faults, sabotage, view_service: true, ..config };
     let cluster = SimCluster::new(config);
     let asking = AskingNode1::new(Nanos::from_micros(50));
-    cluster.start(&Arc::new(asking.clone()));
+    cluster.start(Arc::new(asking.clone()));
     cluster.run_until(&mut |_| false, Nanos::from_millis(60));
     (asking, cluster)
 }
@@ -220,7 +220,7 @@ fn written_after_a_cut(sabotage: CrashSabotage) -> u64 {
     let faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
     let cluster = SimCluster::new(SimConfig { faults, sabotage, view_service: true, ..config });
     let region = Arc::new(Region::new(Bytes(64)));
-    cluster.start(&Arc::new(Writer { region: region.clone(), rkey: Mutex::default() }));
+    cluster.start(Arc::new(Writer { region: region.clone(), rkey: Mutex::default() }));
     cluster.run_until(&mut |_| false, CUT);
     assert_eq!(region.load(0), Ok(1), "it writes");
     cluster.run_until(&mut |_| false, healed);

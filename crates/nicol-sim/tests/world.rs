@@ -97,7 +97,7 @@ fn config(profile: &str, seed: u64) -> SimConfig {
 
 fn run(config: SimConfig, start: impl Start) -> (RunEnd, SimReport) {
     let cluster = SimCluster::new(config);
-    cluster.start(&Arc::new(start));
+    cluster.start(Arc::new(start));
     let end = cluster.settle(Nanos::from_secs(1));
     (end, cluster.report())
 }
@@ -177,7 +177,7 @@ fn a_partition_stops_calls_until_it_heals() {
     config.faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
     let calls = Calls::new(1, 1);
     let cluster = SimCluster::new(config);
-    cluster.start(&Arc::new(calls.clone()));
+    cluster.start(Arc::new(calls.clone()));
     assert_eq!(cluster.run_until(&mut |_| false, heals), RunEnd::Limit);
     assert_eq!(calls.answered.load(Ordering::Relaxed), 0);
     assert!(cluster.report().faults.cut > 0);
@@ -271,7 +271,7 @@ fn a_full_queue_pushes_back_and_nothing_is_lost() {
 fn a_cluster_frees_what_its_tasks_hold() {
     let calls = Calls::new(3, u64::MAX);
     let cluster = SimCluster::new(config("liquidio3", 1));
-    cluster.start(&Arc::new(calls.clone()));
+    cluster.start(Arc::new(calls.clone()));
     assert_eq!(cluster.run_until(&mut |_| false, Nanos::from_micros(50)), RunEnd::Limit);
     assert!(Arc::strong_count(&calls.sum) > 1);
     drop(cluster);
@@ -318,7 +318,7 @@ fn a_dma_write_rings_the_host_also_in_a_second_cluster() {
         let (seen, at_ns) = Default::default();
         let start = Arc::new(Ringing { region: region.clone(), seen, at_ns });
         let cluster = SimCluster::new(config(profile, 1));
-        cluster.start(&start);
+        cluster.start(start.clone());
         assert_ne!(cluster.run_until(&mut |_| false, Nanos::from_micros(20)), RunEnd::Done);
         assert_eq!(start.seen.load(Ordering::Relaxed), 7, "{profile}");
         let at = start.at_ns.load(Ordering::Relaxed);

@@ -124,8 +124,11 @@ pub struct Revival<'a> {
     pub memory_is_durable: bool,
 }
 
-/// What was started on the engines of a world, whatever its type: whom the world tells of crashes.
-pub trait Started<W: World> {
+/// [`Start`] on the engines of one world, as an object: what runs a cluster is compiled once, and not
+/// again for each system.
+pub trait StartOn<W: World>: Send + Sync {
+    /// See [`Start::start`].
+    fn start(&self, engine: &Engine<W>);
     /// See [`Start::crashed`].
     fn crashed(&self, loss: &Loss);
     /// See [`Start::ended`].
@@ -134,7 +137,11 @@ pub trait Started<W: World> {
     fn restart(&self, engine: &Engine<W>, revival: &Revival<'_>);
 }
 
-impl<S: Start, W: World> Started<W> for S {
+impl<S: Start, W: World> StartOn<W> for S {
+    fn start(&self, engine: &Engine<W>) {
+        S::start(self, engine);
+    }
+
     fn crashed(&self, loss: &Loss) {
         S::crashed(self, loss);
     }
@@ -148,9 +155,9 @@ impl<S: Start, W: World> Started<W> for S {
     }
 }
 
-impl<W: World> fmt::Debug for dyn Started<W> + Send + Sync {
+impl<W: World> fmt::Debug for dyn StartOn<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Started")
+        f.write_str("StartOn")
     }
 }
 

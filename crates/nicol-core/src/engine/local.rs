@@ -1,5 +1,6 @@
 //! [`Local`] and [`Completions`] for engines.
 
+use std::any::type_name;
 use std::future::Future;
 
 use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
@@ -56,7 +57,7 @@ impl<W: World> Local for Engine<W> {
     fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
         let task_ref = self.0.executor.spawn(task);
         if let Some(trace) = &self.0.trace {
-            trace.task_begins::<T>(self.0.world.now(), task_ref);
+            trace.task_begins(self.0.world.now(), task_ref, type_name::<T>());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::transmit::Emit;
 use super::{Completion, Engine, Timer, World};
 use crate::chain::STATUS_OK;
 use crate::fabric::{
@@ -25,7 +26,7 @@ impl<W: World> Messages for Engine<W> {
     fn send<M: Message>(&self, to: EngineId, message: &M) {
         let (class, request) = (Class::OneWay, RequestId::NONE);
         let header = MessageHeader { class, kind: M::KIND, request, length: 0 };
-        self.append(to, header, |body| self.emit(message, body));
+        self.append(to, header, &mut |body| self.emit(message, body));
     }
 
     fn is_reliable(&self, to: EngineId) -> bool {
@@ -35,11 +36,11 @@ impl<W: World> Messages for Engine<W> {
     fn send_each<M: Message>(&self, to: &[EngineId], message: &M, fanout: Fanout) {
         let (class, request) = (Class::OneWay, RequestId::NONE);
         let header = MessageHeader { class, kind: M::KIND, request, length: 0 };
-        self.send_copies(to, header, fanout, |body| self.emit(message, body));
+        self.send_copies(to, header, fanout, &mut |body| self.emit(message, body));
     }
 
     fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Completion {
-        self.request(to, M::KIND, |body| self.emit(message, body), timeout, None)
+        self.request(to, M::KIND, &mut |body| self.emit(message, body), timeout, None)
     }
 
     fn call_superseding<M: Message>(
@@ -48,7 +49,7 @@ impl<W: World> Messages for Engine<W> {
         message: &M,
         timed_out: RequestId,
     ) -> Completion {
-        let emit = |body: &mut Vec<u8>| self.emit(message, body);
+        let emit: Emit<'_> = &mut |body| self.emit(message, body);
         self.request(to, M::KIND, emit, Timeout::Never, Some(timed_out))
     }
 
@@ -59,7 +60,7 @@ impl<W: World> Messages for Engine<W> {
     fn send_on_behalf_of<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M) {
         let class = Class::Delegated(asker.engine);
         let header = MessageHeader { class, kind: M::KIND, request: asker.request, length: 0 };
-        self.append(to, header, |body| self.emit(message, body));
+        self.append(to, header, &mut |body| self.emit(message, body));
     }
 
     fn retransmit<M: Message>(&self, delegated: RequestId, message: &M, timeout: Timeout) {
@@ -79,7 +80,7 @@ impl<W: World> Messages for Engine<W> {
     }
 
     fn reply<M: Message>(&self, to: ReplyTo, message: &M) {
-        self.send_reply(to, STATUS_OK, |body| self.emit(message, body));
+        self.send_reply(to, STATUS_OK, &mut |body| self.emit(message, body));
     }
 
     fn refuse(&self, to: ReplyTo, error: FabricError) {

@@ -41,7 +41,7 @@ use completions::{Completions, Token};
 use fencing::KnownLives;
 #[doc(hidden)]
 pub use lifecycle::CrashSabotage;
-pub use lifecycle::{Ending, Loss, LostSides, Revival, Started, restart_name};
+pub use lifecycle::{Ending, Loss, LostSides, Revival, StartOn, restart_name};
 pub use lives::{Life, Lives};
 use outbox::{Gather, Loopback};
 use peers::Peer;

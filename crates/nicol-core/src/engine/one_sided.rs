@@ -76,7 +76,7 @@ impl<W: World> Engine<W> {
         let engines = view.engines(node, Side::Nic);
         let target = EngineId::nic(node, view.peer_of(self.0.here, node, engines));
         let timeout = Timeout::After(self.0.world.tuning().one_sided_timeout);
-        let emit = |body: &mut Vec<u8>| Encoded::emit(operation, like_chain, body);
-        self.request(target, ONE_SIDED_KIND, emit, timeout, None)
+        let mut emit = |body: &mut Vec<u8>| Encoded::emit(operation, like_chain, body);
+        self.request(target, ONE_SIDED_KIND, &mut emit, timeout, None)
     }
 }

@@ -128,7 +128,7 @@ impl<W: World> Engine<W> {
             if let Some(answer) = again {
                 count(&self.0.counters.duplicates, 1);
                 if let Some((status, body)) = answer {
-                    self.send_reply(reply_to, status, |to| to.extend_from_slice(&body));
+                    self.send_reply(reply_to, status, &mut |to| to.extend_from_slice(&body));
                 }
                 return;
             }
@@ -205,7 +205,7 @@ impl<W: World> Engine<W> {
     fn answer_one_sided(&self, reply_to: ReplyTo, ran: Result<(), FabricError>, results: Vec<u8>) {
         match ran {
             Ok(()) => {
-                self.send_reply(reply_to, STATUS_OK, |to| to.extend_from_slice(&results));
+                self.send_reply(reply_to, STATUS_OK, &mut |to| to.extend_from_slice(&results));
             }
             Err(error) => {
                 count(&self.0.counters.malformed, u64::from(error == FabricError::Malformed));

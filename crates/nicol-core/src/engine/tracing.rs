@@ -1,6 +1,5 @@
 //! What an engine records where a trace is taken. It charges nothing and changes nothing.
 
-use std::any::type_name;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -228,14 +227,15 @@ impl EngineTrace {
         self.record(at, What::TransferEnds { id: operation.token, ok });
     }
 
-    pub(super) fn task_begins<T>(&self, at: Nanos, task: TaskRef) {
+    /// A task of the type with this name was spawned.
+    pub(super) fn task_begins(&self, at: Nanos, task: TaskRef, of: &'static str) {
         let number = self.sink().number_task();
         let mut tasks = self.tasks.borrow_mut();
         if tasks.len() <= task.place() {
             tasks.resize(task.place() + 1, None);
         }
         tasks[task.place()] = Some(number);
-        self.record(at, What::TaskBegins { task: number, name: short_name(type_name::<T>()) });
+        self.record(at, What::TaskBegins { task: number, name: short_name(of) });
     }
 
     fn number(&self, task: TaskRef) -> Option<TaskNumber> {

@@ -25,17 +25,19 @@ enum Share {
     OfCard,
 }
 
+/// Writes a body. As an object, so that sending is compiled once and not again for each message.
+pub(super) type Emit<'a> = &'a mut dyn FnMut(&mut Vec<u8>);
+
 /// A frame is flushed when it has grown to this size, whatever the round still brings.
 const FRAME_BYTES_MAX: usize = 32 << 10;
 
 impl<W: World> Engine<W> {
     /// Sends a request whose body `emit` writes; the completion resolves to its reply.
-    #[inline]
     pub(super) fn request(
         &self,
         to: EngineId,
         kind: u16,
-        emit: impl FnOnce(&mut Vec<u8>),
+        emit: Emit<'_>,
         timeout: Timeout,
         supersedes: Option<RequestId>,
     ) -> Completion {
@@ -129,7 +131,7 @@ impl<W: World> Engine<W> {
             Due::Answered => {}
             Due::Resend { to, header, body, next } => {
                 count(&inner.counters.retransmissions, 1);
-                self.append(to, header, |to| to.extend_from_slice(body));
+                self.append(to, header, &mut |to| to.extend_from_slice(body));
                 let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
                 inner.set_timer(next, timer);
             }
@@ -151,8 +153,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Sends a reply whose body `emit` writes, and remembers it where it may be asked for again.
-    #[inline]
-    pub(super) fn send_reply(&self, to: ReplyTo, status: u16, emit: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn send_reply(&self, to: ReplyTo, status: u16, emit: Emit<'_>) {
         let inner = &*self.0;
         let Some(index) = inner.views.current().index_of(to.engine) else {
             count(&inner.counters.malformed, 1);
@@ -171,31 +172,21 @@ impl<W: World> Engine<W> {
     pub(super) fn send_refusal(&self, to: ReplyTo, error: FabricError) {
         let mut details = self.0.pool.take();
         let status = error_status(error, &mut Writer::new(&mut details));
-        self.send_reply(to, status, |body| body.extend_from_slice(&details));
+        self.send_reply(to, status, &mut |body| body.extend_from_slice(&details));
         self.0.pool.give(details);
     }
 
     /// Appends a message for another engine, and returns its body for sending it again.
-    fn append_and_keep(
-        &self,
-        to: EngineId,
-        header: MessageHeader,
-        emit: impl FnOnce(&mut Vec<u8>),
-    ) -> Payload {
+    fn append_and_keep(&self, to: EngineId, header: MessageHeader, emit: Emit<'_>) -> Payload {
         let mut body = self.0.pool.take();
         emit(&mut body);
-        self.append(to, header, |to| to.extend_from_slice(&body));
+        self.append(to, header, &mut |to| to.extend_from_slice(&body));
         self.0.pool.payload(body)
     }
 
     /// Appends a message to the frame that goes to its engine next. `emit` writes the body where it
     /// leaves from, and must not reach for the engine; the header's length is that of the body.
-    pub(super) fn append(
-        &self,
-        to: EngineId,
-        header: MessageHeader,
-        emit: impl FnOnce(&mut Vec<u8>),
-    ) {
+    pub(super) fn append(&self, to: EngineId, header: MessageHeader, emit: Emit<'_>) {
         if let Some(index) = self.reach(to) {
             self.append_for(to, index, header, emit);
         }
@@ -203,13 +194,7 @@ impl<W: World> Engine<W> {
 
     /// The same for an engine that is within reach and has this index.
     #[inline]
-    fn append_for(
-        &self,
-        to: EngineId,
-        index: usize,
-        header: MessageHeader,
-        emit: impl FnOnce(&mut Vec<u8>),
-    ) {
+    fn append_for(&self, to: EngineId, index: usize, header: MessageHeader, emit: Emit<'_>) {
         let inner = &*self.0;
         if index == inner.index {
             return self.append_for_itself(header, emit);
@@ -224,7 +209,7 @@ impl<W: World> Engine<W> {
         (to, index): (EngineId, usize),
         share: Share,
         mut header: MessageHeader,
-        emit: impl FnOnce(&mut Vec<u8>),
+        emit: Emit<'_>,
     ) {
         let inner = &*self.0;
         let since = inner.trace.as_ref().map(|_| inner.world.now());
@@ -264,7 +249,7 @@ impl<W: World> Engine<W> {
     }
 
     #[inline]
-    fn append_for_itself(&self, mut header: MessageHeader, emit: impl FnOnce(&mut Vec<u8>)) {
+    fn append_for_itself(&self, mut header: MessageHeader, emit: Emit<'_>) {
         let inner = &*self.0;
         let mut body = inner.pool.take();
         emit(&mut body);
@@ -331,7 +316,7 @@ impl<W: World> Engine<W> {
         to: &[EngineId],
         header: MessageHeader,
         fanout: Fanout,
-        emit: impl FnOnce(&mut Vec<u8>),
+        emit: Emit<'_>,
     ) {
         let inner = &*self.0;
         let by_card = fanout == Fanout::Broadcast && inner.world.broadcasts();
@@ -344,7 +329,8 @@ impl<W: World> Engine<W> {
             if by_card {
                 self.close_frame((to, index), Share::Own);
             }
-            self.deposit((to, index), share, header, |frame| frame.extend_from_slice(&body));
+            let copy: Emit<'_> = &mut |frame| frame.extend_from_slice(&body);
+            self.deposit((to, index), share, header, copy);
             if by_card {
                 self.close_frame((to, index), share);
             }

@@ -119,7 +119,19 @@ impl Executor {
 
     /// Adds a task; it runs in the current or the next [`Executor::run`]. Its name.
     pub fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) -> TaskRef {
-        let slot = self.slot(task);
+        let (pool, idle) = self.idle_slot(TypeId::of::<T>());
+        if let Some(idle) = idle {
+            let any: Rc<dyn Any> = idle;
+            if let Ok(typed) = any.downcast::<TypedSlot<T>>() {
+                typed.future.borrow_mut().set(Some(task));
+                return self.enter(typed);
+            }
+        }
+        self.enter(Rc::new(TypedSlot { pool, future: RefCell::new(Box::pin(Some(task))) }))
+    }
+
+    /// Adds the task in `slot`.
+    fn enter(&self, slot: Rc<dyn Slot>) -> TaskRef {
         let vacant = self.vacant.borrow_mut().pop();
         let mut slots = self.slots.borrow_mut();
         let index = vacant.unwrap_or_else(|| {
@@ -204,21 +216,14 @@ impl Executor {
         self.pools.borrow_mut()[slot.pool()].idle.push(slot);
     }
 
-    fn slot<T: Future<Output = ()> + 'static>(&self, task: T) -> Rc<dyn Slot> {
-        let kind = TypeId::of::<T>();
+    /// The pool of the slots for futures of this type, and an idle one of them if there is any.
+    fn idle_slot(&self, kind: TypeId) -> (usize, Option<Rc<dyn Slot>>) {
         let mut pools = self.pools.borrow_mut();
         let pool = pools.iter().position(|pool| pool.kind == kind).unwrap_or_else(|| {
             pools.push(Pool { kind, idle: Vec::new() });
             pools.len() - 1
         });
-        if let Some(idle) = pools[pool].idle.pop() {
-            let any: Rc<dyn Any> = idle;
-            if let Ok(typed) = any.downcast::<TypedSlot<T>>() {
-                typed.future.borrow_mut().set(Some(task));
-                return typed;
-            }
-        }
-        Rc::new(TypedSlot { pool, future: RefCell::new(Box::pin(Some(task))) })
+        (pool, pools[pool].idle.pop())
     }
 }
 

@@ -40,13 +40,13 @@ where
     let records = stored.as_ref().map_or(&[][..], |stored| &stored.records);
     let cluster = Arc::new(Cluster::<N>::load(&config, records)?);
     let Some(stored) = stored else {
-        let world = LiveCluster::launch(&config.live, &cluster)?;
+        let world = LiveCluster::launch(&config.live, cluster.clone())?;
         return Ok(Served { backend: cluster, world, keeper: None });
     };
     let (life, reading) = (LogFolder::draw_life()?, stored.reading);
     let view = &config.live.view;
     let (logs, table_bytes) = stored.begin(view, life)?;
-    let world = LiveCluster::launch_on(&config.live, &cluster, logs)?;
+    let world = LiveCluster::launch_on(&config.live, cluster.clone(), logs)?;
     let pausable: Arc<dyn Pausable> = cluster.clone();
     let limit = config.log_bytes_max;
     let made = (view.clone(), life, reading);

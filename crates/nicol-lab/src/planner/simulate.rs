@@ -103,7 +103,7 @@ pub fn run(
     let requests = Arc::new(Requests::new(description, arrival.clone(), machines, largest));
     let view = config.view.clone();
     let cluster = SimCluster::new(config);
-    cluster.start(&Arc::new(Started(requests.clone())));
+    cluster.start(Arc::new(Started(requests.clone())));
     let under_way = if alone { 1 } else { requests.under_way(&view) };
     let groups = (0..description.alternatives.len()).map(|at| requests.group(at));
     let slack = 2 * groups.max().unwrap_or(1);

@@ -2,7 +2,7 @@
 
 use nicol_core::history::Persistency;
 use nicol_core::ids::NodeId;
-use nicol_core::system::SystemNode;
+use nicol_core::system::NodeState;
 use nicol_protocols::minos::{Metadata, Node};
 
 use crate::state::{Choice, KEY, State};

@@ -9,7 +9,7 @@ use nicol_core::history::Persistency;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
 use nicol_core::key_value::{KeyValue, KeyValueNode};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::system::{NodeState, Sequential, SystemNode, load_nodes};
 use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 use nicol_protocols::minos::{MinosConfig, Node};
@@ -200,7 +200,7 @@ impl<'a> State<'a> {
         sim.view_service = scope.crash != Crashes::Nothing;
         sim.tuning.aggregation = false;
         let world = SimCluster::new(sim);
-        world.start(&writers);
+        world.start(writers.clone());
         let seen = vec![(Vec::new(), [0; 2]); NODES.into()];
         let state = Self {
             scope,

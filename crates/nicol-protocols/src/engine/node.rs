@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, ReadBack, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
@@ -139,7 +139,9 @@ fn longest(source: &dyn RecordSource, shards: &dyn ShardMap, shard: ShardId) -> 
 
 impl<P: RecordForm> SystemNode for Node<P> {
     type Config = EngineConfig;
+
     type Shard = Multicore;
+
     type Copies = ();
 
     const REPLICAS_CONVERGE: bool = false;
@@ -194,7 +196,9 @@ impl<P: RecordForm> SystemNode for Node<P> {
             protocol: PhantomData,
         }
     }
+}
 
+impl<P: RecordForm> NodeState for Node<P> {
     fn is_settled(&self) -> bool {
         let answered = self.schedule.as_ref().is_none_or(|shared| shared.is_settled());
         self.cores.iter().all(|core| core.open.load(Ordering::Relaxed) == 0) && answered

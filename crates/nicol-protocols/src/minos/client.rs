@@ -7,7 +7,7 @@ use nicol_core::fabric::{Fabric, FabricError, RequestId, Work};
 use nicol_core::history::Persistency;
 use nicol_core::ids::{EngineId, Key, NodeId, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
-use nicol_core::system::SystemNode;
+use nicol_core::system::NodeState;
 use nicol_core::view::Role;
 
 use super::member::Member;

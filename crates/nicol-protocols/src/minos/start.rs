@@ -9,7 +9,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode};
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, Role, ShardMap, View};
 
@@ -57,11 +57,15 @@ impl Node {
 
 impl SystemNode for Node {
     type Config = MinosConfig;
+
     type Shard = Loaded;
+
     type Copies = (Store, Vec<Loaded>);
 
     const RECOVERS: bool = true;
+
     const RECOVERS_FROM_LOGS: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but what
@@ -139,6 +143,27 @@ impl SystemNode for Node {
         }
     }
 
+    fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
+        let here = fabric.here();
+        if self.view.role(self.id) != Some(Role::Server) {
+            return;
+        }
+        if here.side == Side::Nic && !self.config.offload {
+            return self.start_relay(fabric);
+        }
+        let member = Member::start(fabric, self);
+        if (here.side, here.core) == (Side::Host, 0) {
+            self.is_whole.store(true, Ordering::Release);
+            self.reload();
+            apply_medium(self, revival);
+            apply_volatile_entries(self);
+            mark_restart(fabric, self);
+            fabric.spawn(member.recover(!revival.memory_is_durable));
+        }
+    }
+}
+
+impl NodeState for Node {
     /// The records are the host's memory, and the vFIFO is the NIC's. What both keep coherent is worth
     /// nothing without either: whoever recovers begins with the values.
     fn crashed(&self, loss: &Loss) {
@@ -159,25 +184,6 @@ impl SystemNode for Node {
         self.lives_end(loss);
         // A host uses the dFIFO, too, and without its NIC in vain.
         self.forget_users();
-    }
-
-    fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
-        let here = fabric.here();
-        if self.view.role(self.id) != Some(Role::Server) {
-            return;
-        }
-        if here.side == Side::Nic && !self.config.offload {
-            return self.start_relay(fabric);
-        }
-        let member = Member::start(fabric, self);
-        if (here.side, here.core) == (Side::Host, 0) {
-            self.is_whole.store(true, Ordering::Release);
-            self.reload();
-            apply_medium(self, revival);
-            apply_volatile_entries(self);
-            mark_restart(fabric, self);
-            fabric.spawn(member.recover(!revival.memory_is_durable));
-        }
     }
 
     fn has_recovered(&self) -> bool {

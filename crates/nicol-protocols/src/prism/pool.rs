@@ -523,7 +523,7 @@ mod tests {
         let pointers = Pointers { first: 0, stride: 8, count: 1 };
         let classes = [SizeClass { bytes: 64, count: 1 }];
         let pool = Arc::new(BufferPool::new(region.clone(), 64, &classes, pointers));
-        cluster.start(&Arc::new(start(region, pool)));
+        cluster.start(Arc::new(start(region, pool)));
         assert_eq!(cluster.run_until(&mut |_| done(), Nanos::from_millis(10)), RunEnd::Done);
     }
 

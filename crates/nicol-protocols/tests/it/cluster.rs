@@ -216,7 +216,7 @@ pub fn run_beside<N: CommitNode, B: Beside>(
     sim.faults = run.faults.clone();
     sim.tuning.tasks_per_round = run.tasks_per_round;
     let world = SimCluster::new(sim);
-    world.start(&cluster);
+    world.start(cluster.clone());
     let mut wrong = Vec::new();
     if world.run_until(&mut |_| cluster.run.finished(), LIMIT) != RunEnd::Done {
         wrong.push(format!("{} clients are stuck", cluster.run.running()));

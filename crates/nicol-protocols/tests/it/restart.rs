@@ -14,7 +14,7 @@ use nicol_core::ids::{Key, NodeId, ShardId, TxnId, Version};
 use nicol_core::medium::MediumCounts;
 use nicol_core::records::RecordSource;
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::system::{NodeState, Sequential, load_nodes};
 use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
@@ -170,7 +170,7 @@ fn crashed(
     config.keeps_content = true;
     config.syncs_nothing = broken == Broken::AcknowledgesFirst;
     let world = SimCluster::new(config);
-    world.start(&cluster);
+    world.start(cluster.clone());
     let at = Nanos::from_micros(20 + rng.below(400));
     match quiet_after {
         None => world.run_until(&mut |now| now >= at, at),

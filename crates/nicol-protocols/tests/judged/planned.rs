@@ -11,7 +11,7 @@ use nicol_core::ids::{Key, ShardId, TableId};
 use nicol_core::key_value::{KeyValue, KeyValueNode};
 use nicol_core::records::RecordSource;
 use nicol_core::steering::{Record, Steering, Way, replay};
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::system::{NodeState, Sequential, load_nodes};
 use nicol_core::units::Nanos;
 use nicol_core::view::{NodeSpec, Role, ShardMap, View};
 use nicol_lab::bench::{BenchConfig, Length, run};
@@ -118,7 +118,7 @@ fn simulated(alternative: Alternative, planned: bool) -> ([u64; 2], Arc<Clients>
     config.tuning.aggregation = false;
     let clients = Clients::new(&view, alternative, planned, 2);
     let cluster = SimCluster::new(config);
-    cluster.start(&Arc::new(Started(clients.clone())));
+    cluster.start(Arc::new(Started(clients.clone())));
     cluster.run_until(&mut |_| false, HALF);
     clients.half.store(1, Ordering::Relaxed);
     cluster.run_until(&mut |_| false, HALF * 2);
@@ -147,7 +147,7 @@ fn on_threads_it_switches_and_its_log_replays() {
         let view = view(1, 1);
         let clients = Clients::new(&view, alternative, planned, 4);
         let config = LiveConfig::new(view);
-        let world = LiveCluster::launch(&config, &Arc::new(Started(clients.clone()))).unwrap();
+        let world = LiveCluster::launch(&config, Arc::new(Started(clients.clone()))).unwrap();
         let poll = Duration::from_millis(5);
         // Operations a second. A machine that runs other things as well has the time that a change takes
         // to be noticed.

@@ -44,7 +44,7 @@ impl Start for Steps {
 fn step(profile: &Arc<Profile>, side: Side, work: Work) -> Result<f64, ViewError> {
     let steps = Arc::new(Steps { side, work, took_ns: Arc::default() });
     let cluster = SimCluster::new(cluster(profile, 1, 1, 1)?);
-    cluster.start(&steps);
+    cluster.start(steps.clone());
     cluster.run_until(&mut |_| false, SPAN);
     Ok(steps.took_ns.load(Ordering::Relaxed) as f64 / STEPS as f64)
 }

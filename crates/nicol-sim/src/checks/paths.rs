@@ -176,7 +176,7 @@ impl Load {
         config.tuning.doorbell_batch = self.doorbell_batch;
         let cluster = SimCluster::new(config);
         let probe = Arc::new(Probe::new(self));
-        cluster.start(&Arc::new(Flows(probe.clone())));
+        cluster.start(Arc::new(Flows(probe.clone())));
         cluster.run_until(&mut |_| false, self.warmup);
         let (before, first) = (probe.counts(), cluster.report());
         cluster.run_until(&mut |_| false, self.warmup + self.window);

@@ -109,7 +109,7 @@ impl Probe {
         window: Nanos,
     ) -> (Found, SimCluster) {
         let cluster = SimCluster::new(config);
-        cluster.start(&Arc::new(self.clone()));
+        cluster.start(Arc::new(self.clone()));
         let counts =
             || (self.finished.load(Ordering::Relaxed), self.waited_ns.load(Ordering::Relaxed));
         cluster.run_until(&mut |_| false, warmup);

@@ -121,7 +121,7 @@ fn time(profile: &Arc<Profile>, side: Side, timed: Timed) -> Result<f64, ViewErr
     let (done, waited_ns) = Default::default();
     let probe = Arc::new(Probe { side, timed, done, waited_ns });
     let world = SimCluster::new(cluster(profile, 5, 1, 1)?);
-    world.start(&Arc::new(Shared(probe.clone())));
+    world.start(Arc::new(Shared(probe.clone())));
     world.run_until(&mut |_| false, MEASURED);
     let done = probe.done.load(Ordering::Relaxed).max(1) as f64;
     if !matches!(timed, Timed::Send(..)) {

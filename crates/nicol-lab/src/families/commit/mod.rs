@@ -33,7 +33,7 @@ pub use workloads::{BuiltWorkload, build};
 
 use crate::config::BenchConfig;
 use crate::families::serving;
-use crate::family::{Addition, Built, Counters, Family, Judged};
+use crate::family::{Addition, Built, Counters, Family, Judged, Outline};
 use crate::report::Promised;
 use crate::runner;
 use crate::settings::{Settings, Sizes, SystemConfig, apply, keys};
@@ -179,18 +179,18 @@ where
         let mut engine = system.engines();
         apply(&config.settings, &mut system, &mut engine)?;
         system.check(config)?;
-        Ok(Built {
+        let outline = Outline {
             name: workload.name(),
             kinds: workload.kinds(),
             promised: promised(N::PROMISE),
             while_hosts_live: None,
             source,
             value_bytes,
-            warnings: system.warnings(),
-            system,
             engine,
-            workload: Arc::new(ClientWorkload { procedures: workload.procedures(), workload }),
-        })
+            warnings: system.warnings(),
+        };
+        let clients = ClientWorkload { procedures: workload.procedures(), workload };
+        Ok(Built { workload: Arc::new(clients), system, outline })
     }
 
     fn start<F: Fabric>(

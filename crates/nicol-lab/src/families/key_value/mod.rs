@@ -25,7 +25,7 @@ use nicol_workload::driver::{RunControl, RunResult};
 use nicol_workload::key_value::{KeyValueWorkload, spawn_clients};
 
 use crate::config::BenchConfig;
-use crate::family::{Built, Family, Judged};
+use crate::family::{Built, Family, Judged, Outline};
 use crate::report::Promised;
 use crate::runner;
 use crate::settings::{Sizes, SystemConfig, apply, keys};
@@ -120,18 +120,17 @@ where
             workload = workload.with_held_records();
         }
         let workload = Arc::new(workload);
-        Ok(Built {
+        let outline = Outline {
             name: workload.name(),
             kinds: workload.kinds(),
             promised: promised(system.promise()),
             while_hosts_live: system.promise_while_hosts_live(),
             source: workload.clone(),
             value_bytes,
-            warnings: system.warnings(),
-            system,
             engine,
-            workload,
-        })
+            warnings: system.warnings(),
+        };
+        Ok(Built { workload, system, outline })
     }
 
     fn start<F: Fabric>(

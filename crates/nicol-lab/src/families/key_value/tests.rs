@@ -12,7 +12,7 @@ use nicol_core::key_value::{
     Failure, Got, KeyValue, KeyValueNode, Offered, Reason as Why, Scanned,
 };
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, SystemNode};
+use nicol_core::system::{Audit, NodeState, SystemNode};
 use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -87,7 +87,9 @@ struct Node {
 
 impl SystemNode for Node {
     type Config = Config;
+
     type Shard = Table;
+
     type Copies = ();
 
     fn load(shard: ShardId, view: &View, _: &Config, source: &dyn RecordSource) -> Table {
@@ -108,7 +110,9 @@ impl SystemNode for Node {
     fn build(_: NodeId, view: &View, config: &Config, primary: Table, (): ()) -> Self {
         Self { view: view.clone(), sabotage: config.sabotage, table: Mutex::new(primary) }
     }
+}
 
+impl NodeState for Node {
     fn is_settled(&self) -> bool {
         true
     }

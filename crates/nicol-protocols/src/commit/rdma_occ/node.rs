@@ -10,7 +10,7 @@ use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
 use nicol_core::txn::VALUE_MAX;
 use nicol_core::view::{Halves, ShardMap, View};
 use nicol_store::address_cache::AddressCache;
@@ -241,7 +241,9 @@ impl Survivor for Node {
 
 impl SystemNode for Node {
     type Config = RdmaOccConfig;
+
     type Shard = Replica;
+
     type Copies = Copies;
 
     const FOLLOWS_VIEWS: bool = true;
@@ -335,7 +337,9 @@ impl SystemNode for Node {
             WithoutData::start(fabric, deny);
         }
     }
+}
 
+impl NodeState for Node {
     fn crashed(&self, loss: &Loss) {
         self.lost_sides.lose(loss);
     }

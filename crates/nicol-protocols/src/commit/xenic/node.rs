@@ -13,7 +13,7 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, NodeMemory, ReadBack, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode};
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
@@ -384,7 +384,9 @@ impl Survivor for Node {
 
 impl SystemNode for Node {
     type Config = XenicConfig;
+
     type Shard = Replica;
+
     type Copies = Copies;
 
     const FOLLOWS_VIEWS: bool = true;
@@ -493,7 +495,9 @@ impl SystemNode for Node {
             WithoutData::start(fabric, deny);
         }
     }
+}
 
+impl NodeState for Node {
     fn crashed(&self, loss: &Loss) {
         self.lost_sides.lose(loss);
     }

@@ -8,7 +8,7 @@ use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
 use nicol_core::view::{ShardMap, View};
 
 use super::config::{Alternative, DrtmKvConfig};
@@ -147,7 +147,9 @@ impl Node {
 
 impl SystemNode for Node {
     type Config = DrtmKvConfig;
+
     type Shard = Shard;
+
     type Copies = ();
 
     const FOLLOWS_VIEWS: bool = true;
@@ -187,7 +189,9 @@ impl SystemNode for Node {
             counts: Counts::default(),
         }
     }
+}
 
+impl NodeState for Node {
     fn is_settled(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
     }

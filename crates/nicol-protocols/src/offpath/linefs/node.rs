@@ -8,7 +8,7 @@ use nicol_core::engine::Loss;
 use nicol_core::fabric::{Fabric, Local};
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
@@ -147,10 +147,13 @@ impl Node {
 
 impl SystemNode for Node {
     type Config = LineFsConfig;
+
     type Shard = Files;
+
     type Copies = Files;
 
     const RECOVERS: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     fn load(shard: ShardId, view: &View, _: &LineFsConfig, source: &dyn RecordSource) -> Files {
@@ -200,16 +203,18 @@ impl SystemNode for Node {
         }
     }
 
-    fn crashed(&self, _: &Loss) {
-        self.state().lose();
-        *locked(&self.memory) = Arc::new(Memory::new(&self.config, &self.loaded));
-    }
-
     /// It copies what it is to hold, and is a backup then; its clients do not come back.
     fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
         if self.loaded.role(self.id) == Some(Role::Server) {
             let _has_no_clients = self.start_engine(fabric);
         }
+    }
+}
+
+impl NodeState for Node {
+    fn crashed(&self, _: &Loss) {
+        self.state().lose();
+        *locked(&self.memory) = Arc::new(Memory::new(&self.config, &self.loaded));
     }
 
     fn has_recovered(&self) -> bool {

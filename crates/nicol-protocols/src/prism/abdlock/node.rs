@@ -8,7 +8,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, Side, TableId};
 use nicol_core::memory::{Access, Region};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, SystemNode};
+use nicol_core::system::{Audit, NodeState, SystemNode};
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, ShardMap, View};
 
@@ -92,11 +92,14 @@ impl Node {
 
 impl SystemNode for Node {
     type Config = AbdlockConfig;
+
     /// Nothing: a node loads what it replicates by itself.
     type Shard = ();
+
     type Copies = Option<Memory>;
 
     const REPLICAS_CONVERGE: bool = false;
+
     const FOLLOWS_VIEWS: bool = true;
 
     fn load(_: ShardId, _: &View, _: &AbdlockConfig, _: &dyn RecordSource) {}
@@ -147,7 +150,9 @@ impl SystemNode for Node {
     fn halves(config: &AbdlockConfig) -> Halves {
         config.verbs.halves()
     }
+}
 
+impl NodeState for Node {
     fn crashed(&self, loss: &Loss) {
         if [Side::Host, Side::Nic]
             .iter()

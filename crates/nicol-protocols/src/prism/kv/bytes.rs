@@ -129,7 +129,7 @@ mod tests {
     use nicol_core::key_value::KeyValueNode;
     use nicol_core::records::Empty;
     use nicol_core::rng::{Purpose, Stream};
-    use nicol_core::system::{Sequential, SystemNode, load_nodes};
+    use nicol_core::system::{NodeState, Sequential, load_nodes};
     use nicol_core::units::Nanos;
     use nicol_core::view::View;
     use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -269,7 +269,7 @@ mod tests {
             let profile = profile[seed as usize % 3];
             let profile = Arc::new(Profile::load(profile).unwrap());
             let cluster = SimCluster::new(SimConfig::new(view, profile, seed));
-            cluster.start(&Arc::new(compared));
+            cluster.start(Arc::new(compared));
             let done =
                 |_| ended.lock().unwrap().is_some() && nodes.iter().all(|node| node.is_settled());
             let limit = Nanos::from_secs(1);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
 
@@ -107,7 +107,9 @@ impl Recycles for Node {
 
 impl SystemNode for Node {
     type Config = KvConfig;
+
     type Shard = Shard;
+
     type Copies = ();
 
     /// What others hold they go on serving; a lost server's shard is refused.
@@ -131,7 +133,9 @@ impl SystemNode for Node {
         let (open, deleted_slots) = (Arc::default(), Mutex::default());
         Self { id, config, lost, store, open, recycled, counts, deleted_slots }
     }
+}
 
+impl NodeState for Node {
     fn is_settled(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
             && (self.config.recycling.has_reports()

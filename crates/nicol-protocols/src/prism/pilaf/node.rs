@@ -7,7 +7,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, RKey, ShardId, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
 use nicol_core::view::{Halves, View};
 
 use super::config::{PilafConfig, Reads};
@@ -82,7 +82,9 @@ impl Node {
 
 impl SystemNode for Node {
     type Config = PilafConfig;
+
     type Shard = Shard;
+
     type Copies = ();
 
     const FOLLOWS_VIEWS: bool = true;
@@ -121,7 +123,9 @@ impl SystemNode for Node {
         let (open, counts) = (Arc::default(), Counts::default());
         Self { id, config, lost, table: table.map(Mutex::new), rkey, open, counts }
     }
+}
 
+impl NodeState for Node {
     fn is_settled(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
     }

@@ -8,7 +8,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TableId};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
 use nicol_core::view::{Role, View};
 
 use super::client::Client;
@@ -22,12 +22,16 @@ use crate::prism::tag::Tag;
 
 impl SystemNode for Node {
     type Config = RsConfig;
+
     /// Nothing: a node loads what it replicates by itself.
     type Shard = ();
+
     type Copies = Loaded;
 
     const REPLICAS_CONVERGE: bool = false;
+
     const RECOVERS: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     fn load(_: ShardId, _: &View, _: &RsConfig, _: &dyn RecordSource) {}
@@ -70,11 +74,6 @@ impl SystemNode for Node {
         }
     }
 
-    fn crashed(&self, _: &Loss) {
-        *self.replica() = None;
-        self.recycled.forget_scan();
-    }
-
     fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
         let is_server = fabric.view().role(self.id) == Some(Role::Server);
         if !is_server || fabric.here().side != Side::Host {
@@ -84,6 +83,13 @@ impl SystemNode for Node {
         if fabric.here().core == 0 {
             fabric.spawn(rejoin(fabric.clone(), Arc::clone(self)));
         }
+    }
+}
+
+impl NodeState for Node {
+    fn crashed(&self, _: &Loss) {
+        *self.replica() = None;
+        self.recycled.forget_scan();
     }
 
     fn has_recovered(&self) -> bool {

@@ -8,7 +8,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::memory::BufferUse;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
@@ -205,7 +205,9 @@ impl Recycles for Node {
 
 impl SystemNode for Node {
     type Config = TxConfig;
+
     type Shard = Shard;
+
     type Copies = ();
 
     /// What others hold they go on serving; a lost server's shard is refused.
@@ -236,7 +238,9 @@ impl SystemNode for Node {
             counts: Counts::default(),
         }
     }
+}
 
+impl NodeState for Node {
     fn is_settled(&self) -> bool {
         // That a client has died, only a view tells: until then what it has left waits. It is asked
         // last, since it goes over every slot and buffer.

@@ -12,7 +12,7 @@ use nicol_core::ids::{Key, NodeId, Side, TableId};
 use nicol_core::key_value::{KeyValue, KeyValueNode};
 use nicol_core::records::Empty;
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::system::{NodeState, Sequential, load_nodes};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ReplicaSet, View};
 use nicol_protocols::offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, payload_max};
@@ -310,7 +310,7 @@ fn simulate(profile: &Arc<Profile>, load: &Load, seed: u64) -> Result<Point> {
 
 fn measure(cluster: &SimCluster, writers: &Arc<Writers>) -> Point {
     let window = writers.load.window;
-    cluster.start(&Arc::new(Started(writers.clone())));
+    cluster.start(Arc::new(Started(writers.clone())));
     cluster.run_until(&mut |_| false, window / 2);
     let (before, first) = (writers.counts(), cluster.report());
     let (elsewhere, times) = (writers.counter("elsewhere_ns"), writers.times());
