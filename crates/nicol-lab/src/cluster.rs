@@ -115,7 +115,7 @@ pub(crate) fn load<Y: Family>(
     }
     let loading = Loading::start();
     let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records));
-    let states = nodes.iter().map(|node| -> Arc<dyn NodeState> { node.clone() });
+    let states = nodes.iter().map(|node| Arc::clone(node) as Arc<dyn NodeState>);
     let cluster = Arc::new(Cluster {
         records,
         memory: loading.end(records, view.nodes()),

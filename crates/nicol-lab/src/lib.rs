@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod built;
 mod cluster;
 mod config;
 pub mod decisions;

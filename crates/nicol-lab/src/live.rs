@@ -12,12 +12,12 @@ use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
 use nicol_workload::driver::RunPlan;
 
+use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
 use crate::measured::Measured;
 use crate::report::{BenchRun, Check, Resource};
-use crate::runner::Build;
 use crate::{hardware, memory, settings, summary};
 
 /// Measured time where the user says nothing.

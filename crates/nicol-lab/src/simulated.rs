@@ -10,13 +10,13 @@ use nicol_rt::LogDevice;
 use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
 
+use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated};
 use crate::report::{BenchRun, Resource};
-use crate::runner::Build;
 use crate::summary;
 use crate::system::System;
 
