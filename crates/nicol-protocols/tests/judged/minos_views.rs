@@ -41,7 +41,7 @@ fn is_write(operation: &&Operation) -> bool {
 #[test]
 fn a_node_without_a_lease_serves_nothing_behind_a_cut_of_either_kind() {
     let (from, until, end) =
-        (Nanos::from_micros(300), Nanos::from_millis(18), Nanos::from_millis(40));
+        (Nanos::from_micros(300), Nanos::from_millis(14), Nanos::from_millis(28));
     for (cut_off, left) in [(&[1][..], &[0, 2][..]), (&[0, 2], &[1])] {
         for one_way in [false, true] {
             each_minos(1, |system, seed| {
