@@ -26,18 +26,20 @@ pub(super) struct Queue {
     used: AtomicU32,
     waiting: AtomicU32,
     left: Arc<Doorbell>,
+    /// How often its users were forgotten.
+    forgotten: AtomicU32,
 }
 
-/// An entry in use.
+/// An entry in use, and how often the queue's users had been forgotten when it was taken.
 #[must_use = "an entry is given back when its update has drained"]
 #[derive(Debug)]
-pub(super) struct Entry(());
+pub(super) struct Entry(u32);
 
 impl Queue {
     /// A queue of so many entries; `None`: as many as are asked for.
     pub(super) fn new(entries: Option<u32>, when_full: WhenFull) -> Self {
-        let left = Arc::default();
-        Self { entries, when_full, used: AtomicU32::new(0), waiting: AtomicU32::new(0), left }
+        let (used, waiting, forgotten) = Default::default();
+        Self { entries, when_full, used, waiting, left: Arc::default(), forgotten }
     }
 
     /// Is a request to be rejected? One that is not may still have to wait: what was free when it asked
@@ -56,6 +58,7 @@ impl Queue {
         if let Some(entry) = self.try_enter() {
             return entry;
         }
+        let forgotten = self.forgotten.load(Ordering::Relaxed);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let bell: Arc<dyn HasDoorbell> = self.left.clone();
         let entry = loop {
@@ -65,19 +68,25 @@ impl Queue {
                 None => fabric.wait_for_doorbell(&bell, rings).await,
             }
         };
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if entry.0 == forgotten {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
         entry
     }
 
     fn try_enter(&self) -> Option<Entry> {
         let most = self.entries.unwrap_or(u32::MAX);
         let more = |used: u32| (used < most).then_some(used + 1);
-        self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).ok().map(|_| Entry(()))
+        let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
+        taken.ok().map(|_| Entry(self.forgotten.load(Ordering::Relaxed)))
     }
 
-    /// Gives an entry back.
+    /// Gives an entry back. One of a user that was forgotten is free already: a host that recovers
+    /// persists into the dFIFO, and its NIC may crash meanwhile.
     pub(super) fn leave(&self, entry: Entry) {
-        let Entry(()) = entry;
+        if entry.0 != self.forgotten.load(Ordering::Relaxed) {
+            return;
+        }
         let before = self.used.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "an entry is given back once");
         self.left.ring();
@@ -85,6 +94,7 @@ impl Queue {
 
     /// Forgets who uses it: their lives are over.
     pub(super) fn forget_users(&self) {
+        self.forgotten.fetch_add(1, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);
         self.waiting.store(0, Ordering::Relaxed);
     }
@@ -151,5 +161,23 @@ impl VolatileEntries {
         } else {
             entries.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_a_life_that_is_over_is_not_given_back_again() {
+        let queue = Queue::new(Some(1), WhenFull::Reject);
+        let old = queue.try_enter().expect("one is free");
+        assert!(queue.is_full() && queue.try_enter().is_none());
+        queue.forget_users();
+        queue.leave(old);
+        let new = queue.try_enter().expect("one is free");
+        assert!(queue.is_full());
+        queue.leave(new);
+        assert!(!queue.is_full());
     }
 }
