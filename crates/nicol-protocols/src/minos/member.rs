@@ -25,6 +25,7 @@ use super::node::Node;
 use super::pcie_messages::{HOST_INV, RelayInv, RelayVal};
 use super::received::Received as Update;
 use super::send::{insist, send_reliably, tell_each};
+use super::timestamp::Timestamp;
 use super::write::{Arriving, Waiting, Write};
 
 /// How long a coordinator, or a host, waits before it sends an INV again that was rejected.
@@ -107,6 +108,11 @@ impl<F: Fabric> Member<F> {
     /// Every write that has not ended.
     pub(super) fn open_writes(&self) -> Vec<Rc<Write>> {
         self.writes.borrow().values().cloned().collect()
+    }
+
+    /// Is this write under way here?
+    pub(super) fn is_open(&self, key: Key, ts: Timestamp) -> bool {
+        self.writes.borrow().values().any(|write| write.key == key && write.ts() == ts)
     }
 
     /// A write has ended.

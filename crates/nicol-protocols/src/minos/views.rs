@@ -94,6 +94,9 @@ impl<F: Fabric> Member<F> {
             self.node.store().look(key, |record| (record.value_ts, record.value.clone()));
         match value_ts.cmp(&ts) {
             std::cmp::Ordering::Less => drop(open),
+            // A replay that is under way asks in every later view, too. Of another one each follower
+            // would begin a replay, of which others would, for as long as one node does not answer.
+            std::cmp::Ordering::Equal if self.is_open(key, ts) => drop(open),
             std::cmp::Ordering::Equal => {
                 let write = self.open_write(key, value.as_deref(), NO_SCOPE, Waiting::Here);
                 write.set_ts(ts);
