@@ -17,23 +17,31 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn persist_scope(self: Rc<Self>, write: Rc<Write>) {
         let open = self.node.begin();
         let _phase = self.fabric.phase("[PERSIST]sc");
+        let scope = write.scope;
+        self.mark_scope(Tag::EndsScope, scope);
         // [MINOS24 fig. 3 vii] [PERSIST]sc to every follower.
         self.send_persist(&write);
-        let scope = write.scope;
         match self.complete_scope(scope).await {
             Ok(()) => {
                 // [MINOS24 fig. 3 vii] Spin until all [ACK_P]sc have come.
                 write.spin_until(Write::is_durable).await;
                 // [MINOS24 fig. 3 vii] [VAL_P]sc to every follower.
                 self.tell_each(&self.all_followers(), ScopeValP { scope });
-                let writes = self.node.writes_of(scope);
-                writes.into_iter().for_each(|(key, ts)| self.mark(Tag::ScopeReturns, key, ts));
+                self.mark_scope(Tag::ScopeReturns, scope);
                 self.node.end_scope(scope);
                 self.return_to_client(&write);
             }
             Err(_) => write.fail(),
         }
         self.end(&write, open);
+    }
+
+    /// Each write of a scope that is here has taken a step.
+    fn mark_scope(&self, tag: Tag, scope: u64) {
+        if self.fabric.records_steps() {
+            let writes = self.node.writes_of(scope);
+            writes.into_iter().for_each(|(key, ts)| self.mark(tag, key, ts));
+        }
     }
 
     /// Sends [PERSIST]sc to every follower of this view.

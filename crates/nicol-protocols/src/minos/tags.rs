@@ -54,6 +54,8 @@ pub enum Tag {
     IsDurable,
     /// A client-read returns the value of this timestamp.
     Reads,
+    /// The \[PERSIST\]sc of an update's scope begins.
+    EndsScope,
     /// An update of a scope is found to be durable at a node that was asked for that.
     ScopeIsDurable,
     /// The \[PERSIST\]sc of an update's scope returns.
@@ -84,7 +86,7 @@ pub enum Tag {
 
 impl Tag {
     /// All but the marked steps.
-    const PLAIN: [Self; 27] = [
+    const PLAIN: [Self; 28] = [
         Self::Issues,
         Self::Current,
         Self::Obsolete,
@@ -100,6 +102,7 @@ impl Tag {
         Self::Rejects,
         Self::IsDurable,
         Self::Reads,
+        Self::EndsScope,
         Self::ScopeIsDurable,
         Self::ScopeReturns,
         Self::IsMember,
@@ -134,6 +137,7 @@ impl Tag {
             Self::Withholds(_) => "line 40: ACK withheld",
             Self::IsDurable => "durable",
             Self::Reads => "client-read",
+            Self::EndsScope => "[PERSIST]sc",
             Self::ScopeIsDurable => "[ACK_P]sc",
             Self::ScopeReturns => "[PERSIST]sc returns",
             Self::IsMember => "member of a view",
