@@ -75,6 +75,20 @@ fn a_wrong_history_is_never_exit_0() {
     }
 }
 
+/// 296 transactions of a run with `local_read=paper`, up to one in which client 8 reads version 9 of a key in the
+/// nanosecond in which its own write of version 10 was acknowledged. The first checker, which took a client's order
+/// from times that differ, held this run to be right.
+#[test]
+fn a_client_that_misses_its_own_write_is_refused() {
+    let recorded = include_str!("histories/own_order.jsonl");
+    let read = r#""id":72057594037928030,"start_ns":196898,"end_ns":197438,"end":"committed","reads":[{"key":72057594037927955,"version":"#;
+    assert_eq!(recorded.matches(&format!("{read}9")).count(), 1);
+    let verdict = ends(1, &["check", file("own_order.jsonl", recorded).to_str().unwrap()]);
+    assert!(verdict.contains("ClientOrder: client 8"), "{verdict}");
+    let mended = recorded.replace(&format!("{read}9"), &format!("{read}10"));
+    ends(0, &["check", file("own_order_mended.jsonl", &mended).to_str().unwrap()]);
+}
+
 #[test]
 fn a_history_from_standard_input_is_judged_and_a_bad_one_is_the_user_s_to_mend() {
     let check = |text: &str| {
