@@ -30,7 +30,7 @@ measure() {
 }
 
 as_root=
-[ "$(id -u)" = 0 ] && as_root="-u nobody"
+[ "$(id -u)" = 0 ] && as_root="-u root"
 redis-server --version
 memcached --version
 "$nicol" --version

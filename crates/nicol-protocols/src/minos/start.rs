@@ -95,7 +95,7 @@ impl SystemNode for Node {
         let holds = |shard: &ShardId| !config.sharded || view.replicas_of(*shard).contains(&id);
         if view.role(id) == Some(Role::Server) {
             let held = view.shard_ids().filter(holds).count() as u64;
-            store.reserve(held * (source.records_per_shard() + source.growth_per_shard()));
+            store.reserve(held * source.records_per_shard());
             for shard in view.shard_ids().filter(holds) {
                 let records = &shards[usize::from(shard.0)];
                 loaded.push(records.clone());
