@@ -30,8 +30,8 @@ const SWEEPS: [&[&str]; 14] = [
     &["churn", "--on", WORLDS, "--seeds", "0..40"],
     &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
-    &["all", "--on", WORLDS, "--seeds", "4..7"],
-    &["all", "--on", "liquidio3", "--seeds", "7..10"],
+    &["all", "--on", WORLDS, "--seeds", "4..6"],
+    &["all", "--on", "liquidio3", "--seeds", "7..9"],
     // Real threads.
     &["smallbank", "--on", "threads", "--faults", "messages,crashes", "--seeds", "0..4"],
     &["churn", "--on", "threads", "--seeds", "0..4"],

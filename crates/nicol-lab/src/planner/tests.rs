@@ -168,9 +168,9 @@ fn compared(seed: u64, count: u64, batched: bool) -> (usize, Vec<String>) {
 
 #[test]
 fn bounds_of_drawn_descriptions_are_those_of_the_simulator() {
-    for (seed, count, batched) in [(23, 6, false), (31, 4, true)] {
+    for (seed, count, batched) in [(23, 2, false), (31, 2, true)] {
         let (alternatives, apart) = compared(seed, count, batched);
-        assert!(alternatives >= 8 && apart.is_empty(), "{}", apart.join("\n"));
+        assert!(alternatives >= 4 && apart.is_empty(), "{}", apart.join("\n"));
     }
 }
 
