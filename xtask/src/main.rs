@@ -112,14 +112,19 @@ fn histories(root: &Path) -> Result<()> {
     finish(cargo.args(["--", "--include-ignored", "--nocapture"]))
 }
 
-/// Explores MINOS: `crates/nicol-protocols/examples/explore`. The quick form is built as tests are.
+/// Explores MINOS: `crates/nicol-protocols/examples/explore`. The quick form is built as tests are, with the whole
+/// workspace: the features of one package alone would build what it needs a second time.
 fn explore(root: &Path, flags: &[&str]) -> Result<()> {
-    let mut cargo = cargo::command(root);
-    cargo.args(["run", "--quiet", "-p", "nicol-protocols", "--example", "explore"]);
+    let mut build = cargo::command(root);
+    build.args(["build", "--quiet", "--workspace", "--example", "explore"]);
+    let mut profile = "debug";
     if !flags.contains(&"--quick") {
-        cargo.arg("--release");
+        build.arg("--release");
+        profile = "release";
     }
-    finish(cargo.arg("--").args(flags))
+    finish(&mut build)?;
+    let example = cargo::target(root)?.join(profile).join("examples/explore");
+    finish(Command::new(example.with_extension(std::env::consts::EXE_EXTENSION)).args(flags))
 }
 
 /// Holds the planner's bounds of drawn descriptions against the simulator's.
