@@ -61,6 +61,8 @@ pub struct WorkloadSpec {
     pub hot_moves: Option<u64>,
     /// Tables of YCSB-T.
     pub tables: Option<u8>,
+    /// Do inserts of churn-ordered name their record only after their scan?
+    pub scan_first: Option<bool>,
     /// YCSB's mix of operations.
     pub mix: Option<Mix>,
     /// How YCSB's keys are drawn, whatever their skew.
@@ -192,6 +194,7 @@ impl WorkloadSpec {
             ),
             ("--hot-moves", self.hot_moves.is_some(), ycsb_t),
             ("--tables", self.tables.is_some(), ycsb_t),
+            ("--scan-first", self.scan_first.is_some(), self.name == "churn-ordered"),
             ("--mix", self.mix.is_some(), ycsb),
             ("--distribution", self.popularity.is_some(), ycsb),
             ("--key-form", self.key_form.is_some(), ycsb),

@@ -257,6 +257,10 @@ impl World for LiveWorld {
         Immediate
     }
 
+    fn within_access(&self, _wait: impl FnOnce() -> Wake) -> Immediate {
+        Immediate
+    }
+
     fn random(&self) -> u64 {
         self.random.borrow_mut().bits()
     }

@@ -273,6 +273,10 @@ impl World for SimWorld {
 
     fn access(&self, wait: impl FnOnce() -> Wake) -> Wake {
         self.charge(Charge::Access);
+        self.within_access(wait)
+    }
+
+    fn within_access(&self, wait: impl FnOnce() -> Wake) -> Wake {
         self.resumes.set(true);
         wait()
     }

@@ -8,7 +8,12 @@
 //!
 //! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are
 //! then accessed from other nodes, which no other workload does. Some inserts of a pair look for
-//! the partner by a scan: two that both commit are phantoms to each other.
+//! the partner by a scan: two that both commit are phantoms to each other. With
+//! [`ChurnConfig::scan_first`] these name the record only after the scan, so that no lock of the record
+//! stands in for one of the range.
+//!
+//! A procedure that finds another record's value commits that it did: a read is recorded only then, and
+//! judged.
 
 use std::ops::Range;
 
@@ -44,6 +49,8 @@ pub struct ChurnConfig {
     /// Are the tables ordered, with pairs distributed over the nodes? Then the odd row of a pair is
     /// above its group's high-water mark until it is inserted (`nicol_store::high_water`).
     pub ordered: bool,
+    /// Do inserts that look for the partner by a scan name their record only after it? In ordered tables.
+    pub scan_first: bool,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
 }
@@ -71,6 +78,8 @@ enum Kind {
     ReadOfPair,
     /// Only in ordered tables.
     InsertByScan,
+    /// Takes its place, if the scan comes first: not a kind of its own.
+    InsertAfterScan,
 }
 
 /// Kinds that need no ordered table; the others follow.
@@ -115,6 +124,7 @@ impl Churn {
         assert!(config.rows.is_multiple_of(2), "rows come in pairs");
         let pairs = config.rows / 2;
         assert!(!config.ordered || pairs >= u64::from(config.nodes), "every node has a pair");
+        assert!(config.ordered || !config.scan_first, "only ordered tables are scanned");
         let fits = config.rows <= ChurnConfig::ORDERED_ROWS_MAX;
         assert!(!config.ordered || fits, "a pair's number fits its key");
         Self { config }
@@ -195,7 +205,7 @@ impl Workload for Churn {
     }
 
     fn procedures(&self) -> Procedures {
-        const LOGIC: [Execute; 8] = [
+        const LOGIC: [Execute; 9] = [
             insert,
             delete,
             look,
@@ -204,6 +214,7 @@ impl Workload for Churn {
             delete,
             look_at_pair,
             insert_by_scan,
+            insert_after_scan,
         ];
         Procedures::new(&LOGIC)
     }
@@ -239,11 +250,18 @@ impl Workload for Churn {
                 txn.read(self.key(PAIRS, row));
                 txn.read(self.key(PAIRS, row ^ 1));
             }
-            Kind::InsertByScan => {
+            Kind::InsertByScan | Kind::InsertAfterScan => {
                 let row = self.row_at(home, row);
-                txn.local = true;
                 let key = self.key(PAIRS, row);
-                txn.write(key);
+                if self.config.scan_first {
+                    let stamp = random.bits().to_le_bytes();
+                    let args = [stamp, key.0.to_le_bytes()].concat();
+                    txn.reset(ProcedureId(Kind::InsertAfterScan as u16), &args);
+                    txn.ship = self.config.ship;
+                } else {
+                    txn.write(key);
+                }
+                txn.local = true;
                 scan_pair(txn, key);
             }
         }
@@ -326,6 +344,18 @@ fn presence<const N: usize>(txn: &Txn, expected: [bool; N]) -> Option<[bool; N]>
     Some(presence)
 }
 
+/// What a transaction outputs that has found another record's value: no count of records is as large.
+const FOREIGN: i64 = 1 << 40;
+
+/// Ends a procedure whose keys are not as expected.
+fn unexpected(txn: &mut Txn) -> Verdict {
+    let foreign = (0..txn.entries().len()).any(|index| {
+        let entry = &txn.entries()[index];
+        entry.fetched && txn.value(index).is_some_and(|value| !belongs(value, entry.key))
+    });
+    if foreign { finish(txn, FOREIGN) } else { Verdict::Refuse }
+}
+
 /// Writes a value, stamped by the arguments, to the key at `index`.
 fn put(txn: &mut Txn, index: usize) {
     let stamp = txn.args().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -341,14 +371,14 @@ fn finish(txn: &mut Txn, change: i64) -> Verdict {
 
 /// Inserts the record, or overwrites it.
 fn insert(txn: &mut Txn) -> Verdict {
-    let Some([present]) = presence(txn, [true]) else { return Verdict::Refuse };
+    let Some([present]) = presence(txn, [true]) else { return unexpected(txn) };
     put(txn, 0);
     finish(txn, i64::from(!present))
 }
 
 /// Deletes the record if it is there.
 fn delete(txn: &mut Txn) -> Verdict {
-    let Some([present]) = presence(txn, [true]) else { return Verdict::Refuse };
+    let Some([present]) = presence(txn, [true]) else { return unexpected(txn) };
     txn.delete(0);
     finish(txn, -i64::from(present))
 }
@@ -357,13 +387,13 @@ fn delete(txn: &mut Txn) -> Verdict {
 fn look(txn: &mut Txn) -> Verdict {
     match presence(txn, [false; READ_KEYS]) {
         Some(_) => finish(txn, 0),
-        None => Verdict::Refuse,
+        None => unexpected(txn),
     }
 }
 
 /// Moves a record to the other key if that is free; otherwise changes nothing.
 fn move_record(txn: &mut Txn) -> Verdict {
-    let Some(present) = presence(txn, [true; 2]) else { return Verdict::Refuse };
+    let Some(present) = presence(txn, [true; 2]) else { return unexpected(txn) };
     if present == [true, false] {
         txn.delete(0);
         put(txn, 1);
@@ -373,7 +403,7 @@ fn move_record(txn: &mut Txn) -> Verdict {
 
 /// Inserts the record if its partner is absent.
 fn insert_of_pair(txn: &mut Txn) -> Verdict {
-    let Some([present, partner]) = presence(txn, [true, false]) else { return Verdict::Refuse };
+    let Some([present, partner]) = presence(txn, [true, false]) else { return unexpected(txn) };
     if partner {
         return finish(txn, 0);
     }
@@ -405,8 +435,35 @@ fn insert_by_scan(txn: &mut Txn) -> Verdict {
     finish(txn, i64::from(!present))
 }
 
+/// Inserts the record that the arguments name, once a scan of the pair has found no other.
+fn insert_after_scan(txn: &mut Txn) -> Verdict {
+    let named = txn.args().get(size_of::<u64>()..).and_then(<[u8]>::first_chunk);
+    let Some(key) = named.map(|bytes| Key(u64::from_le_bytes(*bytes))) else {
+        return Verdict::Refuse;
+    };
+    if !key.is_ordered() {
+        return Verdict::Refuse;
+    }
+    let scan = scan_pair(txn, key);
+    let Some(found) = txn.found(scan) else { return Verdict::More };
+    let partner = found.iter().any(|index| txn.entries()[*index as usize].key != key);
+    if partner {
+        return finish(txn, 0);
+    }
+    let index = txn.write(key);
+    if !txn.entries()[index].fetched {
+        return Verdict::More;
+    }
+    let present = match txn.value(index) {
+        Some(value) if !belongs(value, key) => return finish(txn, FOREIGN),
+        value => value.is_some(),
+    };
+    put(txn, index);
+    finish(txn, i64::from(!present))
+}
+
 /// Reads both records of a pair, and outputs 1 if both exist.
 fn look_at_pair(txn: &mut Txn) -> Verdict {
-    let Some(present) = presence(txn, [false; 2]) else { return Verdict::Refuse };
+    let Some(present) = presence(txn, [false; 2]) else { return unexpected(txn) };
     finish(txn, i64::from(present == [true; 2]))
 }

@@ -158,11 +158,23 @@ fn ycsb_t_of_tables() -> Arc<dyn Workload> {
 }
 
 fn churn() -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ship: true, ordered: false }))
+    Arc::new(Churn::new(ChurnConfig {
+        nodes: NODES,
+        rows: 8,
+        ship: true,
+        ordered: false,
+        scan_first: false,
+    }))
 }
 
 fn churn_ordered() -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 64, ship: true, ordered: true }))
+    Arc::new(Churn::new(ChurnConfig {
+        nodes: NODES,
+        rows: 64,
+        ship: true,
+        ordered: true,
+        scan_first: false,
+    }))
 }
 
 fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {

@@ -112,6 +112,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         zipf_percent: args.zipf,
         hot_moves: args.hot_moves,
         tables: args.tables,
+        scan_first: args.scan_first,
         mix: args.mix.map(|mix| match mix {
             MixArg::A => Mix::A,
             MixArg::B => Mix::B,

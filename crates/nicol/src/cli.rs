@@ -195,8 +195,7 @@ pub struct WorkloadArgs {
     /// Share of operations that only read, in percent (ycsb-t; ycsb) [default for ycsb: the mix's].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
-    /// Share of the written keys that are not read before, in percent (ycsb-t, on systems with blind
-    /// writes) [default: 0].
+    /// Share of written keys not read before, in percent (ycsb-t, with blind writes) [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub blind_percent: Option<u8>,
     /// Keys per transaction (ycsb-t).
@@ -211,8 +210,7 @@ pub struct WorkloadArgs {
     /// Bytes of a value (ycsb-t, ycsb) [default: 64].
     #[arg(long, value_name = "BYTES")]
     pub value_bytes: Option<u32>,
-    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, ycsb, retwis; tpcc's
-    /// warehouses).
+    /// Zipf parameter times 100: 0 is uniform, 99 YCSB's (ycsb-t, ycsb, retwis; tpcc's warehouses).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
     pub zipf: Option<u8>,
     /// Make other records hot after every N transactions (ycsb-t) [default: the same stay hot].
@@ -221,6 +219,9 @@ pub struct WorkloadArgs {
     /// Tables of equal size; a transaction uses one of them (ycsb-t) [default: 1].
     #[arg(long, value_name = "N")]
     pub tables: Option<u8>,
+    /// Name a record to insert only after the scan for its pair (churn-ordered) [default: false].
+    #[arg(long, value_name = "true|false")]
+    pub scan_first: Option<bool>,
 }
 
 /// Nodes of a cluster unless a flag says otherwise.

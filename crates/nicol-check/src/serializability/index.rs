@@ -94,6 +94,7 @@ impl<'h> Index<'h> {
             strings: Vec::new(),
         };
         index.number_keys(history);
+        index.reserve(history);
         for (position, operation) in history.operations.iter().enumerate() {
             match operation.end {
                 End::Ok | End::Unknown => index.add_node(position, operation),
@@ -108,6 +109,21 @@ impl<'h> Index<'h> {
             index.loaded = loaded.iter().map(|loaded| record(&index, loaded)).collect();
         }
         index
+    }
+
+    /// Makes room for what transactions have read and written: lists of millions are not copied while they grow.
+    fn reserve(&mut self, history: &History) {
+        let (mut reads, mut writes) = (0, 0);
+        for operation in &history.operations {
+            if let Action::Txn(txn) = &operation.action {
+                reads +=
+                    txn.reads.len() + txn.scans.iter().map(|scan| scan.found.len()).sum::<usize>();
+                writes += txn.writes.len();
+            }
+        }
+        self.nodes.reserve(history.operations.len());
+        self.reads.reserve(reads);
+        self.writes.reserve(writes);
     }
 
     fn number_keys(&mut self, history: &'h History) {

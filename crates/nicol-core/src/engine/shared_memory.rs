@@ -12,6 +12,10 @@ impl<W: World> SharedMemory for Engine<W> {
         self.0.world.access(|| self.sleep_until(self.now()))
     }
 
+    fn within_access(&self) -> W::Access {
+        self.0.world.within_access(|| self.sleep_until(self.now()))
+    }
+
     fn caught_up(&self) -> Wake {
         if self.0.world.is_ahead() {
             return self.sleep_until(self.now());

@@ -387,6 +387,8 @@ pub trait World: 'static {
     /// A scheduling point before an access to shared memory. `wait` waits until other engines have
     /// come to the time that this one's clock shows.
     fn access(&self, wait: impl FnOnce() -> Wake) -> Self::Access;
+    /// The same within an access: it charges nothing.
+    fn within_access(&self, wait: impl FnOnce() -> Wake) -> Self::Access;
     /// Where this run is recorded, if it is.
     fn trace(&self) -> Option<&Arc<Sink>> {
         None

@@ -36,6 +36,7 @@ pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str
         ("feedback_us", _) => {
             schedule.feedback = Nanos::from_micros(number(value, 1, 10_000_000)?);
         }
+        ("window", _) => schedule.window = number(value, 1, 1 << 20)? as usize,
         ("reserved", _) => schedule.reserved = number(value, 0, WORKERS_MAX as u64 - 1)? as usize,
         ("padding", _) => schedule.padding = number(value, 0, 1 << 16)? as u32,
         ("at_a_time", _) => schedule.at_a_time = number(value, 1, 64)? as usize,

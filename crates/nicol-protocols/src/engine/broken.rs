@@ -10,7 +10,10 @@ pub enum Sabotage {
     None,
     /// What was read is not validated; in an engine with locks, reads take none.
     SkipsValidation,
-    /// Whether somebody else has locked what was read is not looked at.
+    /// The same, and a read does not look either whether value and word are of one instant.
+    TearsReads,
+    /// Whether somebody else has locked what was read is not looked at; in an engine with locks, whether
+    /// somebody holds the lock that a transaction wants.
     IgnoresLocks,
     /// Scans forget the versions of the leaves that they have read.
     ForgetsLeaves,
@@ -51,7 +54,13 @@ impl Hooks {
     /// Is what was read validated?
     #[inline]
     pub(super) fn validates(self) -> bool {
-        !self.is(Sabotage::SkipsValidation)
+        !self.is(Sabotage::SkipsValidation) && !self.is(Sabotage::TearsReads)
+    }
+
+    /// Does an optimistic read look at the record's word again when it has the value?
+    #[inline]
+    pub(super) fn looks_again(self) -> bool {
+        !self.is(Sabotage::TearsReads)
     }
 
     /// Does a read take a lock, in an engine with locks?

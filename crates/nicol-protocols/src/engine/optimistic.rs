@@ -39,11 +39,14 @@ pub(super) async fn read<F: Fabric, P: Protocol>(
         }
         if !worker.hooks.heeds(seen & LOCKED != 0) {
             let state = record.state();
+            worker.fabric.work(Work::Copy { bytes: state.len });
+            // A writer may come between the state and the value: the word then tells.
+            worker.fabric.within_access().await;
             value.clear();
             record.copy_value(state.len, value);
-            worker.fabric.work(Work::Copy { bytes: state.len });
             fence(Ordering::Acquire);
-            if record.word().load(Ordering::Relaxed) == seen {
+            let again = record.word().load(Ordering::Relaxed);
+            if !worker.hooks.looks_again() || again == seen {
                 sets.reads.push(Read { place, key, seen: seen & !LOCKED });
                 return Ok(Seen { present: state.present, version: state.version });
             }

@@ -121,6 +121,8 @@ async fn acquire<F: Fabric>(
                 return Ok(());
             }
             Attempt::Gone => return Err(Abort::Stale { key }),
+            // It goes on without the lock.
+            Attempt::Held(_) if !worker.hooks.heeds(true) => return Ok(()),
             Attempt::Held(oldest) => {
                 let may_wait = match worker.node.config().waiting {
                     Waiting::NoWait => false,

@@ -3,7 +3,7 @@
 use nicol_core::units::Nanos;
 
 use super::decision::{Planes, Ranking};
-use super::feedback::Policy;
+use super::feedback::{Policy, WINDOW};
 
 /// Who decides which worker a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct ScheduleConfig {
     pub feedback: Nanos,
     /// Which of them are published.
     pub policy: Policy,
+    /// Aborts that a worker remembers, on which they rest. (AMB-21)
+    pub window: usize,
     /// Workers that execute long transactions only. (AMB-39)
     pub reserved: usize,
     /// Requests that a worker executes at a time.
@@ -85,6 +87,7 @@ impl ScheduleConfig {
             completion: Completion::Reply,
             feedback: Nanos::from_millis(20),
             policy: Policy::OnChange,
+            window: WINDOW,
             reserved: 0,
             at_a_time: 1,
             fpga: true,
@@ -93,6 +96,11 @@ impl ScheduleConfig {
             padding: 0,
             timeout: Nanos::from_millis(100),
         }
+    }
+
+    /// Does a worker tell the scheduler that a request is done? Strife's waits for its batch, whatever counts.
+    pub const fn tells_who_is_done(&self) -> bool {
+        matches!(self.completion, Completion::Reply) || self.kind.batches()
     }
 
     /// Host cores that schedule and execute nothing.

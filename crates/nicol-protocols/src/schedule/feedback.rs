@@ -34,25 +34,35 @@ impl Contention {
 }
 
 /// The last aborts of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Window {
+    most: usize,
     features: RefCell<Vec<u16>>,
     next: Cell<usize>,
 }
 
 impl Window {
+    /// Of so many aborts: [`WINDOW`] in the artifact.
+    ///
+    /// # Panics
+    /// If it has space for none.
+    pub fn new(most: usize) -> Self {
+        assert!(most > 0, "a worker remembers an abort at least");
+        Self { most, features: RefCell::default(), next: Cell::new(0) }
+    }
+
     /// Notes that `feature` has stood in the way; the oldest note of a full window is forgotten.
     pub fn push(&self, all: &Contention, feature: usize) {
         let mut features = self.features.borrow_mut();
         all.0[feature].fetch_add(1, Ordering::Relaxed);
-        if features.len() < WINDOW {
+        if features.len() < self.most {
             features.push(feature as u16);
             return;
         }
         let next = self.next.get();
         let forgotten = std::mem::replace(&mut features[next], feature as u16);
         all.0[usize::from(forgotten)].fetch_sub(1, Ordering::Relaxed);
-        self.next.set((next + 1) % WINDOW);
+        self.next.set((next + 1) % self.most);
     }
 }
 
@@ -167,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_window_forgets_what_is_older_than_itself() {
-        let (all, window) = (Contention::default(), Window::default());
+        let (all, window) = (Contention::default(), Window::new(WINDOW));
         (0..WINDOW).for_each(|_| window.push(&all, 1));
         (0..WINDOW / 2).for_each(|_| window.push(&all, 2));
         let counts = all.counts();

@@ -163,6 +163,11 @@ impl Request {
         }
     }
 
+    /// That it is done.
+    pub(crate) const fn completed(&self) -> Completed {
+        Completed { slot: self.header.slot, id: self.id }
+    }
+
     /// Makes `txn` the transaction that was asked for.
     pub(crate) fn begin(&self, txn: &mut Txn) {
         txn.reset(self.procedure, &self.args);
@@ -228,22 +233,27 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A request of this client's is done.
-pub(crate) struct Completed(pub(crate) u64);
+/// A request is done: its client's slot, and the transaction. By then the client may have sent its next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Completed {
+    pub(crate) slot: u64,
+    pub(crate) id: TxnId,
+}
 
 impl Message for Completed {
     const KIND: u16 = COMPLETED;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        to.u64(self.0);
+        to.u64(self.slot);
+        to.u64(self.id.0);
     }
 }
 
 impl Completed {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
-        let slot = from.u64()?;
-        from.finish().map(|()| Self(slot))
+        let (slot, id) = (from.u64()?, TxnId(from.u64()?));
+        from.finish().map(|()| Self { slot, id })
     }
 }
 
@@ -363,6 +373,9 @@ mod tests {
             Done(outcome).emit(&mut Writer::new(&mut body));
             assert_eq!(Done::parse(&body), Ok(Done(outcome)));
         }
+        let (mut body, done) = (Vec::new(), Completed { slot: 3, id: TxnId(8) });
+        done.emit(&mut Writer::new(&mut body));
+        assert_eq!(Completed::parse(&body), Ok(done));
         let mut body = Vec::new();
         let vectors = Vectors { epoch: 4, ..Vectors::none() };
         vectors.emit(&mut Writer::new(&mut body));

@@ -21,6 +21,7 @@ mod config;
 mod decision;
 mod features;
 mod feedback;
+mod given;
 mod messages;
 mod server;
 mod shared;

@@ -1,7 +1,7 @@
 //! A server's part: who schedules, and the workers with their queues. [AlNiCo22, implementation]
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{
     Delivery, Fabric, FabricError, Message, ReplyTo, Service, Work as CoreWork,
 };
-use nicol_core::ids::{EngineId, Key, Side};
+use nicol_core::ids::{EngineId, Key, Side, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader};
@@ -75,8 +75,6 @@ pub(crate) struct Server<F: Fabric, X: Executor> {
     queue: RefCell<VecDeque<Job>>,
     arrived: Signal,
     window: Window,
-    /// What the scheduler has given to whom, by the client's slot.
-    given: RefCell<BTreeMap<u64, (usize, Header)>>,
     batch: RefCell<Batch>,
 }
 
@@ -96,8 +94,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             executor,
             queue: RefCell::default(),
             arrived: fabric.signal(),
-            window: Window::default(),
-            given: RefCell::default(),
+            window: Window::new(shared.config.window),
             batch: RefCell::default(),
         })
     }
@@ -164,7 +161,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
                 let counts = &self.shared.counts;
                 count(&counts.aborts);
                 self.window.push(&self.shared.contention, feature);
-                let scheduler = self.shared.scheduler();
+                let scheduler = &self.shared.assignments().scheduler;
                 if scheduler.epoch() > 0 {
                     count(&counts.aborts_since_vectors);
                     if scheduler.weight(feature) > 0 {
@@ -177,9 +174,9 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             drop(running);
             self.shared.transcripts.put(request.id, &mut txn);
             if let Some(scheduler) = scheduler
-                && self.shared.config.completion == Completion::Reply
+                && self.shared.config.tells_who_is_done()
             {
-                self.fabric.send(scheduler, &Completed(request.header.slot));
+                self.fabric.send(scheduler, &request.completed());
             }
             match ended.filter(|ended| self.executor.must_wait(ended)) {
                 // The worker goes on meanwhile.
@@ -207,7 +204,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         if queue.len() == QUEUE_MAX {
             count(&self.shared.counts.refused);
             if let Some(scheduler) = scheduler {
-                self.fabric.send(scheduler, &Completed(request.header.slot));
+                self.fabric.send(scheduler, &request.completed());
             }
             self.fabric.refuse(reply_to, FabricError::NoResources);
             return;
@@ -219,7 +216,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     }
 
     /// Decides who gets a request. [AlNiCo22, implementation, step 3]
-    fn decide(&self, header: &Header) -> Option<usize> {
+    fn decide(&self, id: TxnId, header: &Header) -> Option<usize> {
         let shared = &self.shared;
         let _phase = self.fabric.phase("step 3: decide");
         if header.long && shared.config.reserved > 0 {
@@ -233,20 +230,23 @@ impl<F: Fabric, X: Executor> Server<F, X> {
                 header.features.touched.iter().map(|word| word.count_ones()).sum::<u32>();
             self.fabric.work(CoreWork::Execute { keys: features as u16 });
         }
-        let mut scheduler = shared.scheduler();
-        if let Some((worker, before)) = self.given.borrow_mut().remove(&header.slot) {
-            // The client's last request is done, whether or not its worker has said so. (AMB-24)
-            scheduler.done(worker, &before.features);
+        let mut assignments = shared.assignments();
+        let (which, hint) = ((header.slot, id), usize::from(header.hint));
+        let given = assignments.give(which, &header.features, hint);
+        if given.is_some() || shared.config.completion == Completion::Reply {
+            return given;
         }
-        let worker = scheduler.decide(&header.features, usize::from(header.hint))?;
-        self.given.borrow_mut().insert(header.slot, (worker, *header));
-        Some(worker)
+        // Nobody says that a request is done, and what counts may be of clients that send nothing more: the
+        // oldest makes way. Whether its worker has space the worker's own queue tells. (AMB-24)
+        assignments.forget_oldest();
+        assignments.give(which, &header.features, hint)
     }
 
     /// Schedules a request and passes it on.
     fn dispatch(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
-        let header = Header::parse(&mut Reader::new(body))?;
-        match self.decide(&header) {
+        let from = &mut Reader::new(body);
+        let (header, id) = (Header::parse(from)?, TxnId(from.u64()?));
+        match self.decide(id, &header) {
             Some(worker) => self.give(reply_to, body, worker)?,
             None => {
                 count(&self.shared.counts.refused);
@@ -267,10 +267,8 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         Ok(())
     }
 
-    fn completed(&self, slot: u64) {
-        if let Some((worker, header)) = self.given.borrow_mut().remove(&slot) {
-            self.shared.scheduler().done(worker, &header.features);
-        }
+    fn completed(&self, Completed { slot, id }: Completed) {
+        self.shared.assignments().done(slot, id);
         if self.shared.config.kind == Kind::Strife {
             let mut batch = self.batch.borrow_mut();
             batch.left = batch.left.saturating_sub(1);
@@ -375,7 +373,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     }
 
     fn publish(&self, vectors: &Vectors) {
-        if self.shared.scheduler().publish(vectors) {
+        if self.shared.assignments().scheduler.publish(vectors) {
             count(&self.shared.counts.published);
         }
     }
@@ -411,9 +409,9 @@ impl<F: Fabric, X: Executor> Service for Server<F, X> {
                 self.enqueue(reply_to, Request::parse(request)?, Some(from));
                 Ok(())
             }
-            (COMPLETED, None) if own => Completed::parse(body).map(|Completed(slot)| {
-                self.completed(slot);
-            }),
+            (COMPLETED, None) if own => {
+                Completed::parse(body).map(|completed| self.completed(completed))
+            }
             (VECTORS, None) if own => Vectors::parse(body).map(|vectors| self.publish(&vectors)),
             _ => Err(Malformed { what: "a message of scheduling" }),
         }

@@ -12,6 +12,7 @@ use super::config::ScheduleConfig;
 use super::decision::Scheduler;
 use super::features::{FeatureMap, Features, SPREAD};
 use super::feedback::Contention;
+use super::given::Assignments;
 use crate::kit::counters;
 
 /// Parts of the transcripts: so many that clients and workers seldom meet at one.
@@ -84,7 +85,7 @@ pub(crate) struct Shared {
     pub(crate) map: FeatureMap,
     pub(crate) workers: usize,
     /// Empty on a node for clients.
-    scheduler: Mutex<Scheduler>,
+    assignments: Mutex<Assignments>,
     pub(crate) contention: Contention,
     pub(crate) counts: Counts,
     /// Requests that a worker has and that are not answered.
@@ -116,11 +117,12 @@ impl Shared {
         let workers = cores.saturating_sub(config.dispatchers());
         assert!(workers > config.reserved, "a core is left for what does not take long");
         let ordinary = workers - config.reserved;
+        let scheduler = Scheduler::new(ordinary, config.ranking, config.planes);
         Self {
             config: config.clone(),
             map,
             workers,
-            scheduler: Mutex::new(Scheduler::new(ordinary, config.ranking, config.planes)),
+            assignments: Mutex::new(Assignments::new(scheduler)),
             contention: Contention::default(),
             counts: Counts::default(),
             open: AtomicU64::new(0),
@@ -140,8 +142,9 @@ impl Shared {
         self.workers - self.config.reserved
     }
 
-    pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the scheduler knows, whichever core schedules.
+    pub(crate) fn assignments(&self) -> MutexGuard<'_, Assignments> {
+        self.assignments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has no worker a request that is not answered?

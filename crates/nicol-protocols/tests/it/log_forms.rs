@@ -36,7 +36,13 @@ fn increments(keys_per_txn: usize) -> Arc<dyn Workload> {
 
 fn churn() -> Arc<dyn Workload> {
     let (nodes, rows) = (NODES, 8 * u64::from(NODES));
-    Arc::new(Churn::new(ChurnConfig { nodes, rows, ordered: false, ship: false }))
+    Arc::new(Churn::new(ChurnConfig {
+        nodes,
+        rows,
+        ordered: false,
+        scan_first: false,
+        ship: false,
+    }))
 }
 
 fn config(system: &str, log_content: LogContent, log_acks: bool) -> RdmaOccConfig {

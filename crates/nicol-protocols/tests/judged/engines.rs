@@ -72,6 +72,24 @@ fn every_engine_is_serializable_on_threads() {
     }
 }
 
+#[test]
+fn a_read_that_a_writer_tears_is_seen_where_it_does_not_look_again() {
+    // Values of two instants are what another transaction has never written.
+    let torn = |system: &str, sabotage: &str| {
+        (0..20).any(|seed| {
+            let sabotage = format!("sabotage={sabotage}");
+            let mut config = config(system, "ycsb-t", "innova2", seed, &[&sabotage]);
+            config.workload.records = Some(20);
+            let check = bench::run(&config).unwrap().report.check;
+            check.violations.iter().any(|violation| violation.contains("with another value than"))
+        })
+    };
+    for system in ["silo", "tictoc"] {
+        assert!(torn(system, "tears_reads"), "{system}: writers come between state and value");
+        assert!(!torn(system, "skips_validation"), "{system}: the second look at the word tells");
+    }
+}
+
 /// The same with group commit, on a device that takes a while, until everything crashes.
 fn logged(system: &str, workload: &str, seed: u64, setting: &str) -> BenchConfig {
     let at = Nanos::from_micros(120 + seed % 16 * 37);

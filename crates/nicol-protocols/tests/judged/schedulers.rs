@@ -1,6 +1,9 @@
 //! Schedulers in front of engines: judged in both worlds, under message faults and overload.
 
+use std::collections::BTreeSet;
+
 use nicol_core::faults::FaultFamilies;
+use nicol_core::history::End;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, Length};
 use nicol_lab::workloads::WorkloadSpec;
@@ -96,6 +99,46 @@ fn under_overload_requests_are_refused_in_words_and_goodput_stays() {
     let (usual, most) = (goodput(60), goodput(600));
     assert!(most.counters["schedule"]["refused"] > 0, "{:?}", most.counters);
     assert!(most.throughput_per_s > 0.7 * usual.throughput_per_s, "{}", most.throughput_per_s);
+}
+
+/// Many clients of few workers, whose requests count until their slots are used again.
+fn slots(scheduler: &str, clients: usize, cores: usize) -> BenchConfig {
+    let mut config = BenchConfig {
+        clients: Some(clients),
+        host_engines: Some(cores),
+        length: Some(Length::Transactions(20 * clients as u64)),
+        ..config("silo", scheduler, "smallbank", 3)
+    };
+    config.settings.push("completion=slot".to_owned());
+    config
+}
+
+#[test]
+fn a_slot_counts_once_whichever_core_has_scheduled_its_requests() {
+    for scheduler in ["alnico", "alnico-cpu-2", "alnico-cpu-n"] {
+        // Each has been at every core that schedules: 300 slots at 6 cores are more than 6 workers take.
+        let report = held(&slots(scheduler, 150, 6));
+        assert_eq!(report.counters["schedule"]["refused"], 0, "{scheduler}");
+    }
+}
+
+#[test]
+fn slots_that_are_full_of_what_is_done_starve_no_client() {
+    for scheduler in ["alnico", "alnico-cpu-n"] {
+        // 800 clients, and 3 workers with 255 places each.
+        let ran = bench::run(&slots(scheduler, 400, 3)).unwrap();
+        assert!(ran.report.check.held(), "{scheduler}: {:?}", ran.report.check);
+        let ended = ran.history.operations.iter().filter(|one| one.end == End::Ok);
+        let served: BTreeSet<u32> = ended.map(|one| one.client).collect();
+        assert_eq!(served.len(), 800, "{scheduler}: others were refused again and again");
+    }
+}
+
+#[test]
+fn a_batch_of_strife_ends_whenever_requests_count_as_done() {
+    let mut strife = config("silo", "strife", "smallbank", 2);
+    strife.settings.push("completion=slot".to_owned());
+    assert!(held(&strife).committed > 400);
 }
 
 #[test]

@@ -142,7 +142,10 @@ impl ClientOperation for Transaction {
 /// What was read of each key, what scans found included.
 fn reads(txn: &Txn) -> Vec<history::Read> {
     let fetched = |index: &usize| txn.entries()[*index].fetched;
-    (0..txn.entries().len()).filter(fetched).map(|index| read(txn, index)).collect()
+    // Nearly all were: a list that grows entry by entry would be copied again and again.
+    let mut reads = Vec::with_capacity(txn.entries().len());
+    reads.extend((0..txn.entries().len()).filter(fetched).map(|index| read(txn, index)));
+    reads
 }
 
 /// What was read of the key at `index`. Of what was executed elsewhere the value is not known.

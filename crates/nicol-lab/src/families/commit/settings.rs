@@ -168,6 +168,7 @@ impl Settings for XenicConfig {
         ("completion", "reply|slot", "when alnico learns that a transaction is done"),
         ("publish", "always|on-change", "which vectors alnico's software publishes"),
         ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
+        ("window", "1..2^20", "aborts that a worker remembers, on which alnico's vectors rest"),
         ("reserved", "0..31", "host engines that take what takes long, and nothing else"),
         ("batch", "1..2^20", "transactions of a batch of strife at most"),
         ("batch_us", "1..2^30", "how long a batch of strife is open at most"),
@@ -176,7 +177,7 @@ impl Settings for XenicConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "scheduler" | "at_a_time" | "ranking" | "planes" | "completion" | "publish"
-            | "feedback_us" | "reserved" | "batch" | "batch_us" => {
+            | "feedback_us" | "window" | "reserved" | "batch" | "batch_us" => {
                 set_scheduling(&mut self.schedule, key, value)?;
             }
             "execute_at" => {

@@ -93,7 +93,8 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
                     ChurnConfig::ORDERED_ROWS_MAX
                 );
             }
-            let config = ChurnConfig { nodes, rows, ordered, ship: true };
+            let scan_first = spec.scan_first == Some(true);
+            let config = ChurnConfig { nodes, rows, ordered, scan_first, ship: true };
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,

@@ -13,8 +13,9 @@ use crate::settings::{
 };
 
 /// Ways to break an engine on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 10] = [
+const SABOTAGES: [(&str, Sabotage); 11] = [
     ("skips_validation", Sabotage::SkipsValidation),
+    ("tears_reads", Sabotage::TearsReads),
     ("ignores_locks", Sabotage::IgnoresLocks),
     ("forgets_leaves", Sabotage::ForgetsLeaves),
     ("wrong_epoch", Sabotage::WrongEpoch),
@@ -56,6 +57,7 @@ impl Settings for EngineConfig {
         ("completion", "reply|slot", "when alnico learns that a request is done"),
         ("publish", "always|on-change", "which vectors alnico's software publishes"),
         ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
+        ("window", "1..2^20", "aborts that a worker remembers, on which alnico's vectors rest"),
         ("reserved", "0..31", "workers that execute long transactions only (TPC-C: Delivery)"),
         ("at_a_time", "1..64", "requests that a worker executes at a time"),
         ("padding", "0..65536", "bytes of a request beyond its own, as null RPCs have them"),
