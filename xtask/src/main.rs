@@ -104,7 +104,8 @@ fn run(words: &[&str]) -> Result<()> {
     }
 }
 
-/// Holds the checkers against exhaustive searches, in release, and prints how many histories were right.
+/// Holds the checkers against exhaustive searches, in release, and prints how many histories were
+/// right.
 fn histories(root: &Path) -> Result<()> {
     let mut cargo = cargo::command(root);
     cargo.args(["test", "--release", "-p", "nicol-check"]);
@@ -112,8 +113,9 @@ fn histories(root: &Path) -> Result<()> {
     finish(cargo.args(["--", "--include-ignored", "--nocapture"]))
 }
 
-/// Explores MINOS: `crates/nicol-protocols/examples/explore`. The quick form is built as tests are, with the whole
-/// workspace: the features of one package alone would build what it needs a second time.
+/// Explores MINOS: `crates/nicol-protocols/examples/explore`. The quick form is built as tests are,
+/// with the whole workspace: the features of one package alone would build what it needs a second
+/// time.
 fn explore(root: &Path, flags: &[&str]) -> Result<()> {
     let mut build = cargo::command(root);
     build.args(["build", "--quiet", "--workspace", "--example", "explore"]);

@@ -49,8 +49,8 @@ const TESTS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Runs the tests; `once` with one interpretation instead of several. Where there is no Miri, and none
-/// can be installed, it says so.
+/// Runs the tests; `once` with one interpretation instead of several. Where there is no Miri, and
+/// none can be installed, it says so.
 pub fn run(root: &Path, once: bool) -> Result<()> {
     if let Err(error) = provide() {
         println!("Miri is left out, because it cannot be installed: {error:#}");

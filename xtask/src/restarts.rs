@@ -1,7 +1,7 @@
 //! `cargo xtask restarts`: stores that are killed, harmed and started again, many times over.
 //!
-//! The gate runs a few rounds of both forms with the other tests. Here is how many a change to logs or
-//! recovery deserves.
+//! The gate runs a few rounds of both forms with the other tests. Here is how many a change to logs
+//! or recovery deserves.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::{cargo, finish};
 /// How much is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Rounds of load on a `nicol serve`, `kill -9` at any instant, harm to its files, and a start; and a
-    /// tenth as many of each system of MINOS.
+    /// Rounds of load on a `nicol serve`, `kill -9` at any instant, harm to its files, and a start;
+    /// and a tenth as many of each system of MINOS.
     pub rounds: u64,
     /// The seed of those rounds.
     pub seed: u64,

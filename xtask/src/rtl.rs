@@ -1,8 +1,8 @@
-//! `cargo xtask rtl`: AlNiCo's scheduler in hardware (`crates/nicol-protocols/rtl/`) against the Rust
-//! model, under Verilator, and Yosys' estimate of what it takes.
+//! `cargo xtask rtl`: AlNiCo's scheduler in hardware (`crates/nicol-protocols/rtl/`) against the
+//! Rust model, under Verilator, and Yosys' estimate of what it takes.
 //!
-//! Both are Debian packages that the gate does not need: where one is absent, this says so and leaves
-//! its part out.
+//! Both are Debian packages that the gate does not need: where one is absent, this says so and
+//! leaves its part out.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,8 +1,8 @@
-//! `cargo xtask tlc`: the TLA+ specification of MINOS (`crates/nicol-protocols/tla/Minos.tla`), checked
-//! by TLC: every model on the host and offloaded, and what is broken on purpose.
+//! `cargo xtask tlc`: the TLA+ specification of MINOS (`crates/nicol-protocols/tla/Minos.tla`),
+//! checked by TLC: every model on the host and offloaded, and what is broken on purpose.
 //!
-//! TLC comes from Maven Central, as a jar whose digest is known here. Where there is no Java, or the
-//! jar cannot be fetched, this says so and checks nothing.
+//! TLC comes from Maven Central, as a jar whose digest is known here. Where there is no Java, or
+//! the jar cannot be fetched, this says so and checks nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

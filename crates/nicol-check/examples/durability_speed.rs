@@ -35,8 +35,8 @@ struct Cell {
     highest: u64,
 }
 
-/// An honest history under `model` on so many keys: half reads. The crash leaves of each key what the
-/// model protects, and every other key as it was.
+/// An honest history under `model` on so many keys: half reads. The crash leaves of each key what
+/// the model protects, and every other key as it was.
 fn honest(model: Persistency, keys: u64, versions: bool) -> History {
     let mut random = Stream::new(1, Purpose::Test, 0);
     let mut cells = vec![Cell { now: (1, 0), protected: (1, 0), highest: 1 }; keys as usize];

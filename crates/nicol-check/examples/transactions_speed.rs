@@ -31,9 +31,9 @@ fn write(key: u64, state: &mut State, digest: Option<u64>) -> Write {
     Write { key: Key::Number(key), effect, version: Some(state.0) }
 }
 
-/// An honest history: each transaction takes effect in the middle of its interval, one a tick. Of every
-/// four, two scan (if asked to), one updates two records, and one inserts a record or deletes it. Of the
-/// transactions that write, `unknown_percent` have no known outcome.
+/// An honest history: each transaction takes effect in the middle of its interval, one a tick. Of
+/// every four, two scan (if asked to), one updates two records, and one inserts a record or deletes
+/// it. Of the transactions that write, `unknown_percent` have no known outcome.
 fn honest(scans: bool, keys: u64, unknown_percent: u64) -> History {
     let mut random = Stream::new(1, Purpose::Test, 0);
     // Every other key is there at first.

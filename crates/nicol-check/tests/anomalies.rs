@@ -221,7 +221,8 @@ fn a_search_that_meets_its_bound_is_undecided() {
     assert_eq!(story.judge(), Some(Anomaly::NotLinearizable));
 }
 
-/// A write that was acknowledged and read, one that was acknowledged, one whose scope was persisted.
+/// A write that was acknowledged and read, one that was acknowledged, one whose scope was
+/// persisted.
 fn before_crash() -> [Story; 3] {
     let wrote = || Story::loaded(1, 11).put(1, (0, 10), (2, 22));
     [wrote().get(2, (20, 30), (2, 22)), wrote(), wrote().persist(1, (40, 50))]

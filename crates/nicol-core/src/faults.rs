@@ -186,8 +186,8 @@ impl FaultPlan {
         }
     }
 
-    /// Draws a cut that outlasts a lease (10 ms simulated), with one chance in two: of 12 to 24 ms, in
-    /// the first 2 ms.
+    /// Draws a cut that outlasts a lease (10 ms simulated), with one chance in two: of 12 to 24 ms,
+    /// in the first 2 ms.
     fn add_long_cut(&mut self, rng: &mut Stream) {
         if rng.bits() & 1 == 0 {
             return;

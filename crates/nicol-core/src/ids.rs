@@ -225,8 +225,8 @@ impl Version {
 /// [Xenic21 4.2 (1)]
 ///
 /// From the highest bit: the packed engine in 24 bits, of which it leaves three free; those and the
-/// next five are the life, counted from the first and modulo 256, as far as frames tell lives apart;
-/// then the sequence number.
+/// next five are the life, counted from the first and modulo 256, as far as frames tell lives
+/// apart; then the sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxnId(pub u64);
 
@@ -240,8 +240,8 @@ impl TxnId {
     /// The same, as a mask.
     const LIFE_HIGH_MASK: u64 = 0b111 << Self::LIFE_HIGH;
 
-    /// The `sequence`-th transaction of life `incarnation` of `engine`; sequences start at 1 so that
-    /// no id is 0. They begin again after 2^35, nine hours at a million a second: by then the
+    /// The `sequence`-th transaction of life `incarnation` of `engine`; sequences start at 1 so
+    /// that no id is 0. They begin again after 2^35, nine hours at a million a second: by then the
     /// transactions of the first ones have long ended.
     ///
     /// # Panics

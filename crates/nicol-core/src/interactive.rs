@@ -1,5 +1,5 @@
-//! Interactive transactions: procedures that read, write and scan while they run, at the memory that
-//! the cores of one node share.
+//! Interactive transactions: procedures that read, write and scan while they run, at the memory
+//! that the cores of one node share.
 //!
 //! They declare no keys and make no rounds: an operation costs what the engine's protocol takes for
 //! it. A procedure is written against [`Interactive`] and returns at the first error; its caller,
@@ -23,8 +23,8 @@ pub struct Seen {
 /// if the engine is optimistic: a procedure must refuse what makes no sense, and the refusal only
 /// counts if what was read is still valid.
 pub trait Interactive {
-    /// Says what will be read soon, so that the cache misses of these keys may overlap. What is read
-    /// later is the same without it.
+    /// Says what will be read soon, so that the cache misses of these keys may overlap. What is
+    /// read later is the same without it.
     fn will_read(&self, _keys: impl Iterator<Item = Key>) {}
 
     /// Reads `key` into `value`, which is overwritten; its own writes included.

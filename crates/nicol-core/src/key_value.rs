@@ -7,13 +7,14 @@ use crate::fabric::{Fabric, FabricError};
 use crate::ids::{Key, Version};
 use crate::system::SystemNode;
 
-/// A client's access to the records of the whole cluster, from one host engine: many operations at a
-/// time.
+/// A client's access to the records of the whole cluster, from one host engine: many operations at
+/// a time.
 ///
 /// Each operation is tried once. Versions are told where the system exports them: those of a key
 /// grow with every write, deletions included, and what was loaded has version 1.
 pub trait KeyValue: Clone + 'static {
-    /// Does this handle's node hold `key`? Where only some nodes do, the others refuse operations on it.
+    /// Does this handle's node hold `key`? Where only some nodes do, the others refuse operations
+    /// on it.
     fn holds(&self, _key: Key) -> bool {
         true
     }
@@ -142,7 +143,7 @@ pub trait KeyValueNode: SystemNode {
     /// Bytes of the largest value that it holds, 8 at least.
     const VALUE_BYTES_MAX: u32 = 1_024;
 
-    /// Starts the system on one engine of this node, in whatever role the node has; host engines get
-    /// a client.
+    /// Starts the system on one engine of this node, in whatever role the node has; host engines
+    /// get a client.
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Self::Client<F>>;
 }

@@ -1,9 +1,9 @@
 //! A node's durable medium: what its log device holds, and what a crash leaves of it.
 //!
 //! The medium is a log of writes in the order in which they were submitted. A write is durable once
-//! it is synced. A crash of the side that has the device decides about the others one by one: whole,
-//! lost, or torn. So a later write may survive an earlier one, as on a disk that reorders its queue.
-//! The device is the host's, or a NIC's durable queue.
+//! it is synced. A crash of the side that has the device decides about the others one by one:
+//! whole, lost, or torn. So a later write may survive an earlier one, as on a disk that reorders
+//! its queue. The device is the host's, or a NIC's durable queue.
 
 use crate::ids::{EngineId, Side};
 use crate::rng::Stream;
@@ -94,12 +94,14 @@ impl Medium {
         self.pending.retain(|&(pending, _)| pending != sequence);
     }
 
-    /// The device of `side` ends what it has begun: nobody waits for it any more, but it has not crashed.
+    /// The device of `side` ends what it has begun: nobody waits for it any more, but it has not
+    /// crashed.
     pub fn settle(&mut self, side: Side) {
         self.pending.retain(|&(_, of)| of != side);
     }
 
-    /// Decides about every write that is not synced and whose device is that of a side that has `crashed`.
+    /// Decides about every write that is not synced and whose device is that of a side that has
+    /// `crashed`.
     pub fn crash(&mut self, crashed: impl Fn(Side) -> bool, rng: &mut Stream) {
         let under_way = std::mem::take(&mut self.pending);
         let (pending, left): (Vec<_>, Vec<_>) =

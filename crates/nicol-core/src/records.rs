@@ -29,8 +29,8 @@ pub trait RecordSource: Send + Sync {
         Vec::new()
     }
 
-    /// A number of a key among those of its table, for feature vectors: keys with successive numbers
-    /// have different features, as long as there are enough.
+    /// A number of a key among those of its table, for feature vectors: keys with successive
+    /// numbers have different features, as long as there are enough.
     fn feature_number(&self) -> fn(Key) -> u64 {
         Key::row
     }
@@ -71,8 +71,8 @@ pub trait Records {
     /// cost of reading each.
     fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8]));
 
-    /// Can it be told whether there is a record of `key`, and which? Not where a crash has taken the
-    /// primary of its shard, or has left a transaction undecided that writes it.
+    /// Can it be told whether there is a record of `key`, and which? Not where a crash has taken
+    /// the primary of its shard, or has left a transaction undecided that writes it.
     fn is_known(&self, key: Key) -> bool {
         let _everything_is_known = key;
         true

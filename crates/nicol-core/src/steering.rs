@@ -1,9 +1,9 @@
-//! The rules by which a running system chooses between two ways of doing the same, and the log of its
-//! decisions. From both together every decision can be replayed.
+//! The rules by which a running system chooses between two ways of doing the same, and the log of
+//! its decisions. From both together every decision can be replayed.
 //!
-//! Nearly all operations take the current way. From time to time a run of operations takes the other way: a
-//! *trial*. When it is over an *epoch* ends, and its sums are a [`Record`]: from these and the rules alone
-//! follows what is decided.
+//! Nearly all operations take the current way. From time to time a run of operations takes the
+//! other way: a *trial*. When it is over an *epoch* ends, and its sums are a [`Record`]: from these
+//! and the rules alone follows what is decided.
 
 use crate::ids::NodeId;
 use crate::units::Nanos;
@@ -41,16 +41,16 @@ impl Way {
 /// The rules of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// Operations in a row that try the other way. The first half of them is not counted: what is under
-    /// way meanwhile still took the current one.
+    /// Operations in a row that try the other way. The first half of them is not counted: what is
+    /// under way meanwhile still took the current one.
     pub trial: u64,
-    /// Operations from the end of a trial to the next one, unless that one has spoken for a change: then
-    /// the next follows after as many as a trial has.
+    /// Operations from the end of a trial to the next one, unless that one has spoken for a change:
+    /// then the next follows after as many as a trial has.
     pub between: u64,
     /// The other way must have cost so many thousandths less.
     pub gain_permille: u64,
-    /// More epochs must have said so than speak for the current way, which count twice: so many more at
-    /// first.
+    /// More epochs must have said so than speak for the current way, which count twice: so many
+    /// more at first.
     pub epochs: u64,
     /// With each change it is twice as many, up to these.
     pub epochs_max: u64,
@@ -59,8 +59,8 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// A thirty-second of all operations explores, in trials of several times what a node's clients have
-    /// under way: assumed.
+    /// A thirty-second of all operations explores, in trials of several times what a node's clients
+    /// have under way: assumed.
     pub const DEFAULT: Self =
         Self { trial: 48, between: 1_488, gain_permille: 50, epochs: 3, epochs_max: 24, calm: 32 };
 }
@@ -70,8 +70,8 @@ impl Steering {
 pub struct Record {
     /// When it ended.
     pub at: Nanos,
-    /// By way: how many operations were counted, and how long they took together. Of those of a trial the
-    /// fastest and the slowest quarter are left out.
+    /// By way: how many operations were counted, and how long they took together. Of those of a
+    /// trial the fastest and the slowest quarter are left out.
     pub samples: [u64; 2],
     /// In nanoseconds.
     pub spent: [u64; 2],

@@ -25,8 +25,8 @@ pub trait SystemNode: NodeState + Sized {
     /// How the system runs.
     type Config: Clone + Send + Sync + 'static;
 
-    /// Do all replicas of a shard hold the same bytes once everything is at rest? Where a minority may
-    /// lag behind, they need not.
+    /// Do all replicas of a shard hold the same bytes once everything is at rest? Where a minority
+    /// may lag behind, they need not.
     const REPLICAS_CONVERGE: bool = true;
 
     /// Does it serve again after a crash? If not, a node that has crashed holds nothing in a later
@@ -42,9 +42,9 @@ pub trait SystemNode: NodeState + Sized {
 
     /// Which sides of a node the system needs together, under this configuration. Default: both.
     ///
-    /// [`Halves::HostAlone`] is for systems whose hosts do everything, over cards that execute verbs for
-    /// as long as their machine runs. Where NIC engines stand in for such a card it counts as
-    /// [`Halves::Together`].
+    /// [`Halves::HostAlone`] is for systems whose hosts do everything, over cards that execute
+    /// verbs for as long as their machine runs. Where NIC engines stand in for such a card it
+    /// counts as [`Halves::Together`].
     fn halves(config: &Self::Config) -> Halves {
         let _however = config;
         Halves::Together
@@ -86,8 +86,8 @@ pub trait SystemNode: NodeState + Sized {
         copies: Self::Copies,
     ) -> Self;
 
-    /// What log devices hold after every node has ended, over what `source` has loaded; `None` of a system
-    /// that, set like this, does not log all that it acknowledges.
+    /// What log devices hold after every node has ended, over what `source` has loaded; `None` of a
+    /// system that, set like this, does not log all that it acknowledges.
     ///
     /// Errors: what was acknowledged may be lost, in words.
     fn read_back(
@@ -100,8 +100,8 @@ pub trait SystemNode: NodeState + Sized {
         None
     }
 
-    /// Starts one engine of a new incarnation of a node that has lost its data. It serves no shard: it
-    /// refuses requests with the reason. By default nothing is started, and requests end with
+    /// Starts one engine of a new incarnation of a node that has lost its data. It serves no shard:
+    /// it refuses requests with the reason. By default nothing is started, and requests end with
     /// [`Unreachable`](crate::fabric::FabricError::Unreachable).
     fn start_without_data<F: Fabric>(fabric: &F) {
         let _refuses_everything = fabric;
@@ -119,22 +119,22 @@ pub trait SystemNode: NodeState + Sized {
     }
 }
 
-/// The state of a node, whatever its system: what crashes take of it, and what can be asked of it from
-/// outside.
+/// The state of a node, whatever its system: what crashes take of it, and what can be asked of it
+/// from outside.
 ///
-/// Apart from [`SystemNode`], and usable as an object, so that what drives and judges runs is compiled
-/// once and not again for each system.
+/// Apart from [`SystemNode`], and usable as an object, so that what drives and judges runs is
+/// compiled once and not again for each system.
 pub trait NodeState: Send + Sync + 'static {
-    /// The sides of `loss` have crashed, with the node's structures in their memory. A side that is up may
-    /// go on to use the rest. If the node's data is [lost](SystemNode::halves) with one of the sides, no
-    /// check relies on what the node holds.
+    /// The sides of `loss` have crashed, with the node's structures in their memory. A side that is
+    /// up may go on to use the rest. If the node's data is [lost](SystemNode::halves) with one of
+    /// the sides, no check relies on what the node holds.
     fn crashed(&self, loss: &Loss) {
         let _lost = loss;
     }
 
     /// The lives of these sides are over, though their memory is whole: see
-    /// [`Start::ended`](crate::engine::Start::ended). Only of nodes whose [`halves`](SystemNode::halves)
-    /// keep it. Default: as if they had crashed.
+    /// [`Start::ended`](crate::engine::Start::ended). Only of nodes whose
+    /// [`halves`](SystemNode::halves) keep it. Default: as if they had crashed.
     fn ended(&self, loss: &Loss) {
         self.crashed(loss);
     }

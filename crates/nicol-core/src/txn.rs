@@ -184,8 +184,9 @@ impl Txn {
         self.add(key, true)
     }
 
-    /// Adds `key` to the write set, to be written whatever was there: its execution puts a value and
-    /// neither reads nor deletes. Returns its index. A key already present is only marked as written.
+    /// Adds `key` to the write set, to be written whatever was there: its execution puts a value
+    /// and neither reads nor deletes. Returns its index. A key already present is only marked as
+    /// written.
     pub fn overwrite(&mut self, key: Key) -> usize {
         let is_new = self.find(key).is_none();
         let index = self.add(key, true);
@@ -193,8 +194,8 @@ impl Txn {
         index
     }
 
-    /// All writes install this version, which the system has chosen: it is above what each record has,
-    /// or had when a later write overtook this one.
+    /// All writes install this version, which the system has chosen: it is above what each record
+    /// has, or had when a later write overtook this one.
     pub fn install_at(&mut self, version: Version) {
         self.installs = Some(version);
     }

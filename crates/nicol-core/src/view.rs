@@ -308,9 +308,9 @@ impl View {
         self.node(node).map_or(down, |node| node.side(side))
     }
 
-    /// The first view that had both sides of `node` in the lives in which this one has them, or had them
-    /// last. If a node is up in two views, and joined in the same view by both, it was a member of all
-    /// views between.
+    /// The first view that had both sides of `node` in the lives in which this one has them, or had
+    /// them last. If a node is up in two views, and joined in the same view by both, it was a
+    /// member of all views between.
     ///
     /// # Panics
     /// If there is no such node.
@@ -396,9 +396,9 @@ impl View {
         EngineId::nic(node, core % self.nodes[node.index()].nic_engines)
     }
 
-    /// Which of `engines` engines of `node` works for `from`, an engine of any node. Engines of one node
-    /// have different ones as far as there are, and so have those of one number on different nodes:
-    /// few clients on many nodes would otherwise all meet at the first engine.
+    /// Which of `engines` engines of `node` works for `from`, an engine of any node. Engines of one
+    /// node have different ones as far as there are, and so have those of one number on different
+    /// nodes: few clients on many nodes would otherwise all meet at the first engine.
     ///
     /// # Panics
     /// If there are none.

@@ -140,8 +140,8 @@ impl Cluster {
         self.survival.goes_on()
     }
 
-    /// The numbers of the clients that the engine `here` runs. Those of a node are dealt out to its host
-    /// engines, the first ones getting the rest.
+    /// The numbers of the clients that the engine `here` runs. Those of a node are dealt out to its
+    /// host engines, the first ones getting the rest.
     fn clients_of(&self, here: EngineId) -> Range<u32> {
         let position = self.hosts_of_clients().position(|node| node == here.node);
         let (Side::Host, Some(position)) = (here.side, position) else { return 0..0 };
@@ -220,9 +220,9 @@ impl Cluster {
             && self.returning.get().is_none_or(|ids| ids.iter().all(|id| serving(*id)))
     }
 
-    /// The nodes that crashes take down under `plan`, and that come back: the cluster is not at rest
-    /// before they serve. Of a system whose nodes come back, unless one stays away while no other
-    /// serves.
+    /// The nodes that crashes take down under `plan`, and that come back: the cluster is not at
+    /// rest before they serve. Of a system whose nodes come back, unless one stays away while no
+    /// other serves.
     pub(crate) fn expect_back(&self, plan: &FaultPlan) {
         let nodes = self.view.nodes();
         let (mut changes, mut up) = (Vec::new(), vec![[true; 2]; nodes]);

@@ -57,7 +57,8 @@ pub struct BenchConfig {
     /// Open loop at this rate.
     pub rate: Option<u64>,
     /// Do clients wait for one another while most attempts abort? Without a word: in live runs that
-    /// are measured. Simulated clients are those of the papers, and runs under faults want conflicts.
+    /// are measured. Simulated clients are those of the papers, and runs under faults want
+    /// conflicts.
     pub adaptive_window: Option<bool>,
     /// The seed.
     pub seed: u64,
@@ -73,7 +74,8 @@ pub struct BenchConfig {
     pub recorded_run: bool,
     /// What makes writes durable in the live world.
     pub log_device: LogDevice,
-    /// Do simulated log devices say that a write is durable without syncing it? For negative tests only.
+    /// Do simulated log devices say that a write is durable without syncing it? For negative tests
+    /// only.
     #[doc(hidden)]
     pub syncs_nothing: bool,
     /// Where the measured run is recorded, if it is.

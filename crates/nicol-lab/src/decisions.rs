@@ -1,5 +1,6 @@
-//! What nodes have decided at run time, as a file: written by `nicol bench --decisions`, shown and replayed
-//! by `nicol decisions`. JSON lines: a header with the rules, then a line for each epoch of each node.
+//! What nodes have decided at run time, as a file: written by `nicol bench --decisions`, shown and
+//! replayed by `nicol decisions`. JSON lines: a header with the rules, then a line for each epoch
+//! of each node.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};

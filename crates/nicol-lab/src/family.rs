@@ -150,8 +150,8 @@ impl<Y: Family> Judge for JudgeOf<Y> {
 pub(crate) struct Judged {
     /// What is wrong, or why that cannot be decided.
     pub(crate) wrong: Vec<String>,
-    /// Acknowledged writes that came after what a crash of everything left, permitted or not, as far as
-    /// versions tell. `None` unless the promise is durability.
+    /// Acknowledged writes that came after what a crash of everything left, permitted or not, as
+    /// far as versions tell. `None` unless the promise is durability.
     pub(crate) acknowledged_lost: Option<u64>,
 }
 

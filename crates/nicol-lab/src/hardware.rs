@@ -117,8 +117,8 @@ pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
     View::of(&specs.collect::<Vec<_>>(), config.replicas).map_err(refused_view)
 }
 
-/// Which sides of a node a system that asks for `halves` needs together on threads, where NIC engines
-/// execute verbs.
+/// Which sides of a node a system that asks for `halves` needs together on threads, where NIC
+/// engines execute verbs.
 pub(crate) const fn live_halves(halves: Halves) -> Halves {
     if halves.keeps_memory() { halves } else { Halves::Together }
 }
@@ -178,8 +178,8 @@ impl Hardware {
         Ok(Self { view, profiles })
     }
 
-    /// Which sides of a node a system that asks for `halves` needs together on this hardware: a host also
-    /// needs NIC cores that pass on its frames, or stand in for a card.
+    /// Which sides of a node a system that asks for `halves` needs together on this hardware: a
+    /// host also needs NIC cores that pass on its frames, or stand in for a card.
     pub(crate) fn halves(&self, halves: Halves) -> Halves {
         let moves_bytes = |profile: &Arc<Profile>| {
             let can = profile.capabilities();

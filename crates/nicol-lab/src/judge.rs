@@ -68,8 +68,8 @@ pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, History) {
     (check, judged)
 }
 
-/// Reads back what log devices hold after a crash of everything, and judges it: one more operation behind
-/// everything, which finds every key as it was read back, must fit into the history.
+/// Reads back what log devices hold after a crash of everything, and judges it: one more operation
+/// behind everything, which finds every key as it was read back, must fit into the history.
 pub(crate) fn judge_read_back(
     cluster: &Cluster,
     media: &[(NodeId, Vec<MediumWrite>)],
@@ -138,8 +138,8 @@ impl Records for Restored<'_> {
     }
 }
 
-/// Adds what is there at the end, on every node that serves: as what a crash of everything has left, if
-/// there was one; else as reads behind everything.
+/// Adds what is there at the end, on every node that serves: as what a crash of everything has
+/// left, if there was one; else as reads behind everything.
 fn add_final_state(cluster: &Cluster, history: &mut History) {
     let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
     let at = 1 + history.operations.iter().map(ends).max().unwrap_or_default();
@@ -178,8 +178,8 @@ fn add_final_state(cluster: &Cluster, history: &mut History) {
     }
 }
 
-/// After a crash: what is wrong with what each node that serves holds, or lacks, as if it was read behind
-/// everything. What was acknowledged is on every one of them; what was not may be on some.
+/// After a crash: what is wrong with what each node that serves holds, or lacks, as if it was read
+/// behind everything. What was acknowledged is on every one of them; what was not may be on some.
 fn judge_survivors(cluster: &Cluster, history: &History) -> Vec<String> {
     if !cluster.survival.replicas_converge || !cluster.survival.follows_views || cluster.is_whole()
     {
@@ -337,8 +337,8 @@ fn differing_keys(cluster: &Cluster, shard: ShardId, nodes: &[NodeId]) -> Vec<(K
 }
 
 /// The keys of `shard` that a dead node may have left undecided: those which its primary says or,
-/// if that is dead, those that operations of unknown outcome may have written. `None`: any. Where nodes
-/// recover, so do the records: none is left undecided.
+/// if that is dead, those that operations of unknown outcome may have written. `None`: any. Where
+/// nodes recover, so do the records: none is left undecided.
 fn undecided_keys(
     cluster: &Cluster,
     audits: &[(NodeId, Audit)],

@@ -113,8 +113,8 @@ fn record(
     Ok(history)
 }
 
-/// What goes wrong in a run. A plan that was drawn is stretched to the time that runs take here; one
-/// that was given holds as it is.
+/// What goes wrong in a run. A plan that was drawn is stretched to the time that runs take here;
+/// one that was given holds as it is.
 fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     let mut plan = config.drawn_faults();
     for cut in plan.partitions.iter_mut().filter(|_| config.fault_plan.is_none()) {
@@ -174,8 +174,8 @@ fn run_clients(world: &LiveCluster, cluster: &Cluster, limit: Option<Duration>) 
     Ok(is_over(stop_at))
 }
 
-/// What threads that ran engines of servers have taken of their cores; `None` if clients ran there, too,
-/// or the system does not say.
+/// What threads that ran engines of servers have taken of their cores; `None` if clients ran there,
+/// too, or the system does not say.
 fn server_cpu(view: &View, nodes: &[Vec<NodeId>], cpu: &[Option<Duration>]) -> Option<Duration> {
     let serves = |node: &NodeId| view.role(*node) == Some(Role::Server);
     let has_clients = view.nodes_of(Role::Client).next().is_some();

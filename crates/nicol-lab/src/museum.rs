@@ -1,5 +1,5 @@
-//! The museum of broken protocols: each known fault planted in each system, and the first run in which a
-//! checker finds it. It shows up a checker that passes everything.
+//! The museum of broken protocols: each known fault planted in each system, and the first run in
+//! which a checker finds it. It shows up a checker that passes everything.
 
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
@@ -58,12 +58,12 @@ impl Exhibit {
     }
 }
 
-/// Breaks each of `systems` in every way that it knows, on the seeds `seeds` of its family's trials,
-/// `jobs` at a time, until it is noticed. Once `stop` is raised no further exhibit is begun, and
-/// those that are missing are left out.
+/// Breaks each of `systems` in every way that it knows, on the seeds `seeds` of its family's
+/// trials, `jobs` at a time, until it is noticed. Once `stop` is raised no further exhibit is
+/// begun, and those that are missing are left out.
 ///
-/// Cost: mostly a few runs an exhibit. A harmless fault is tried on a tenth of the seeds: that its excuse
-/// holds shows in any run.
+/// Cost: mostly a few runs an exhibit. A harmless fault is tried on a tenth of the seeds: that its
+/// excuse holds shows in any run.
 ///
 /// # Errors
 /// If a trial cannot be run.

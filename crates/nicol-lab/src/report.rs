@@ -94,8 +94,8 @@ pub struct BenchReport {
     /// What the cores spent their time on, per committed transaction; empty where it is not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub core_time: Vec<CoreTime>,
-    /// Microseconds of a core that the threads of servers took per committed transaction, the time before
-    /// the measured one included; where clients ran on threads of their own.
+    /// Microseconds of a core that the threads of servers took per committed transaction, the time
+    /// before the measured one included; where clients ran on threads of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_us: Option<f64>,
     /// Committed transactions in a second of a core of the servers' threads.
@@ -213,8 +213,8 @@ pub struct Promised {
 ///
 /// As an object: the family's promise (such as `serializable`; null if no history was recorded) and
 /// the number of operations checked, `invariants`, `replicas_converge`, `leaked_` with each name,
-/// `awaiting_recovery` if something does, `acknowledged_lost` where crashes of everything are judged,
-/// and `violations`.
+/// `awaiting_recovery` if something does, `acknowledged_lost` where crashes of everything are
+/// judged, and `violations`.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
     /// What the family promises.
@@ -231,11 +231,11 @@ pub struct Check {
     pub leaked: BTreeMap<&'static str, u64>,
     /// What only recovery may release, by name.
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
-    /// Records that log devices held after a crash of everything, over what was loaded; `None` if none was
-    /// read back.
+    /// Records that log devices held after a crash of everything, over what was loaded; `None` if
+    /// none was read back.
     pub read_back: Option<u64>,
-    /// Acknowledged writes that a crash of everything took, permitted by the model or not, as far as versions
-    /// tell; `None` where no promise speaks of such crashes.
+    /// Acknowledged writes that a crash of everything took, permitted by the model or not, as far
+    /// as versions tell; `None` where no promise speaks of such crashes.
     pub acknowledged_lost: Option<u64>,
     /// What is wrong, in words; empty if nothing.
     pub violations: Vec<String>,

@@ -1,4 +1,5 @@
-//! Shrinking: the smallest plan of faults, and the fewest operations, under which a run still fails.
+//! Shrinking: the smallest plan of faults, and the fewest operations, under which a run still
+//! fails.
 
 use nicol_core::faults::{Crash, FaultPlan};
 use nicol_core::units::Nanos;
@@ -28,8 +29,8 @@ pub fn shrink(plan: FaultPlan, mut still_fails: impl FnMut(&FaultPlan) -> bool) 
     }
 }
 
-/// The fewest operations found under which `still_fails` holds, as it does for `count`: a half, then a
-/// quarter, then an eighth of them is left out, each for as long as that succeeds.
+/// The fewest operations found under which `still_fails` holds, as it does for `count`: a half,
+/// then a quarter, then an eighth of them is left out, each for as long as that succeeds.
 ///
 /// Cost: a run of `still_fails` for each number that is tried, about two per bit of `count`.
 pub fn fewest(count: u64, mut still_fails: impl FnMut(u64) -> bool) -> u64 {

@@ -55,8 +55,8 @@ pub struct SweepReport {
     /// What only recovery may release, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
-    /// Acknowledged writes that crashes of everything took, permitted or not, of systems whose promise speaks
-    /// of them.
+    /// Acknowledged writes that crashes of everything took, permitted or not, of systems whose
+    /// promise speaks of them.
     pub acknowledged_lost: u64,
     /// Runs whose log devices were read back after a crash of everything.
     pub read_back: u64,
@@ -201,8 +201,9 @@ impl SweepReport {
     }
 }
 
-/// The run of `failure` with the smallest plan of faults found under which it still fails, and then with
-/// the fewest operations; `None` if it does not fail again. Only simulated runs can be repeated.
+/// The run of `failure` with the smallest plan of faults found under which it still fails, and then
+/// with the fewest operations; `None` if it does not fail again. Only simulated runs can be
+/// repeated.
 ///
 /// Cost: up to 400 runs for the plan, and some more.
 pub fn shrunk(failure: &Failure) -> Option<(FaultPlan, BenchConfig)> {

@@ -44,8 +44,8 @@ pub struct System {
     /// Does it work on NIC cores, in the hope of lower latency?
     #[serde(skip)]
     pub offloads: bool,
-    /// Does host engine i of a node work with host engine i of every other node? Then all nodes have as
-    /// many.
+    /// Does host engine i of a node work with host engine i of every other node? Then all nodes
+    /// have as many.
     #[serde(skip)]
     pub mirrors_engines: bool,
     /// Does it run on one server, whose cores share all records?

@@ -108,8 +108,8 @@ impl WorkloadSpec {
         })
     }
 
-    /// Records that the operations of `ycsb` insert at most, by the number of operations; without one,
-    /// as many as are loaded.
+    /// Records that the operations of `ycsb` insert at most, by the number of operations; without
+    /// one, as many as are loaded.
     pub(crate) fn insertions(&self, ycsb: &YcsbConfig) -> u64 {
         let share = PartsPerMillion(PartsPerMillion::ALL.0 - ycsb.reads.0);
         let most = |count| share.of(count) * 5 / 4 + 1_000;
@@ -117,8 +117,8 @@ impl WorkloadSpec {
     }
 
     /// Clients that a node has at most where the user does not say: each district of TPC-C has a
-    /// terminal, and more would mostly wait for one another. At least one: no warehouses are refused
-    /// by name.
+    /// terminal, and more would mostly wait for one another. At least one: no warehouses are
+    /// refused by name.
     pub(crate) fn terminals_per_node(&self) -> Option<usize> {
         self.is_tpcc().then(|| usize::from(self.warehouses.unwrap_or(1)).max(1) * TERMINALS)
     }

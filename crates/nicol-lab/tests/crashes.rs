@@ -80,7 +80,8 @@ fn a_crash_of_everything_ends_every_client_with_its_attempt_unknown() {
                 length: Some(Length::Transactions(1_000_000)),
                 ..config(system, "smallbank", "threads", 1)
             };
-            // Calls of a busy machine may time out before the crash, so that there is no most of them.
+            // Calls of a busy machine may time out before the crash, so that there is no most of
+            // them.
             let live = held(&live);
             (committed, unknown) = (committed + live.committed, unknown + live.unknown);
         }

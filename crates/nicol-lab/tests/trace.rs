@@ -1,5 +1,5 @@
-//! Traces of runs in both worlds: read back, their slices nest, their flows match, their times never
-//! go back; and a traced simulated run computes what the same run computes without.
+//! Traces of runs in both worlds: read back, their slices nest, their flows match, their times
+//! never go back; and a traced simulated run computes what the same run computes without.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

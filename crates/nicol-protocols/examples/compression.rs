@@ -1,5 +1,5 @@
-//! What LZ4 costs one core of this machine, for text, zeros and random bytes in blocks of 64 KiB: the
-//! measurement behind `Cost::COMPRESSION` of `offpath::linefs`.
+//! What LZ4 costs one core of this machine, for text, zeros and random bytes in blocks of 64 KiB:
+//! the measurement behind `Cost::COMPRESSION` of `offpath::linefs`.
 //!
 //! ```text
 //! cargo run --release -p nicol-protocols --example compression

@@ -1,5 +1,5 @@
-//! What a decision of the scheduler takes on one core, with 512 features and 22 workers: nanoseconds of
-//! a decision and of the completion that follows.
+//! What a decision of the scheduler takes on one core, with 512 features and 22 workers:
+//! nanoseconds of a decision and of the completion that follows.
 //!
 //! ```text
 //! cargo run --release -p nicol-protocols --example decision

@@ -1,5 +1,6 @@
-//! Writes a trace of what AlNiCo's scheduler is asked and decides, in the artifact's ranking and with one
-//! plane of features, for the hardware's testbench (`rtl/testbench.cpp` says how it is laid out).
+//! Writes a trace of what AlNiCo's scheduler is asked and decides, in the artifact's ranking and
+//! with one plane of features, for the hardware's testbench (`rtl/testbench.cpp` says how it is
+//! laid out).
 //!
 //! ```text
 //! cargo run --release -p nicol-protocols --example decisions -- 1000000 | obj_dir/Vscheduler 500000

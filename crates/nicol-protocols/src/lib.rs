@@ -11,8 +11,8 @@ pub mod minos;
 pub mod offpath;
 pub mod prism;
 pub mod read_back {
-    //! What is read back of logs, whichever family's: of each key the newest write, and how much was
-    //! found.
+    //! What is read back of logs, whichever family's: of each key the newest write, and how much
+    //! was found.
 
     pub use crate::kit::{Counts, EachWrite, Recovered};
 }

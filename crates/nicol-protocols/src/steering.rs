@@ -1,9 +1,9 @@
-//! Choosing between two ways of doing the same at run time, by what each has cost lately: who counts, for
-//! the rules of [`nicol_core::steering`].
+//! Choosing between two ways of doing the same at run time, by what each has cost lately: who
+//! counts, for the rules of [`nicol_core::steering`].
 //!
-//! The other way is tried by all operations of a node for a while, not by one in some: what an operation
-//! costs depends on the load that the others make where they are. A core that all keep busy is no
-//! recommendation for the way that one of them found it free on.
+//! The other way is tried by all operations of a node for a while, not by one in some: what an
+//! operation costs depends on the load that the others make where they are. A core that all keep
+//! busy is no recommendation for the way that one of them found it free on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -163,7 +163,8 @@ mod tests {
         (epochs.value, switches.value)
     }
 
-    /// Runs `count` operations, `together` at a time, whose ways cost so much; how many took the second.
+    /// Runs `count` operations, `together` at a time, whose ways cost so much; how many took the
+    /// second.
     fn run(choice: &Choice, together: usize, costs: [u64; 2], count: u64) -> u64 {
         let mut second = 0;
         let mut open = std::collections::VecDeque::new();
@@ -237,7 +238,8 @@ mod tests {
         assert_eq!(counts(&choice), (2, 0), "the next trial comes soon");
     }
 
-    /// A way that is fast as long as few take it: the one that a node's operations are on all at once.
+    /// A way that is fast as long as few take it: the one that a node's operations are on all at
+    /// once.
     #[test]
     fn a_way_that_only_few_find_fast_is_not_taken() {
         let choice = Choice::new(Steering::DEFAULT);

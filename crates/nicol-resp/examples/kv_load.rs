@@ -1,5 +1,6 @@
-//! Loads a key-value server with SETs, then GETs, and says what an operation takes of its CPU: the same
-//! client for servers that speak RESP (Nicol, Redis) and for memcached, over TCP or a Unix socket.
+//! Loads a key-value server with SETs, then GETs, and says what an operation takes of its CPU: the
+//! same client for servers that speak RESP (Nicol, Redis) and for memcached, over TCP or a Unix
+//! socket.
 //!
 //! ```text
 //! nicol serve --system prism-kv --listen unix:nicol.sock &
@@ -8,9 +9,10 @@
 //! cargo run --release -p nicol-resp --example kv_load -- resp unix:nicol.sock 50 1 512 100000 5 PID
 //! ```
 //!
-//! Arguments: protocol (`resp` or `memcached`), address, connections, requests that each sends at a time,
-//! bytes of a value, keys, seconds for each kind, and the server's process id. Every connection waits for
-//! all of its replies, checks them, and sends as many requests again. Prints one JSON object.
+//! Arguments: protocol (`resp` or `memcached`), address, connections, requests that each sends at a
+//! time, bytes of a value, keys, seconds for each kind, and the server's process id. Every
+//! connection waits for all of its replies, checks them, and sends as many requests again. Prints
+//! one JSON object.
 
 use std::env;
 use std::fs;

@@ -160,15 +160,15 @@ impl Limits {
 pub struct ServerConfig {
     /// Where to listen; port 0 takes a free one. A socket in the file system is its owner's only.
     pub listen: Address,
-    /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the file
-    /// system.
+    /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
+    /// file system.
     pub password: Option<String>,
     /// Front threads, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,
     /// The seed of the hash from RESP keys to rows: the same on every node, forever.
     pub hash_seed: u64,
-    /// Does the store run single operations only, each on one record? Its front takes no others, and
-    /// makes no groups of commands over several keys.
+    /// Does the store run single operations only, each on one record? Its front takes no others,
+    /// and makes no groups of commands over several keys.
     pub single: bool,
     /// The limits.
     pub limits: Limits,

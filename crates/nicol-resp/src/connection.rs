@@ -346,7 +346,8 @@ fn translator(shared: &Shared) -> Translator<'_> {
     Translator { hash_seed, limits, now: shared.unix_ms() }
 }
 
-/// Is it a request of a web browser or a proxy? A web page could make a browser write data through it.
+/// Is it a request of a web browser or a proxy? A web page could make a browser write data through
+/// it.
 fn is_http(command: &Command<'_>) -> bool {
     let name = command.arg(0);
     let verbs = [&b"post"[..], b"host:", b"head", b"put", b"options", b"patch", b"connect"];

@@ -299,7 +299,8 @@ impl Front {
             return;
         }
         if connection.life == Life::Open && connection.must_read(&shared) {
-            // What it sends is read on, up to the size of a request: it may send all before it reads.
+            // What it sends is read on, up to the size of a request: it may send all before it
+            // reads.
             while reads < READS_PER_TURN && connection.has_room(&shared) {
                 if !connection.fill(&shared, &mut self.scratch) {
                     return;

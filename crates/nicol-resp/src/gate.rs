@@ -68,7 +68,8 @@ impl Gate {
         }
     }
 
-    /// Takes out the requests that are next in line for a key that `leader` writes, while `rides` allows it.
+    /// Takes out the requests that are next in line for a key that `leader` writes, while `rides`
+    /// allows it.
     pub fn followers(
         &mut self,
         leader: &Request,

@@ -1,7 +1,8 @@
 //! How many transactions the store has at a time.
 //!
-//! Beyond it a front thread keeps them, each with its connection, from which no more is read: clients
-//! that send more than the store executes wait, and none of them is told that an outcome is unknown.
+//! Beyond it a front thread keeps them, each with its connection, from which no more is read:
+//! clients that send more than the store executes wait, and none of them is told that an outcome is
+//! unknown.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use super::backend::Request;
 use super::config::Limits;
 use super::gate::Waiter;
 
-/// What the store has of one front thread, and what waits. The latter is bounded by the connections:
-/// each has one transaction at most.
+/// What the store has of one front thread, and what waits. The latter is bounded by the
+/// connections: each has one transaction at most.
 #[derive(Debug, Default)]
 pub struct InFlight {
     transactions: usize,
@@ -68,8 +69,8 @@ impl InFlight {
         if self.has_room(limits) { self.waiting.pop_front() } else { None }
     }
 
-    /// Removes the waiting transactions if the store is full and has answered nothing for the time limit
-    /// of a transaction.
+    /// Removes the waiting transactions if the store is full and has answered nothing for the time
+    /// limit of a transaction.
     pub fn take_stuck(&mut self, now: Instant, limits: &Limits) -> VecDeque<Waiter> {
         let stuck =
             |moved: Instant| now.saturating_duration_since(moved) >= limits.transaction_time;

@@ -56,8 +56,8 @@ impl JoinedBatches {
     }
 }
 
-/// Each waiter's own replies in the output of a joined batch that has committed. `None`: none of its
-/// commands was executed, since a prefix of the batch may be; it goes again.
+/// Each waiter's own replies in the output of a joined batch that has committed. `None`: none of
+/// its commands was executed, since a prefix of the batch may be; it goes again.
 pub fn shares(waiters: &[Waiter], output: &[u8]) -> Vec<Option<Response>> {
     let (head, mut replies) = OutputHead::parse(output).unwrap_or_default();
     let mut left = head.executed;

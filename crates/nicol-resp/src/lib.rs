@@ -8,8 +8,8 @@
 //! versions seen, so that an EXEC commits only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0:
-//! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and EXISTS of
-//!   one key, and refuses every other data command and MULTI in words;
+//! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
+//!   EXISTS of one key, and refuses every other data command and MULTI in words;
 //! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
 //!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
 //!   too, and may miss those of a transaction whose outcome was unknown;

@@ -1,8 +1,8 @@
 //! The procedure that runs RESP commands over the records of one transaction.
 //!
 //! It interprets the commands of its plan in order, over the records that EXECUTE fetched; a later
-//! command sees the writes of the earlier ones. Its output is a head ([`OutputHead`]) and the replies
-//! of the commands, or the observations of a WATCH.
+//! command sees the writes of the earlier ones. Its output is a head ([`OutputHead`]) and the
+//! replies of the commands, or the observations of a WATCH.
 
 use std::borrow::Cow;
 use std::ops::Range;

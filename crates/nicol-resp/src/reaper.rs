@@ -1,9 +1,9 @@
 //! Frees what has expired and is not touched any more.
 //!
 //! A front thread remembers the rows in which its clients let keys expire, once each, with the
-//! earliest deadline that was given there. When it comes, the thread submits a transaction that frees
-//! what is over in the row and tells the next deadline. Until then such keys only take space: every
-//! command sees them as absent from their deadline on.
+//! earliest deadline that was given there. When it comes, the thread submits a transaction that
+//! frees what is over in the row and tells the next deadline. Until then such keys only take space:
+//! every command sees them as absent from their deadline on.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -82,7 +82,8 @@ impl Reaper {
             && self.reaping.len() < BATCH.min(limits.transaction_keys)
         {
             self.due.pop_first();
-            // A deadline that a command gives it from here on counts: it comes after this transaction.
+            // A deadline that a command gives it from here on counts: it comes after this
+            // transaction.
             self.known.remove(&row);
             shared.expiring.fetch_sub(1, Ordering::Relaxed);
             self.reaping.push(row);

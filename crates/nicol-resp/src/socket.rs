@@ -161,8 +161,8 @@ impl Stream {
         }
     }
 
-    /// Sends at once, and looks whether the client still lives after a silence of `keepalive`. In the
-    /// file system there is nothing to set: the kernel knows when a client is gone.
+    /// Sends at once, and looks whether the client still lives after a silence of `keepalive`. In
+    /// the file system there is nothing to set: the kernel knows when a client is gone.
     pub fn prepare(&self, keepalive: Duration) -> io::Result<()> {
         let Self::Tcp(stream) = self else { return Ok(()) };
         stream.set_nodelay(true)?;

@@ -157,8 +157,8 @@ impl Front {
         let mut admitted = Vec::new();
         self.gate.leave(request, &mut admitted);
         for waiter in admitted {
-            // A client that hung up meanwhile is submitted too: the command was sent, and its place in
-            // the gate is given back by its completion.
+            // A client that hung up meanwhile is submitted too: the command was sent, and its place
+            // in the gate is given back by its completion.
             self.depart(waiter);
         }
     }

@@ -1,4 +1,5 @@
-//! The clock of a cluster: the machine's, or the number of turns of its only thread, so that a run repeats.
+//! The clock of a cluster: the machine's, or the number of turns of its only thread, so that a run
+//! repeats.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -40,7 +40,8 @@ pub struct LiveReport {
     pub turns: Vec<u64>,
     /// Per thread: how often it went to sleep.
     pub parks: Vec<u64>,
-    /// Per thread: its time on a core, that which it spun included; `None` where the system does not say.
+    /// Per thread: its time on a core, that which it spun included; `None` where the system does
+    /// not say.
     pub cpu: Vec<Option<Duration>>,
     /// Per thread: the nodes whose engines it ran.
     pub nodes: Vec<Vec<NodeId>>,
@@ -57,7 +58,8 @@ pub struct LiveReport {
 pub struct LiveCluster {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<ThreadReport>>,
-    /// The threads outside the nodes: the view service, and the one that carries out planned crashes.
+    /// The threads outside the nodes: the view service, and the one that carries out planned
+    /// crashes.
     outside: Vec<JoinHandle<()>>,
     logs: Vec<JoinHandle<()>>,
     parkers: Vec<Arc<Parker>>,
@@ -74,9 +76,9 @@ fn default_threads(view: &View, cores: usize) -> usize {
     if cores >= view.engine_count() { view.engine_count() } else { cores.min(view.nodes()) }
 }
 
-/// The thread of each engine: nodes go round the threads as long as each thread gets one; the engines
-/// of those that are left over go round by themselves, host engines first, so that a node's two sides
-/// sit apart. Whole nodes there would leave some threads with twice the work of others.
+/// The thread of each engine: nodes go round the threads as long as each thread gets one; the
+/// engines of those that are left over go round by themselves, host engines first, so that a node's
+/// two sides sit apart. Whole nodes there would leave some threads with twice the work of others.
 fn assign(view: &View, threads: usize) -> Vec<usize> {
     let engines: Vec<EngineId> = view.engine_ids().collect();
     let whole = view.nodes() - view.nodes() % threads;
@@ -143,8 +145,8 @@ impl LiveCluster {
         Ok(cluster)
     }
 
-    /// Starts `start` on every engine, each on its thread. What the servers write is made durable in
-    /// `files`, one for each; without any, memory counts as durable.
+    /// Starts `start` on every engine, each on its thread. What the servers write is made durable
+    /// in `files`, one for each; without any, memory counts as durable.
     ///
     /// # Errors
     /// If no threads are asked for, or the operating system refuses one.
@@ -278,8 +280,8 @@ impl LiveCluster {
         self.control.check()
     }
 
-    /// Starts a new incarnation of each of these sides that is down. Returns when that has happened,
-    /// or the cluster stops.
+    /// Starts a new incarnation of each of these sides that is down. Returns when that has
+    /// happened, or the cluster stops.
     ///
     /// # Errors
     /// If an engine panicked or a log device failed.
@@ -292,8 +294,8 @@ impl LiveCluster {
     }
 
     /// Looks at what the engines share while nothing crashes or starts: what is lost meanwhile must
-    /// not be accessed. `None` before the view service, if there is one, has told every side of every
-    /// crash.
+    /// not be accessed. `None` before the view service, if there is one, has told every side of
+    /// every crash.
     pub fn when_views_are_current<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
         self.crasher.when_views_are_current(look)
     }

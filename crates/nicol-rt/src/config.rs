@@ -30,8 +30,9 @@ pub enum Clock {
     #[default]
     Machine,
     /// The turns of the cluster's only thread: each takes so long, and where the thread would wait
-    /// for a timer it goes on at that timer's time. Two runs on one thread then take the same steps,
-    /// so that what they execute can be counted. The times that such a run measures mean nothing.
+    /// for a timer it goes on at that timer's time. Two runs on one thread then take the same
+    /// steps, so that what they execute can be counted. The times that such a run measures mean
+    /// nothing.
     Turns(Nanos),
 }
 
@@ -48,8 +49,8 @@ pub struct LiveConfig {
     /// Do idle threads spin for a while? It saves wake-ups, but where other clusters want the cores
     /// it holds up the very threads that this one waits for, and theirs.
     pub spin: bool,
-    /// Empty turns in which an idle thread then yields its core, before it parks: work that others leave
-    /// in the meantime needs no wake-up, but they count as its CPU time.
+    /// Empty turns in which an idle thread then yields its core, before it parks: work that others
+    /// leave in the meantime needs no wake-up, but they count as its CPU time.
     pub yields: u32,
     /// What tells the time.
     pub clock: Clock,
@@ -72,8 +73,8 @@ pub struct LiveConfig {
 const YIELDS: u32 = 50;
 
 impl LiveConfig {
-    /// Threads as fit the machine, not pinned, spinning, the machine's clock, seed 0, durable memory,
-    /// no faults.
+    /// Threads as fit the machine, not pinned, spinning, the machine's clock, seed 0, durable
+    /// memory, no faults.
     pub fn new(view: View) -> Self {
         Self {
             view,

@@ -155,7 +155,8 @@ impl Crasher {
     }
 
     /// Begins a new life of a side that the view service has given up, unless the old one is over
-    /// already; and of its other half, if that needs it. Without a half that it needs it waits for it.
+    /// already; and of its other half, if that needs it. Without a half that it needs it waits for
+    /// it.
     pub(crate) fn begin_anew(&self, (node, side, incarnation): Asking) {
         let books = &mut *self.books();
         if books.lives.of(node, side) != (Life { up: true, incarnation }) {
@@ -170,8 +171,8 @@ impl Crasher {
         }
     }
 
-    /// Starts sides that are down, and with them their other halves that need them: what lives of these
-    /// ends first.
+    /// Starts sides that are down, and with them their other halves that need them: what lives of
+    /// these ends first.
     fn start_with_halves(&self, books: &mut Books, sides: &[(NodeId, Side)]) {
         let along = books.lives.start_along(sides);
         for &(node, side) in &along {

@@ -1,5 +1,5 @@
-//! Orders to engine threads, carried out between two rounds: stop, drop engines, start others, take over
-//! which sides are up and which view holds.
+//! Orders to engine threads, carried out between two rounds: stop, drop engines, start others, take
+//! over which sides are up and which view holds.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

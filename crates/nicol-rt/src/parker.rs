@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// One thread's bed.
 ///
-/// The sleeper raises its flag, looks for work once more, and only then parks; a thread that leaves work
-/// does so first and looks at the flag afterwards. Both sides use sequentially consistent
+/// The sleeper raises its flag, looks for work once more, and only then parks; a thread that leaves
+/// work does so first and looks at the flag afterwards. Both sides use sequentially consistent
 /// operations, so at least one of them sees the other: work is found, or the sleeper is woken.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {

@@ -1,5 +1,5 @@
-//! An engine thread: it runs rounds of its engines and the orders in between; without work it spins, then
-//! yields, then parks.
+//! An engine thread: it runs rounds of its engines and the orders in between; without work it
+//! spins, then yields, then parks.
 
 use std::sync::Arc;
 use std::thread;
@@ -21,8 +21,8 @@ use crate::world::{LiveWorld, Shared};
 /// The longest sleep; work always wakes a thread earlier.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
-/// Sleep instead of a wait that is left out: long, for at the end of a run there are only such waits
-/// until somebody stops the cluster, which must not add to the instructions that are counted.
+/// Sleep instead of a wait that is left out: long, for at the end of a run there are only such
+/// waits until somebody stops the cluster, which must not add to the instructions that are counted.
 const NAP: Duration = Duration::from_millis(5);
 
 /// What a thread did.
@@ -189,7 +189,8 @@ impl EngineThread {
                 continue;
             }
             idle = idle.saturating_add(1);
-            // By turns, how often a thread looks before it parks would depend on the machine's load.
+            // By turns, how often a thread looks before it parks would depend on the machine's
+            // load.
             let spins = if self.setting.shared.clock.counts_turns() { 0 } else { spins };
             if idle < spins {
                 std::hint::spin_loop();

@@ -1,13 +1,14 @@
 //! The view service of the live world: a thread beside the engines' that hands out leases, notices
 //! whose lease has run out, and makes views. It does not fail.
 //!
-//! The first engine of each side asks for a lease every [`RENEWAL`]. The side reckons its lease from
-//! when it asked, the service from when it answered, both by the machine's clock, so that a side has
-//! stopped to serve before the service goes on without it. What a cut of the network separates from
-//! the other nodes is separated from the service as well, and an engine that stalls does not ask.
+//! The first engine of each side asks for a lease every [`RENEWAL`]. The side reckons its lease
+//! from when it asked, the service from when it answered, both by the machine's clock, so that a
+//! side has stopped to serve before the service goes on without it. What a cut of the network
+//! separates from the other nodes is separated from the service as well, and an engine that stalls
+//! does not ask.
 //!
-//! An engine looks at its lease when it takes a frame: a thread that loses its core in the middle of
-//! a round may still answer what it took in time.
+//! An engine looks at its lease when it takes a frame: a thread that loses its core in the middle
+//! of a round may still answer what it took in time.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -62,8 +63,8 @@ impl Requests {
 pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
     let mut members = Membership::new(crasher.first_view(), LEASE);
     let endless = crasher.sabotage() == CrashSabotage::LeaseEndless;
-    // By node and side: the newest view that it was told, and the newest that it has installed. A side
-    // follows orders before it asks again.
+    // By node and side: the newest view that it was told, and the newest that it has installed. A
+    // side follows orders before it asks again.
     let mut told = vec![[members.view().epoch(); 2]; members.view().nodes()];
     let mut installed = told.clone();
     while !crasher.stops() {

@@ -1,5 +1,5 @@
-//! A transaction allocates nothing in the steady state, and an operation of PRISM-KV so often as is known:
-//! counted over the whole process.
+//! A transaction allocates nothing in the steady state, and an operation of PRISM-KV so often as is
+//! known: counted over the whole process.
 
 use std::alloc::{GlobalAlloc, Layout as Block, System};
 use std::pin::Pin;
@@ -95,7 +95,8 @@ impl Start for Store {
     }
 }
 
-/// Runs so many GETs and PUTs per client, of 512 B values, and returns how many allocations that took.
+/// Runs so many GETs and PUTs per client, of 512 B values, and returns how many allocations that
+/// took.
 fn allocations_of_prism_kv(operations: u64, reads: PartsPerMillion) -> u64 {
     let view = View::new(1, 1, 1, 1).unwrap();
     let workload = Arc::new(KeyValueWorkload::ycsb(
@@ -243,7 +244,8 @@ const WAYS: [Way; 6] = [
 #[test]
 fn a_transaction_allocates_nothing_in_the_steady_state_and_an_operation_little() {
     a_quorum_allocates_nothing();
-    // A chain, its parts and its answer; a PUT has two chains and an item, and reports what it has replaced.
+    // A chain, its parts and its answer; a PUT has two chains and an item, and reports what it has
+    // replaced.
     allocates_at_most(6, "GET", PartsPerMillion(1_000_000));
     allocates_at_most(18, "PUT", PartsPerMillion(0));
     for way in WAYS {

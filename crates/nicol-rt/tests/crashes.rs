@@ -1,5 +1,5 @@
-//! Crashes and restarts on threads: the suite that every world passes, and that the suite finds what
-//! is broken on purpose.
+//! Crashes and restarts on threads: the suite that every world passes, and that the suite finds
+//! what is broken on purpose.
 
 use std::fs;
 use std::path::PathBuf;
@@ -52,8 +52,8 @@ fn run(config: &LiveConfig) -> Ran {
     run_until(config, |_| false)
 }
 
-/// Runs the suite to its end, or until its failures show what is broken on purpose: that may keep it
-/// from its end.
+/// Runs the suite to its end, or until its failures show what is broken on purpose: that may keep
+/// it from its end.
 fn run_until(config: &LiveConfig, caught: impl Fn(&[String]) -> bool) -> Ran {
     let suite = CrashSuite::new(config.view.nodes());
     let cluster = LiveCluster::launch(config, Arc::new(suite.clone())).unwrap();
@@ -119,8 +119,8 @@ fn crashes_conform_where_frames_outlive_them_and_are_fenced() {
     assert!(fenced > 20 && dead > 20, "{fenced} frames were fenced, {dead} came for the dead");
 }
 
-/// What crashes did to writes that were not synced, over so many seeds, or until there is `enough`: by
-/// the dice of the devices, and by what the next life of a host finds.
+/// What crashes did to writes that were not synced, over so many seeds, or until there is `enough`:
+/// by the dice of the devices, and by what the next life of a host finds.
 fn unsynced(
     test: &str,
     sabotage: CrashSabotage,

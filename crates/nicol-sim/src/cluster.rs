@@ -54,8 +54,8 @@ pub struct SimConfig {
     /// Do frames between nodes wait on the wire until [`SimCluster::release`] lets them arrive? For
     /// tests that explore the orders of arrival.
     pub holds_frames: bool,
-    /// Do completions of persists, of the NIC's queues and of crossings to the other side wait until
-    /// [`SimCluster::complete`] lets them reach their engines? For such tests as well.
+    /// Do completions of persists, of the NIC's queues and of crossings to the other side wait
+    /// until [`SimCluster::complete`] lets them reach their engines? For such tests as well.
     pub holds_completions: bool,
     /// Do log devices say that a write is durable without syncing it? For negative tests only.
     #[doc(hidden)]
@@ -291,8 +291,8 @@ impl SimCluster {
         }
         let engines = self.engines.borrow();
         let living = || engines.iter().zip(&state.cores).filter(|(_, core)| !core.dead);
-        // Without a view service nobody is to learn of a crash by a view. Those that are no members,
-        // for want of their other half, are not told.
+        // Without a view service nobody is to learn of a crash by a view. Those that are no
+        // members, for want of their other half, are not told.
         let views_are_current = state.view_service.as_ref().is_none_or(|service| {
             let view = service.members.view();
             let is_member = |engine: EngineId| view.side(engine.node, engine.side).up;

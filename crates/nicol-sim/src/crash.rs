@@ -1,5 +1,5 @@
-//! Crashes and restarts of a simulated cluster: engines are dropped and started anew, and their frames and
-//! transfers under way end.
+//! Crashes and restarts of a simulated cluster: engines are dropped and started anew, and their
+//! frames and transfers under way end.
 
 use nicol_core::engine::{
     CrashSabotage, Ending, Engine, Loss, Operation, Revival, Transfer, restart_name,
@@ -100,8 +100,8 @@ impl SimCluster {
         }
     }
 
-    /// Restarts sides that the view service gave up while they were up: their engines are dropped, and start
-    /// again at once, or together with the other side of their node if they need it.
+    /// Restarts sides that the view service gave up while they were up: their engines are dropped,
+    /// and start again at once, or together with the other side of their node if they need it.
     pub(crate) fn begin_anew(&self, given_up: Loss) {
         self.take_apart(given_up, Ending::Anew);
         let again = self.shared.state.borrow_mut().lives.start_again(given_up);
@@ -114,8 +114,8 @@ impl SimCluster {
         Engine::new(self.shared.engines[index], world)
     }
 
-    /// Starts sides that are down, and the other sides of their nodes that need them: of these, a side that
-    /// is up is crashed first.
+    /// Starts sides that are down, and the other sides of their nodes that need them: of these, a
+    /// side that is up is crashed first.
     fn bring_back(&self, sides: &[(NodeId, Side)]) {
         let shared = &*self.shared;
         let along = shared.state.borrow().lives.start_along(sides);

@@ -1,5 +1,5 @@
-//! Frames that are held on the wire, and completions that are held at their devices, until a test releases
-//! them, so that it can explore every order in which they reach an engine.
+//! Frames that are held on the wire, and completions that are held at their devices, until a test
+//! releases them, so that it can explore every order in which they reach an engine.
 
 use nicol_core::engine::{Operation, Transfer};
 use nicol_core::history::digest;
@@ -26,8 +26,8 @@ pub struct Held {
     pub digest: u64,
 }
 
-/// What has been made durable or moved, and whose engine does not know yet. Equal ones have the same
-/// effect.
+/// What has been made durable or moved, and whose engine does not know yet. Equal ones have the
+/// same effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HeldCompletion {
     /// Who waits for it.
@@ -109,8 +109,8 @@ impl SimCluster {
         numbers.iter().filter_map(|number| self.shared.held_completion(state, *number)).collect()
     }
 
-    /// Lets the first completion reach its engine that is equal to `held`. What it makes durable is durable
-    /// from now on.
+    /// Lets the first completion reach its engine that is equal to `held`. What it makes durable is
+    /// durable from now on.
     ///
     /// # Panics
     /// If none waits.

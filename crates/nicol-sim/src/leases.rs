@@ -35,8 +35,8 @@ impl SimCluster {
     }
 
     /// The service's answers reach those that asked, if they still live. A side that has been given
-    /// up meanwhile begins a new life: the others have gone on without it. One that waits for its other
-    /// half gets no lease.
+    /// up meanwhile begins a new life: the others have gone on without it. One that waits for its
+    /// other half gets no lease.
     pub(crate) fn take_view_answers(&self) {
         let shared = &*self.shared;
         let answers = {

@@ -34,8 +34,8 @@ impl State {
 }
 
 impl Shared {
-    /// Takes sides down: from here on nothing of them runs, moves or arrives. Their devices end what they
-    /// have begun, unless that is lost with them.
+    /// Takes sides down: from here on nothing of them runs, moves or arrives. Their devices end
+    /// what they have begun, unless that is lost with them.
     pub fn take_down(&self, state: &mut State, loss: Loss, loses: bool) {
         let node = usize::from(loss.node.0);
         for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
@@ -57,7 +57,8 @@ impl Shared {
         } else if !self.keeps_unsynced {
             state.media[node].crash(|side| loss.of(side), &mut state.medium_rng);
         }
-        // Chains are executed by the card, or in software by NIC engines; verbs by the card, if it has any.
+        // Chains are executed by the card, or in software by NIC engines; verbs by the card, if it
+        // has any.
         let model = self.model(loss.node);
         if model.has_verbs() && loss.of(model.card_side()) {
             self.abort_executions(state, loss.node);

@@ -33,8 +33,8 @@ impl Device {
         }
     }
 
-    /// Takes `bytes` from `at` on; when they are there. Without queues on the NIC an entry is memory,
-    /// and the log device the only one.
+    /// Takes `bytes` from `at` on; when they are there. Without queues on the NIC an entry is
+    /// memory, and the log device the only one.
     fn take(self, model: &NodeModel, node: &mut NodeHardware, at: Picos, bytes: u64) -> Picos {
         let profile = &model.profile;
         let span = |latency: Picos, per_kib: Picos| latency + Picos((per_kib * bytes).0 >> 10);
@@ -57,7 +57,8 @@ impl Device {
 
 impl Shared {
     /// When `bytes` are durable that the core of `engine` persists from `at` on where cores do that
-    /// themselves: it flushes them after what it has begun to flush. What a NIC asks for has landed.
+    /// themselves: it flushes them after what it has begun to flush. What a NIC asks for has
+    /// landed.
     fn flush(
         &self,
         state: &mut State,
@@ -74,9 +75,9 @@ impl Shared {
         state.cores[engine].flushes.reserve(at, span).end
     }
 
-    /// Hands what an engine's round makes durable to the devices of its node, or what it writes into
-    /// entries of the NIC's volatile queue. A log device without channels takes a round's writes as
-    /// one; others, and the NIC's queues, take each by itself.
+    /// Hands what an engine's round makes durable to the devices of its node, or what it writes
+    /// into entries of the NIC's volatile queue. A log device without channels takes a round's
+    /// writes as one; others, and the NIC's queues, take each by itself.
     pub(crate) fn submit_persists(
         &self,
         state: &mut State,

@@ -1,9 +1,9 @@
 //! Pending events by time and, at one time, by insertion.
 //!
-//! Most events happen within microseconds. Those of the next [`SPAN`] nanoseconds lie in a wheel with
-//! a list for each nanosecond, in which the next one is found by two words of bits; the others in a
-//! heap. They move to the wheel as soon as the clock allows, before anything else can be inserted
-//! for the same time, so a list is in the order of insertion.
+//! Most events happen within microseconds. Those of the next [`SPAN`] nanoseconds lie in a wheel
+//! with a list for each nanosecond, in which the next one is found by two words of bits; the others
+//! in a heap. They move to the wheel as soon as the clock allows, before anything else can be
+//! inserted for the same time, so a list is in the order of insertion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

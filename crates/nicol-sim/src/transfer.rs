@@ -448,8 +448,8 @@ impl Shared {
         }
     }
 
-    /// Takes the card's processing of a verb's packets at `node`. One whose inside is modelled takes
-    /// a unit when a request comes, and when it reaches memory.
+    /// Takes the card's processing of a verb's packets at `node`. One whose inside is modelled
+    /// takes a unit when a request comes, and when it reaches memory.
     fn through_card(&self, state: &mut State, number: u32, node: NodeId, from: Picos) -> Picos {
         if state.nodes[usize::from(node.0)].inside.is_some() {
             return from;
@@ -496,8 +496,8 @@ impl Shared {
         state.has_crashed(target, self.model(target).card_side(), target_since)
     }
 
-    /// Does the target know a view that has gone on without the life that posted the verb? Then it has
-    /// given up its connections: nothing of that life is executed any more.
+    /// Does the target know a view that has gone on without the life that posted the verb? Then it
+    /// has given up its connections: nothing of that life is executed any more.
     fn is_left_out(&self, state: &mut State, number: u32) -> bool {
         let VerbInFlight { engine, target, since, .. } = *state.verbs.get_mut(number);
         let EngineId { node, side, .. } = self.engines[engine as usize];

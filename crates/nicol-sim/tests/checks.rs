@@ -35,8 +35,8 @@ fn profiles_reproduce_the_component_measurements() {
         let lines = lines_of(name);
         assert!(lines.len() >= expected, "{name} has {} lines", lines.len());
         for line in lines {
-            // The published crossover contradicts C1.03 and C1.17, long RPCs the rate of any link and
-            // bus; the lines' notes say how.
+            // The published crossover contradicts C1.03 and C1.17, long RPCs the rate of any link
+            // and bus; the lines' notes say how.
             let explained = ["C1.14", "C2.04"].contains(&&*line.line) && !line.note.is_empty();
             assert!(line.holds(), "{name}: {line:?}");
             assert!(!line.contradicted || explained, "{name}: {line:?}");
@@ -245,8 +245,9 @@ fn a_wrong_part_of_an_off_path_card_is_noticed() {
     }
 }
 
-/// [OffPath23 advice 4]: few requests that come together have a doorbell each, and many share one from the
-/// SoC but not from its host, whose requests the card fetches more slowly than cores post them.
+/// [OffPath23 advice 4]: few requests that come together have a doorbell each, and many share one
+/// from the SoC but not from its host, whose requests the card fetches more slowly than cores post
+/// them.
 #[test]
 fn adaptive_doorbells_are_as_good_as_the_better_rule_at_every_load() {
     let load = |name| Arc::new(Profile::load(name).unwrap());

@@ -101,8 +101,8 @@ fn crashes_conform_where_frames_outlive_them_and_are_fenced() {
     assert!(fenced > 20, "{fenced} frames were fenced");
 }
 
-/// Over some seeds, what crashes did to writes that were not synced, by the world's own counts and by
-/// what the next life of a host finds.
+/// Over some seeds, what crashes did to writes that were not synced, by the world's own counts and
+/// by what the next life of a host finds.
 fn unsynced(sabotage: CrashSabotage) -> (MediumCounts, Unsynced) {
     let (mut counted, mut found) = (MediumCounts::default(), Unsynced::default());
     for seed in 0..10 {

@@ -209,8 +209,8 @@ impl Start for Writer {
     }
 }
 
-/// What life of node 1 has written to node 0 last between the end of a cut and when node 1 can have learnt
-/// that it was given up; 0 if nobody has.
+/// What life of node 1 has written to node 0 last between the end of a cut and when node 1 can have
+/// learnt that it was given up; 0 if nobody has.
 fn written_after_a_cut(sabotage: CrashSabotage) -> u64 {
     let view = View::new(3, 2, 1, 1).unwrap().with_halves(Halves::HostAlone);
     let config = SimConfig::new(view, Arc::new(Profile::load("connectx5").unwrap()), 1);

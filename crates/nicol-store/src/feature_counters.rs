@@ -1,10 +1,10 @@
-//! Counters of the features of each worker's requests, and the weight of those that a new request has in common
-//! with them: the part of AlNiCo's scheduler that its hardware does in parallel. [AlNiCo22, scheduling
-//! algorithm]
+//! Counters of the features of each worker's requests, and the weight of those that a new request
+//! has in common with them: the part of AlNiCo's scheduler that its hardware does in parallel.
+//! [AlNiCo22, scheduling algorithm]
 //!
 //! Workers are lanes: the counters of a feature stand side by side, two bytes a worker in one cache
-//! line, so that a step looks at all workers at once. Where the machine has AVX2, the same steps take
-//! two vectors; the results are equal.
+//! line, so that a step looks at all workers at once. Where the machine has AVX2, the same steps
+//! take two vectors; the results are equal.
 
 /// Features. (C2.03)
 pub const FEATURES: usize = 512;
@@ -98,8 +98,8 @@ impl FeatureCounters {
         self.wide
     }
 
-    /// Takes over the weights and the steering. A steered feature is shown by its worker alone, also if
-    /// others have requests for it.
+    /// Takes over the weights and the steering. A steered feature is shown by its worker alone,
+    /// also if others have requests for it.
     ///
     /// # Panics
     /// If a feature is steered by a worker beyond [`LANES`].
@@ -198,8 +198,8 @@ impl FeatureCounters {
         }
     }
 
-    /// Where a request meets most, among workers whose queue is not longer than `longest`. Workers that do
-    /// not exist have the longest there is.
+    /// Where a request meets most, among workers whose queue is not longer than `longest`. Workers
+    /// that do not exist have the longest there is.
     ///
     /// Cost: one step a feature of the request that weighs anything, and five for all workers.
     pub fn best(&self, request: Touches<'_>, queued: &Lanes, longest: u16) -> Best {
@@ -368,7 +368,8 @@ mod tests {
         Touches { touched, written }
     }
 
-    /// The slides' sums, feature by feature and worker by worker, from the requests that are counted.
+    /// The slides' sums, feature by feature and worker by worker, from the requests that are
+    /// counted.
     fn plain(
         given: &[(usize, Planes)],
         request: &Planes,

@@ -1,4 +1,5 @@
-//! Nicol's data structures, without async code and I/O. Memory that a NIC reads is `nicol_core::memory`.
+//! Nicol's data structures, without async code and I/O. Memory that a NIC reads is
+//! `nicol_core::memory`.
 //!
 //! `AMB-nn` is an entry of `docs/ambiguities.md`: a case that a paper leaves open, and its reading.
 #![deny(unsafe_code)]

@@ -102,8 +102,8 @@ struct Model {
     log: Vec<Logged>,
     /// The last write of each key.
     written: BTreeMap<Key, (Version, bool)>,
-    /// By key: the highest version at which a lookup was answered with 'no record'. A later write must have
-    /// a higher one.
+    /// By key: the highest version at which a lookup was answered with 'no record'. A later write
+    /// must have a higher one.
     absent: BTreeMap<Key, Version>,
     txns: u64,
     /// Lookups that the NIC answered without asking the host.

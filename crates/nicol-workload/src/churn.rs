@@ -9,11 +9,11 @@
 //! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are
 //! then accessed from other nodes, which no other workload does. Some inserts of a pair look for
 //! the partner by a scan: two that both commit are phantoms to each other. With
-//! [`ChurnConfig::scan_first`] these name the record only after the scan, so that no lock of the record
-//! stands in for one of the range.
+//! [`ChurnConfig::scan_first`] these name the record only after the scan, so that no lock of the
+//! record stands in for one of the range.
 //!
-//! A procedure that finds another record's value commits that it did: a read is recorded only then, and
-//! judged.
+//! A procedure that finds another record's value commits that it did: a read is recorded only then,
+//! and judged.
 
 use std::ops::Range;
 
@@ -49,7 +49,8 @@ pub struct ChurnConfig {
     /// Are the tables ordered, with pairs distributed over the nodes? Then the odd row of a pair is
     /// above its group's high-water mark until it is inserted (`nicol_store::high_water`).
     pub ordered: bool,
-    /// Do inserts that look for the partner by a scan name their record only after it? In ordered tables.
+    /// Do inserts that look for the partner by a scan name their record only after it? In ordered
+    /// tables.
     pub scan_first: bool,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
@@ -344,7 +345,8 @@ fn presence<const N: usize>(txn: &Txn, expected: [bool; N]) -> Option<[bool; N]>
     Some(presence)
 }
 
-/// What a transaction outputs that has found another record's value: no count of records is as large.
+/// What a transaction outputs that has found another record's value: no count of records is as
+/// large.
 const FOREIGN: i64 = 1 << 40;
 
 /// Ends a procedure whose keys are not as expected.

@@ -40,7 +40,8 @@ pub(crate) fn parse(value: &[u8], row: u64) -> Option<u64> {
     let (counter, rest) = value.split_first_chunk::<8>()?;
     let counter = u64::from_le_bytes(*counter);
     let expected = filler(row, counter);
-    // Eight bytes at a time: whoever checks every value that is read must not take longer than who reads.
+    // Eight bytes at a time: whoever checks every value that is read must not take longer than who
+    // reads.
     let (words, bytes) = rest.as_chunks::<8>();
     let differ = words.iter().fold(0, |differ, word| {
         differ | u64::from_le_bytes(*word) ^ u64::from_le_bytes([expected; 8])
@@ -140,8 +141,8 @@ impl CountedTable {
         self.audit_values(state, Some(totals.iter().sum()))
     }
 
-    /// Looks whether every record holds a value that may have been written to it, and compares the sum
-    /// of all counters with the increments, if these are known.
+    /// Looks whether every record holds a value that may have been written to it, and compares the
+    /// sum of all counters with the increments, if these are known.
     pub(crate) fn audit_values(
         &self,
         state: &mut dyn Records,

@@ -49,7 +49,8 @@ pub struct YcsbT {
     chooser: Chooser,
     /// Transactions after which other records are hot, and those drawn so far.
     moves: Option<(u64, Arc<AtomicU64>)>,
-    /// Transactions after which they have another number of keys, that number, and those drawn so far.
+    /// Transactions after which they have another number of keys, that number, and those drawn so
+    /// far.
     later: Option<(u64, usize, Arc<AtomicU64>)>,
 }
 
@@ -75,7 +76,8 @@ impl YcsbT {
         Self { config, records, chooser, moves: None, later: None }
     }
 
-    /// The same; after `every` transactions of all clients other records are hot. [AlNiCo22, YCSB-HOT]
+    /// The same; after `every` transactions of all clients other records are hot. [AlNiCo22,
+    /// YCSB-HOT]
     ///
     /// # Panics
     /// If that is 0.
@@ -103,10 +105,12 @@ impl YcsbT {
     }
 
     /// The same with its records in so many tables of the same size, each with a skew of its own; a
-    /// transaction has its keys in one of them, drawn uniformly. [AlNiCo22: "YCSB: table ID"] (AMB-39)
+    /// transaction has its keys in one of them, drawn uniformly. [AlNiCo22: "YCSB: table ID"]
+    /// (AMB-39)
     ///
     /// # Panics
-    /// If that is none or does not divide the records, or a table has fewer than a transaction has keys.
+    /// If that is none or does not divide the records, or a table has fewer than a transaction has
+    /// keys.
     pub fn in_tables(self, tables: u8) -> Self {
         let records = self.records.split_in(tables);
         let rows = records.per_table();

@@ -3,8 +3,8 @@
 //! The generator is Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD
 //! '94, section 3.2), which YCSB uses. Only IEEE additions, multiplications and divisions and the
 //! `libm` crate's software `pow` and `log` decide, so a seed draws the same numbers on every
-//! machine: the machine's own `pow`, which is faster, is asked first, and counts where no rounding of
-//! either could make another rank.
+//! machine: the machine's own `pow`, which is faster, is asked first, and counts where no rounding
+//! of either could make another rank.
 
 use nicol_core::rng::Stream;
 
@@ -102,8 +102,8 @@ impl Zipf {
     }
 }
 
-/// By what two implementations of `pow` may differ where the power is below 1: 64 times what either is
-/// known to round by.
+/// By what two implementations of `pow` may differ where the power is below 1: 64 times what either
+/// is known to round by.
 const POW_ERROR: f64 = 64.0 * f64::EPSILON;
 
 /// Terms summed one by one before the Euler-Maclaurin formula takes over. Its error here is below

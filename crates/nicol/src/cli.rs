@@ -45,8 +45,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Run a workload under injected faults for many seeds, and judge each run.
     Sweep(SweepArgs),
-    /// Test the checkers: plant every known fault in every system, and show the first run in which a
-    /// checker finds it. A fault that no run shows is a failed check.
+    /// Test the checkers: plant every known fault in every system, and show the first run in which
+    /// a checker finds it. A fault that no run shows is a failed check.
     Museum(MuseumArgs),
     /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
@@ -236,8 +236,7 @@ pub struct SystemArgs {
     /// Nodes of the cluster [default: 3, or 1 of a system that runs on one server].
     #[arg(long, value_name = "N", env = "NICOL_NODES")]
     pub nodes: Option<usize>,
-    /// Copies of each shard, the primary included (f + 1) [default: 3, or the number of nodes if
-    /// lower].
+    /// Copies of each shard, the primary included (f + 1) [default: 3, or one per node if fewer].
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
     /// A setting of the system, as key=value; `--set help` lists them. May be repeated.
@@ -295,8 +294,8 @@ pub struct BenchArgs {
     /// fit into this machine's memory.
     #[arg(long)]
     pub full_size: bool,
-    /// Closed-loop clients per node that has any, each with one transaction at a time [default: 64; tpcc,
-    /// tpcc-no: 10 per warehouse, at most 64].
+    /// Closed-loop clients per node that has any, each with one transaction at a time [default: 64;
+    /// tpcc, tpcc-no: 10 per warehouse, at most 64].
     #[arg(long, value_name = "N")]
     pub clients: Option<usize>,
     /// Seconds to measure (wall time live; simulated seconds in the simulator) [default: 10 live,
@@ -313,8 +312,8 @@ pub struct BenchArgs {
     /// intended start.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
-    /// Let fewer of an engine's clients run transactions while most attempts abort. Latency includes
-    /// the wait of the others [default: true live, false simulated and under faults].
+    /// Let fewer of an engine's clients run transactions while most attempts abort. Latency
+    /// includes the wait of the others [default: true live, false simulated and under faults].
     #[arg(long, value_name = "true|false")]
     pub adaptive_window: Option<bool>,
     /// The seed of all randomness.
@@ -350,8 +349,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Replace the machine's clock (with `--threads 1`): time advances by N us at each turn of the
-    /// thread and skips every wait. The run then repeats step by step, for counting its instructions;
-    /// its reported times mean nothing.
+    /// thread and skips every wait. The run then repeats step by step, for counting its
+    /// instructions; its reported times mean nothing.
     #[arg(long, value_name = "N", requires = "threads")]
     pub turn_us: Option<u64>,
     /// Leave out the second live run, which is recorded and judged. Isolation is then not checked.
@@ -398,7 +397,8 @@ pub struct SweepArgs {
     /// `--system all` leaves out systems whose clients cannot run on other nodes.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub client_nodes: usize,
-    /// Host engines per node [default: 2 simulated, 1 live; for a system of one server 4, or 2 live].
+    /// Host engines per node [default: 2 simulated, 1 live; for a system of one server 4, or 2
+    /// live].
     #[arg(long, value_name = "N")]
     pub host_engines: Option<usize>,
     /// NIC engines per node [default: 2 simulated, 1 live; for a system of one server 1].

@@ -39,7 +39,8 @@ impl Asked {
 pub fn flag() -> Result<Asked> {
     let (flag, which) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag down, and a reader that sees it up knows the signal.
+        // In this order: the first signal finds the flag down, and a reader that sees it up knows
+        // the signal.
         let code = exit_code(signal);
         signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())
             .and_then(|_| signal_hook::flag::register_usize(signal, which.clone(), signal as usize))

@@ -7,7 +7,8 @@ use nicol_lab::memory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Memory that the process could still take: what the machine has free, and what the limits on
-/// address space (`ulimit -v`) and on its control group leave. `None` where the system does not say.
+/// address space (`ulimit -v`) and on its control group leave. `None` where the system does not
+/// say.
 pub fn free_memory() -> Option<Bytes> {
     let sizes = fs::read_to_string("/proc/self/statm").ok();
     let pages = sizes.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());

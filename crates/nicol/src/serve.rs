@@ -20,14 +20,15 @@ use serde::Deserialize;
 use crate::cli::{LOG_BYTES, ServeArgs, TRANSACTION_MS, replicas};
 use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, output};
 
-/// How often the server looks whether an engine has failed, and at most between two looks at the logs.
+/// How often the server looks whether an engine has failed, and at most between two looks at the
+/// logs.
 const POLL: Duration = Duration::from_millis(100);
 /// File descriptors that are not clients': logs, the listener, event queues, standard streams.
 const OWN_DESCRIPTORS: u64 = 64;
 /// Memory of a store where the system does not say what is free.
 const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
-/// Bytes of logs from which on they are shortened: some 100 bytes a record, three replicas, and a few
-/// million writes.
+/// Bytes of logs from which on they are shortened: some 100 bytes a record, three replicas, and a
+/// few million writes.
 const LOG_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// Nodes of a cluster that keeps several copies.
@@ -70,8 +71,8 @@ struct Settings {
     log_bytes: u64,
 }
 
-/// Serves until the process is asked to end, or an engine fails. Clients that wait for a transaction
-/// at that time get their replies first.
+/// Serves until the process is asked to end, or an engine fails. Clients that wait for a
+/// transaction at that time get their replies first.
 pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
@@ -150,8 +151,8 @@ fn memory_by_default() -> Bytes {
     limits::free_memory().map_or(MEMORY_UNKNOWN, |free| Bytes(free.0 / 4 * 3))
 }
 
-/// The number of clients that the system has file descriptors for, of those `wanted`; what to say if
-/// it is smaller.
+/// The number of clients that the system has file descriptors for, of those `wanted`; what to say
+/// if it is smaller.
 fn clients(wanted: usize) -> (usize, Option<String>) {
     let granted = limits::raise_descriptors(wanted as u64 + OWN_DESCRIPTORS);
     let clients = usize::try_from(granted.saturating_sub(OWN_DESCRIPTORS)).unwrap_or(wanted);
@@ -176,8 +177,8 @@ fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> Serve
     }
 }
 
-/// How engines run on a machine with so many cores. On few, the front, the kernel and the clients want
-/// those on which an idle engine would wait; on many, an engine that waits saves a wake-up.
+/// How engines run on a machine with so many cores. On few, the front, the kernel and the clients
+/// want those on which an idle engine would wait; on many, an engine that waits saves a wake-up.
 fn live_config(view: View, threads: Option<usize>, cores: usize) -> LiveConfig {
     let config = LiveConfig { threads, seed: view.hash_seed(), ..LiveConfig::new(view) };
     match cores < ROOMY {
@@ -230,7 +231,8 @@ fn not_started(error: StartError) -> anyhow::Error {
 }
 
 /// Draws the secret seed of the key hashes and, apart from it, the run id that INFO shows to every
-/// client: 40 hexadecimal digits. A client that knew the seed could choose keys that are all in one segment.
+/// client: 40 hexadecimal digits. A client that knew the seed could choose keys that are all in one
+/// segment.
 fn draw() -> Result<(u64, String)> {
     let mut run_id = [0; 20];
     getrandom::fill(&mut run_id)

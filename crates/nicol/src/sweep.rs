@@ -101,7 +101,8 @@ fn explain(failure: &Failure) {
     output::tell(&format!("        all its messages: {}", trace_of(failure)));
 }
 
-/// The commands that list all messages of a failed run, those about the key in question if there is one.
+/// The commands that list all messages of a failed run, those about the key in question if there is
+/// one.
 fn trace_of(failure: &Failure) -> String {
     let of_key = failure.key.map_or_else(String::new, |key| format!(" --key {key:#x}"));
     format!("{} --trace run.trace.json; nicol trace run.trace.json{of_key}", failure.replay)
@@ -152,8 +153,8 @@ fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     }
 }
 
-/// The command that repeats a failed run: with the smallest plan of faults and the fewest operations under
-/// which it still fails, where that is wanted.
+/// The command that repeats a failed run: with the smallest plan of faults and the fewest
+/// operations under which it still fails, where that is wanted.
 fn replay(args: &SweepArgs, failure: &Failure) -> Result<String> {
     let shrinks = |folder| Some((folder, sweep::shrunk(failure)?));
     let Some((folder, (plan, config))) = args.shrink.as_deref().and_then(shrinks) else {

@@ -75,9 +75,9 @@ fn a_wrong_history_is_never_exit_0() {
     }
 }
 
-/// 296 transactions of a run with `local_read=paper`, up to one in which client 8 reads version 9 of a key in the
-/// nanosecond in which its own write of version 10 was acknowledged. The first checker, which took a client's order
-/// from times that differ, held this run to be right.
+/// 296 transactions of a run with `local_read=paper`, up to one in which client 8 reads version 9
+/// of a key in the nanosecond in which its own write of version 10 was acknowledged. The first
+/// checker, which took a client's order from times that differ, held this run to be right.
 #[test]
 fn a_client_that_misses_its_own_write_is_refused() {
     let recorded = include_str!("histories/own_order.jsonl");

@@ -1,5 +1,5 @@
-//! PRISM-KV behind the RESP front: what it takes and refuses, and what many clients see of it, some of
-//! which vanish, as the server does in the end.
+//! PRISM-KV behind the RESP front: what it takes and refuses, and what many clients see of it, some
+//! of which vanish, as the server does in the end.
 
 mod live;
 

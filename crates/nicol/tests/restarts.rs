@@ -24,8 +24,8 @@ const KEYS: u64 = 12;
 const ACCOUNTS: u64 = 8;
 const TOTAL: i64 = 800;
 
-/// What a client has done to its keys: operation `n` of a key leaves value `n`, or none where `n` is
-/// a multiple of 5. So what is there names the operation that left it.
+/// What a client has done to its keys: operation `n` of a key leaves value `n`, or none where `n`
+/// is a multiple of 5. So what is there names the operation that left it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Done {
     asked: u64,
@@ -234,8 +234,8 @@ fn logs_with(dir: &Path, replicas: &str) -> Vec<PathBuf> {
     for key in ["before", "hit-me", "after", "behind"] {
         client.ask(&format!("SET {key} value-of-{key}"));
     }
-    // What is damaged is told from a torn end by later records, and keys spread at random: each log has
-    // some, but for one run in ten million.
+    // What is damaged is told from a torn end by later records, and keys spread at random: each log
+    // has some, but for one run in ten million.
     (0..40).for_each(|more| drop(client.ask(&format!("SET more-{more} value"))));
     // A COMMIT may come after the acknowledgement.
     thread::sleep(Duration::from_millis(50));

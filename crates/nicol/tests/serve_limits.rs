@@ -1,4 +1,5 @@
-//! A server at the limits of its machine: memory and file descriptors. Each has a process of its own.
+//! A server at the limits of its machine: memory and file descriptors. Each has a process of its
+//! own.
 
 mod live;
 #[path = "../../nicol-resp/tests/support/mod.rs"]
@@ -54,7 +55,8 @@ fn a_fresh_server_takes_little_memory_and_answers_a_burst_at_once() {
     assert!(sum.abs_diff(info(&mut client, "used_memory")) < 1 << 20, "{sum}");
 }
 
-/// As `redis-benchmark -t set -r 100000 -c 50 -P 16` does, while others ask for 30 MB each and never read.
+/// As `redis-benchmark -t set -r 100000 -c 50 -P 16` does, while others ask for 30 MB each and
+/// never read.
 #[test]
 fn nothing_is_unknown_under_load_beside_clients_that_do_not_read() {
     const CONNECTIONS: u64 = 50;

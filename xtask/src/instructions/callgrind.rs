@@ -13,7 +13,8 @@ use serde_json::Value;
 pub(super) struct Executed {
     /// In the program itself: the same on machines of one architecture.
     pub own: u64,
-    /// In the libraries that the machine brings, which moves with them: copies of memory, logarithms.
+    /// In the libraries that the machine brings, which moves with them: copies of memory,
+    /// logarithms.
     pub libraries: u64,
 }
 
@@ -26,8 +27,8 @@ pub(super) fn is_installed() -> Result<bool> {
     }
 }
 
-/// Runs `program`, which prints a report as JSON; counts what it executes within functions whose name
-/// begins with `within`, on any thread.
+/// Runs `program`, which prints a report as JSON; counts what it executes within functions whose
+/// name begins with `within`, on any thread.
 pub(super) fn run(program: &Path, args: &[String], within: &str) -> Result<(Executed, Value)> {
     let out = OutFile::new();
     let shown = format!("valgrind of {} {}", program.display(), args.join(" "));

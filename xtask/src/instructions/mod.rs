@@ -1,11 +1,12 @@
-//! `cargo xtask instructions`: what a transaction, or a single operation, costs in executed instructions,
-//! by callgrind.
+//! `cargo xtask instructions`: what a transaction, or a single operation, costs in executed
+//! instructions, by callgrind.
 //!
 //! A cost is the difference of two runs of `nicol bench` that differ in length, so that loading,
-//! starting and stopping cancel out. Only what a world itself executes is counted: the engine thread
-//! of the live one, the event loop of the simulated one. The live world runs on one thread, by a
-//! clock of turns (`--turn-us`): under callgrind, where everything takes fifty times as long, waits
-//! that go by the machine's clock would otherwise end after fewer steps, and counts would vary.
+//! starting and stopping cancel out. Only what a world itself executes is counted: the engine
+//! thread of the live one, the event loop of the simulated one. The live world runs on one thread,
+//! by a clock of turns (`--turn-us`): under callgrind, where everything takes fifty times as long,
+//! waits that go by the machine's clock would otherwise end after fewer steps, and counts would
+//! vary.
 
 mod blessed;
 mod callgrind;

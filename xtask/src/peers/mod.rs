@@ -1,8 +1,8 @@
-//! `cargo xtask peers`: Nicol's simulator beside SimGrid, on the message pattern of MINOS-B with the Synch
-//! model (`benches/peers/minos_simgrid.cpp`): protocol messages per second of a CPU.
+//! `cargo xtask peers`: Nicol's simulator beside SimGrid, on the message pattern of MINOS-B with
+//! the Synch model (`benches/peers/minos_simgrid.cpp`): protocol messages per second of a CPU.
 //!
-//! SimGrid is a Debian package that the gate does not need: where it is absent, this says so and runs
-//! nothing. Whoever runs it wants a machine that does nothing else.
+//! SimGrid is a Debian package that the gate does not need: where it is absent, this says so and
+//! runs nothing. Whoever runs it wants a machine that does nothing else.
 
 pub mod redis;
 
@@ -76,8 +76,8 @@ fn simgrid(program: &Path, model: &str) -> Result<Took> {
     Ok(Took { messages: number("messages")?, cpu_s, memory_mib: number("memory_kib")? / 1024.0 })
 }
 
-/// The same requests on the same hardware, with records, locks, timestamps, logs and a history that is
-/// judged, unless `more` says otherwise: all of it counts.
+/// The same requests on the same hardware, with records, locks, timestamps, logs and a history that
+/// is judged, unless `more` says otherwise: all of it counts.
 fn simulated(nicol: &Path, more: &[&str]) -> Result<Took> {
     let mut command = Command::new(nicol);
     command.args(["bench", "ycsb", "--system", "minos-b:synch", "--on", "minos-snic"]);

@@ -1,8 +1,8 @@
 //! No files of a crate import each other in a ring.
 //!
-//! An import, or a path that stands in the code (`crate::cli::Format`), is followed through re-exports to
-//! the file that defines the name. What a module and its
-//! own children take from one another is no ring: a child is a part of its parent.
+//! An import, or a path that stands in the code (`crate::cli::Format`), is followed through
+//! re-exports to the file that defines the name. What a module and its own children take from one
+//! another is no ring: a child is a part of its parent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,8 +94,9 @@ impl<'a> Module<'a> {
     }
 }
 
-/// The paths that begin with `crate::` or `super::` and stand in the code itself (`crate::cli::Format`),
-/// with their offsets. Paths of imports are among them up to their first brace, which does no harm.
+/// The paths that begin with `crate::` or `super::` and stand in the code itself
+/// (`crate::cli::Format`), with their offsets. Paths of imports are among them up to their first
+/// brace, which does no harm.
 fn named_in_place(module: &Names, code: &str) -> impl Iterator<Item = (Names, usize)> {
     let starts = ["crate::", "super::"].into_iter().flat_map(|from| code.match_indices(from));
     starts.filter_map(|(at, _)| {

@@ -6,6 +6,8 @@ use crate::source::Source;
 /// Lines of a source file at most; a test file may be longer.
 const LINES_MAX: usize = 600;
 const TEST_LINES_MAX: usize = 700;
+/// Columns of a comment at most, as rustfmt has it for code.
+const COLUMNS_MAX: usize = 100;
 
 /// Crates in which nothing may be ambient: time, threads, hash seeds, environment, printing.
 const PURE: [&str; 5] =
@@ -48,6 +50,7 @@ pub(super) fn check(path: &str, source: &Source<'_>, test_module: bool) -> Vec<F
     let apart = ["/tests/", "/examples/", "/benches/"].iter().any(|part| path.contains(part));
     let test = test_module || apart;
     let mut findings: Vec<Finding> = size(path, source, test).into_iter().collect();
+    findings.extend(comment_widths(path, source));
     findings.extend(names(path, source));
     findings.extend(unsafe_code(path, source));
     findings.extend(attributes(path, source));
@@ -69,6 +72,28 @@ fn size(path: &str, source: &Source<'_>, test: bool) -> Option<Finding> {
         (source.text.lines().count(), if test { TEST_LINES_MAX } else { LINES_MAX });
     let remedy = format!("{lines} lines, at most {most}: split it by concept");
     (lines > most).then(|| Finding::new(path, most + 1, "file size", remedy))
+}
+
+/// Rustfmt leaves comments as they are. Rows of tables, what is fenced and single words cannot be
+/// broken.
+fn comment_widths(path: &str, source: &Source<'_>) -> Vec<Finding> {
+    let mut fenced = false;
+    let mut findings = Vec::new();
+    for (number, line) in source.text.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            fenced = false;
+            continue;
+        };
+        let words = comment.trim_start_matches(['/', '!']).trim();
+        fenced ^= words.starts_with("```");
+        let breaks = !fenced && !words.starts_with('|') && words.contains(' ');
+        let columns = line.chars().count();
+        if breaks && columns > COLUMNS_MAX {
+            let remedy = format!("{columns} columns, at most {COLUMNS_MAX}: wrap it");
+            findings.push(Finding::new(path, number + 1, "comment width", remedy));
+        }
+    }
+    findings
 }
 
 fn names(path: &str, source: &Source<'_>) -> Vec<Finding> {
@@ -339,6 +364,21 @@ mod tests {
         assert_eq!(found("crates/nicol/tests/a.rs", &text), []);
         let text = "\n".repeat(TEST_LINES_MAX + 1);
         assert_eq!(found("crates/nicol/tests/a.rs", &text), [(TEST_LINES_MAX + 1, "file size")]);
+    }
+
+    #[test]
+    fn comments_have_a_width() {
+        let words = |columns: usize| "a ".repeat(columns / 2);
+        let path = "crates/nicol/src/a.rs";
+        for (text, lines) in [
+            (format!("//! {}\n//!  {}.", words(96), words(96)), &[(2, "comment width")][..]),
+            (format!("    /// {}", words(96)), &[(1, "comment width")]),
+            (format!("/// | {} |\n/// ```\n/// {0}\n/// ```\n", words(120)), &[]),
+            (format!("// https://{}", "a".repeat(120)), &[]),
+            (format!("let text = \"{}\";", words(120)), &[]),
+        ] {
+            assert_eq!(found(path, &text), lines, "{text}");
+        }
     }
 
     #[test]

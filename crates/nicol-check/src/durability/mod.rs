@@ -8,19 +8,19 @@
 //! | scope | every write of a scope whose `Persist` was acknowledged |
 //! | event | nothing; what is lost is counted |
 //!
-//! For every model: what is recovered was once written, and not refused; replicas agree; and nothing
-//! that is older than what an earlier recovery had found comes back.
+//! For every model: what is recovered was once written, and not refused; replicas agree; and
+//! nothing that is older than what an earlier recovery had found comes back.
 //!
 //! Each key is decided by linearizability: the recovered state is a read that comes after all that
 //! the model protects and, like any other, at one point of the order of the operations before the
 //! crash. So a history between two crashes must be linearizable, too; it begins with what the crash
 //! before it left. A write whose outcome was unknown at a crash may still take effect after it.
 //!
-//! Of a key that nobody looked at after a crash, every state that the crash may have left is carried
-//! on (`starts.rs`): what follows must be right from one of them.
+//! Of a key that nobody looked at after a crash, every state that the crash may have left is
+//! carried on (`starts.rs`): what follows must be right from one of them.
 //!
-//! Of an operation that was under way at a crash and was acknowledged after it, the state before the
-//! crash says nothing: a write may have taken effect before it, or, sent again, after it, and a
+//! Of an operation that was under way at a crash and was acknowledged after it, the state before
+//! the crash says nothing: a write may have taken effect before it, or, sent again, after it, and a
 //! read's answer may come from either side, so that it is left out.
 
 mod of_key;

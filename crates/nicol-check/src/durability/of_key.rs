@@ -8,8 +8,8 @@ use super::starts::{Came, Carried, STARTS_MAX, Start, Starts};
 use super::{Anomaly, Piece, ReadValues, Report, Violation};
 use crate::linearizability::{self, Decision, Found, Problem, Recovered, Value};
 
-/// Writes of a key of which it is told whether they must have taken effect before a crash: every set of
-/// them is tried.
+/// Writes of a key of which it is told whether they must have taken effect before a crash: every
+/// set of them is tried.
 const OPEN_MAX: usize = 6;
 /// Configurations that the search for each of these sets visits at most.
 const OPEN_STATES_MAX: usize = 10_000;
@@ -132,8 +132,9 @@ impl<'h> OfKey<'_, 'h> {
         }
     }
 
-    /// The smallest sets of `open` writes without which nothing explains the piece, by their ids. More than
-    /// [`OPEN_MAX`] are not told apart, nor what the search does not decide: none is taken for spent.
+    /// The smallest sets of `open` writes without which nothing explains the piece, by their ids.
+    /// More than [`OPEN_MAX`] are not told apart, nor what the search does not decide: none is
+    /// taken for spent.
     fn spent(&self, problem: &Problem, open: &[Carried<'h>]) -> Vec<BTreeSet<u64>> {
         let open: BTreeSet<u64> = open.iter().map(|one| one.operation.id).collect();
         let unsure = problem.unsure.iter().map(|op| op.id).filter(|id| open.contains(id));
@@ -171,10 +172,10 @@ impl<'h> OfKey<'_, 'h> {
         smallest
     }
 
-    /// Adds every state that a crash may have left at which nobody looked: one that an operation found
-    /// or put, behind all that the model protects. A put of unknown outcome that nobody has read is
-    /// carried on instead, which says the same; a deletion is not the same, since versions may begin
-    /// anew behind a crash that leaves no record.
+    /// Adds every state that a crash may have left at which nobody looked: one that an operation
+    /// found or put, behind all that the model protects. A put of unknown outcome that nobody has
+    /// read is carried on instead, which says the same; a deletion is not the same, since versions
+    /// may begin anew behind a crash that leaves no record.
     fn leave(
         &self,
         start: &Start<'h>,
@@ -196,7 +197,8 @@ impl<'h> OfKey<'_, 'h> {
         }
         for (value, certain) in last_values(&problem, &after) {
             let mut doubtful = doubtful;
-            // If nothing is protected, the crash may have come behind any operation that took effect.
+            // If nothing is protected, the crash may have come behind any operation that took
+            // effect.
             problem.recovered = Some(Recovered { value, after: after.clone() });
             if !(anything && certain) {
                 match linearizability::decide(&problem, self.piece.states_max) {

@@ -40,8 +40,8 @@ impl<'h> Carried<'h> {
         }
     }
 
-    /// The write, if it may take effect behind the crash at `at`, which left `kept`, although it did
-    /// not come to light before: it is of unknown outcome, or was under way.
+    /// The write, if it may take effect behind the crash at `at`, which left `kept`, although it
+    /// did not come to light before: it is of unknown outcome, or was under way.
     pub(super) fn behind(self, at: u64, kept: Option<Value>) -> Option<Self> {
         let Self { operation, unknown } = self;
         if unknown || operation.end == End::Unknown || operation.responded.is_none() {
@@ -146,8 +146,8 @@ pub(super) struct Came<'a, 'h> {
 }
 
 impl Came<'_, '_> {
-    /// Has this write taken effect for certain, for good? Its version was recovered; or its value was,
-    /// or was read and not lost, and no other write put that.
+    /// Has this write taken effect for certain, for good? Its version was recovered; or its value
+    /// was, or was read and not lost, and no other write put that.
     pub(super) fn has(&self, operation: &Operation) -> bool {
         let Some((key, true, written)) = linearizability::single(operation) else { return false };
         let found = self.kept.filter(|found| written.may_be_version(found));

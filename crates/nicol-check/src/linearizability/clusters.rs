@@ -185,8 +185,8 @@ fn order(mut clusters: Vec<Cluster>) -> Result<(), Found> {
     let mut gone = vec![false; clusters.len()];
     for _ in 0..clusters.len() {
         let (first, first_ends, second_ends) = earliest_ends(&mut by_end, &gone);
-        // The cluster that ends first has to begin before any other ends; every other cluster has to begin
-        // before the first one ends.
+        // The cluster that ends first has to begin before any other ends; every other cluster has
+        // to begin before the first one ends.
         let allowed = |number: usize, begins: u64| {
             begins <= if number == first { second_ends } else { first_ends }
         };

@@ -9,9 +9,10 @@
 //! | put values that are all different, and no deletions | clusters of a write and its reads | n log n |
 //! | anything else | a search with a bound on configurations, or "undecided" | exponential in what overlaps |
 //!
-//! A client's own order counts, also where its next operation begins at the instant at which the last
-//! one ended. An operation of unknown outcome took effect once at some time after its invocation, or
-//! never. A scan is judged as reads of its keys: linearizable key by key, not as a whole.
+//! A client's own order counts, also where its next operation begins at the instant at which the
+//! last one ended. An operation of unknown outcome took effect once at some time after its
+//! invocation, or never. A scan is judged as reads of its keys: linearizable key by key, not as a
+//! whole.
 
 mod clusters;
 mod problem;
@@ -166,8 +167,9 @@ impl Report {
     }
 }
 
-/// Judges the operations of a history; its crashes are [durability](crate::durability)'s. `states_max`
-/// bounds the search of each key: [`STATES_MAX`] unless memory is short (about 200 bytes each).
+/// Judges the operations of a history; its crashes are [durability](crate::durability)'s.
+/// `states_max` bounds the search of each key: [`STATES_MAX`] unless memory is short (about 200
+/// bytes each).
 pub fn check(history: &History, states_max: usize) -> Report {
     let initial = in_order(&history.initial);
     let (problems, not_judged) = by_key(&initial, &BTreeSet::new(), &history.operations);
@@ -234,8 +236,8 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
     }
 }
 
-/// The problem of each key, and how many transactions were left out. `initial`: what was loaded, in the
-/// order of keys. `others`: further keys that may be there at the start, which a scan may miss.
+/// The problem of each key, and how many transactions were left out. `initial`: what was loaded, in
+/// the order of keys. `others`: further keys that may be there at the start, which a scan may miss.
 pub(crate) fn by_key<'h>(
     initial: &Initial,
     others: &BTreeSet<&Key>,

@@ -142,8 +142,8 @@ impl Problem {
         self.previous = self.certain.iter().enumerate().map(previous).collect();
     }
 
-    /// Must the certain operation `first` take effect before `then`, by real time or by the order of
-    /// their client? `first` comes earlier in its client's order if the clients are the same.
+    /// Must the certain operation `first` take effect before `then`, by real time or by the order
+    /// of their client? `first` comes earlier in its client's order if the clients are the same.
     pub(crate) fn precedes(first: &Op, then: &Op) -> bool {
         first.responded < then.invoked
             || first.client == then.client

@@ -38,8 +38,8 @@ struct Configuration {
     versions: Versions,
 }
 
-/// The version that the value's write may have, and what later ones exceed. Where no operation tells
-/// one it stays as it is at the start.
+/// The version that the value's write may have, and what later ones exceed. Where no operation
+/// tells one it stays as it is at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Versions {
     least: u64,
@@ -242,7 +242,8 @@ impl Search<'_> {
         }
     }
 
-    /// Lets every read come that may come now and tells nothing new. Returns what may come after them.
+    /// Lets every read come that may come now and tells nothing new. Returns what may come after
+    /// them.
     fn take_reads(&self, configuration: &mut Configuration) -> Enabled {
         loop {
             let enabled = self.enabled(configuration);
@@ -267,8 +268,8 @@ impl Search<'_> {
         }
     }
 
-    /// The versions after the recovered state, a read that comes once what it follows has taken effect:
-    /// if it may come now, and has not.
+    /// The versions after the recovered state, a read that comes once what it follows has taken
+    /// effect: if it may come now, and has not.
     fn recover(&self, configuration: &Configuration) -> Option<Versions> {
         let recovered = self.problem.recovered.as_ref().filter(|_| !configuration.recovered)?;
         let due = recovered.after.iter().all(|at| configuration.is_done(*at));

@@ -1,9 +1,9 @@
 //! The decider for histories with versions: near-linear.
 //!
-//! Versions tell the order of a key's writes, so that each operation has a place: a write that of its
-//! version, a read the one behind the write that it saw. The history is linearizable if and only if
-//! no operation precedes one of an earlier place, and if the versions that no certain write explains
-//! can be given to unsure writes, one each, that were invoked early enough.
+//! Versions tell the order of a key's writes, so that each operation has a place: a write that of
+//! its version, a read the one behind the write that it saw. The history is linearizable if and
+//! only if no operation precedes one of an earlier place, and if the versions that no certain write
+//! explains can be given to unsure writes, one each, that were invoked early enough.
 
 use std::collections::BTreeMap;
 

@@ -111,7 +111,8 @@ impl<'h> Index<'h> {
         index
     }
 
-    /// Makes room for what transactions have read and written: lists of millions are not copied while they grow.
+    /// Makes room for what transactions have read and written: lists of millions are not copied
+    /// while they grow.
     fn reserve(&mut self, history: &History) {
         let (mut reads, mut writes) = (0, 0);
         for operation in &history.operations {

@@ -1,5 +1,5 @@
-//! Which operation installed which version of which key: what is certain, and what is assumed of operations of
-//! unknown outcome.
+//! Which operation installed which version of which key: what is certain, and what is assumed of
+//! operations of unknown outcome.
 
 use std::collections::BTreeMap;
 

@@ -1,18 +1,19 @@
 //! Serializability, strict or not, decided from what operations read and installed. (Adya, 1999)
 //!
-//! Versions order the installs of each key, so the direct serialization graph is known, not guessed:
-//! an edge from each install to the next (ww), from an install to its readers (wr), and from a
-//! reader to the next install (rw). Strictness adds an edge from each end to every later start
-//! (through a chain of instants) and from each operation to the next one of its client. A key that
-//! a scan covers and does not return was absent: an edge from the deletion before it and to the
-//! insert after it.
+//! Versions order the installs of each key, so the direct serialization graph is known, not
+//! guessed: an edge from each install to the next (ww), from an install to its readers (wr), and
+//! from a reader to the next install (rw). Strictness adds an edge from each end to every later
+//! start (through a chain of instants) and from each operation to the next one of its client. A key
+//! that a scan covers and does not return was absent: an edge from the deletion before it and to
+//! the insert after it.
 //!
 //! The history holds if and only if every read saw what it says and the graph has no cycle. Before
 //! it is accepted, its operations are run one after the other in the order that was found.
 //!
 //! An operation of unknown outcome counts if something that others saw has no other explanation. It
 //! then took effect as a whole, at some instant after its start. Where there are several
-//! explanations they are searched, with a bound; where the bound is met the report says `undecided`.
+//! explanations they are searched, with a bound; where the bound is met the report says
+//! `undecided`.
 //!
 //! Cost: linear, plus sorting, where nothing is unknown and no scan can have seen two states.
 
@@ -125,8 +126,8 @@ impl Report {
     }
 }
 
-/// Judges a history by its promise: [`Promise::Serializable`] leaves time and clients out of account,
-/// every other promise is judged as strict serializability.
+/// Judges a history by its promise: [`Promise::Serializable`] leaves time and clients out of
+/// account, every other promise is judged as strict serializability.
 ///
 /// [`Promise::Serializable`]: nicol_core::history::Promise::Serializable
 pub fn check(history: &History) -> Report {

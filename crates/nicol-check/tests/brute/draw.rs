@@ -26,8 +26,8 @@ struct World {
     states: [Vec<Found>; 2],
 }
 
-/// A tiny history of one key or two, with so many crashes, each followed by operations. After a crash
-/// some keys are looked at, and others are not.
+/// A tiny history of one key or two, with so many crashes, each followed by operations. After a
+/// crash some keys are looked at, and others are not.
 pub fn draw(random: &mut Stream, kind: Kind, crashes: u64) -> History {
     let keys = 1 + random.below(2) as usize;
     let mut loaded = Vec::new();

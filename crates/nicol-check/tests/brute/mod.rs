@@ -1,5 +1,6 @@
-//! An exhaustive reference for single keys: tries every order of a key's operations, and every place
-//! between them at which a crash may have cut. Independent of the checkers, and as small as can be.
+//! An exhaustive reference for single keys: tries every order of a key's operations, and every
+//! place between them at which a crash may have cut. Independent of the checkers, and as small as
+//! can be.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 mod draw;
@@ -58,8 +59,8 @@ struct Configuration {
     lost: Vec<usize>,
 }
 
-/// Is there an order of each key's operations in which every read returns what it did, and each crash
-/// leaves a state that stands behind all that `model` protects?
+/// Is there an order of each key's operations in which every read returns what it did, and each
+/// crash leaves a state that stands behind all that `model` protects?
 pub fn holds(history: &History, model: Persistency) -> bool {
     KEYS.iter().all(|key| key_holds(history, key, model))
 }

@@ -1,5 +1,5 @@
-//! Honest histories with crashes: every operation takes effect at one instant of its interval, and a
-//! crash loses nothing.
+//! Honest histories with crashes: every operation takes effect at one instant of its interval, and
+//! a crash loses nothing.
 
 use nicol_core::history::{
     Action, Crash, Effect, End, Found, History, Initial, Key, Loaded, Operation, Read, Write,

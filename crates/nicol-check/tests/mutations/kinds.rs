@@ -166,8 +166,8 @@ fn returns(
     true
 }
 
-/// The state before `own`, if it was a record and can only have come before: it is not of a write of
-/// unknown outcome, and versions or real time tell its order.
+/// The state before `own`, if it was a record and can only have come before: it is not of a write
+/// of unknown outcome, and versions or real time tell its order.
 fn older(drawn: &Drawn, states: &[Wrote], own: usize) -> Option<usize> {
     let older = own.checked_sub(1).filter(|older| states[*older].found.present)?;
     let Some(writer) = by_id(drawn, states[older].id) else { return Some(older) };

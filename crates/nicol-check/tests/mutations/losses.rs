@@ -159,8 +159,8 @@ fn is_persisted(drawn: &Drawn, writer: &Operation, at: u64) -> bool {
     })
 }
 
-/// The newest state of `key` at that crash and the one before it, if the order of the two is certain,
-/// and the newer one was put since the crash before.
+/// The newest state of `key` at that crash and the one before it, if the order of the two is
+/// certain, and the newer one was put since the crash before.
 fn newest(drawn: &Drawn, crash: usize, key: u64) -> Option<(Wrote, Wrote, Loss)> {
     let states = &drawn.states[key as usize];
     let last = drawn.at_crash[crash][key as usize];

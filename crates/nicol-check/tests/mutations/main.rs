@@ -1,5 +1,6 @@
 //! The table of mutations: honest histories are changed in every way that the checkers of single
-//! keys must refuse, and in ways that they must accept; so are histories with crashes. `--nocapture` prints it.
+//! keys must refuse, and in ways that they must accept; so are histories with crashes.
+//! `--nocapture` prints it.
 
 mod crashed;
 mod honest;

@@ -1,5 +1,5 @@
-//! Attempts of a peer without access: guessed or revoked keys, pointers out of the region, addresses that
-//! wrap around or are not aligned. Each is refused and changes nothing.
+//! Attempts of a peer without access: guessed or revoked keys, pointers out of the region,
+//! addresses that wrap around or are not aligned. Each is refused and changes nothing.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -63,8 +63,8 @@ fn untouched(region: &Region) -> bool {
     (0..SIZE / 8).all(|word| region.load(word * 8) == Ok(SECRET))
 }
 
-/// A million guesses, random ones and neighbours of keys that the attacker has, hit none of a hundred
-/// regions.
+/// A million guesses, random ones and neighbours of keys that the attacker has, hit none of a
+/// hundred regions.
 #[test]
 fn a_guessed_key_opens_nothing() {
     let (regions, found) = regions(100);

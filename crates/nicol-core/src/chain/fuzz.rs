@@ -1,5 +1,5 @@
-//! Properties of requests with any bytes, for the fuzzer in `fuzz/` and for a test that tries some of its
-//! inputs.
+//! Properties of requests with any bytes, for the fuzzer in `fuzz/` and for a test that tries some
+//! of its inputs.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,8 +14,8 @@ use crate::units::Bytes;
 
 /// Bytes of each region.
 const SIZE: u64 = 1_024;
-/// The region that may be written, with its pointers and its free list; one that may be read, and one
-/// that is not registered any more. Keys are small, so that a fuzzer guesses them.
+/// The region that may be written, with its pointers and its free list; one that may be read, and
+/// one that is not registered any more. Keys are small, so that a fuzzer guesses them.
 const WRITABLE: RKey = RKey(1);
 const READABLE: RKey = RKey(2);
 const REVOKED: RKey = RKey(3);
@@ -124,10 +124,10 @@ impl Target {
     }
 }
 
-/// Executes the requests in `input`, each behind two bytes with its length, and checks what holds of
-/// any: no access is outside a region, what must not be written is not, buffers and chains are
-/// accounted for, results have the form that clients read, and take bounded space and accesses. Returns
-/// how many were executed.
+/// Executes the requests in `input`, each behind two bytes with its length, and checks what holds
+/// of any: no access is outside a region, what must not be written is not, buffers and chains are
+/// accounted for, results have the form that clients read, and take bounded space and accesses.
+/// Returns how many were executed.
 ///
 /// # Panics
 /// If something does not hold.

@@ -27,8 +27,8 @@ pub trait ChainAccess {
     /// Does a read of several lines look at memory twice, so that a write in between tears it?
     const TEARS: bool = false;
 
-    /// Resolves at the instant at which the first `first` of `len` bytes are read, where reads may be
-    /// torn; [`ChainAccess::access`] of all `len` follows for the rest.
+    /// Resolves at the instant at which the first `first` of `len` bytes are read, where reads may
+    /// be torn; [`ChainAccess::access`] of all `len` follows for the rest.
     async fn access_first(
         &self,
         _side: Side,
@@ -39,8 +39,8 @@ pub trait ChainAccess {
         Ok(())
     }
 
-    /// Resolves at the instant at which `touch`, of memory of `side` at offset `at` of its region, is
-    /// made: the access follows before anything else happens.
+    /// Resolves at the instant at which `touch`, of memory of `side` at offset `at` of its region,
+    /// is made: the access follows before anything else happens.
     async fn access(&self, side: Side, at: u64, touch: Touch) -> Result<(), FabricError>;
 }
 

@@ -47,8 +47,8 @@ impl Node {
         ChainResults::parse(&results).unwrap().outcome(0).words()
     }
 
-    /// A PUT: a new item, and the swap of the slot's pointer to it, if it is still `old`. Returns what
-    /// the slot held, and what was allocated; `None` if there was no buffer.
+    /// A PUT: a new item, and the swap of the slot's pointer to it, if it is still `old`. Returns
+    /// what the slot held, and what was allocated; `None` if there was no buffer.
     fn put(&self, stamp: u64, old: u64) -> Option<(u64, u64)> {
         let data = item(stamp);
         let allocate = Primitive::Allocate { list: self.list, data: &data }.under(self.rkey);
@@ -73,8 +73,8 @@ fn item(stamp: u64) -> Vec<u8> {
     [stamp, stamp * 3, stamp * 5, stamp * 7].map(u64::to_le_bytes).as_flattened().to_vec()
 }
 
-/// Writers replace an item and post its buffer; a reader that follows the pointer meanwhile gets one whole
-/// item, never the next use of its buffer.
+/// Writers replace an item and post its buffer; a reader that follows the pointer meanwhile gets
+/// one whole item, never the next use of its buffer.
 #[test]
 fn whoever_reads_while_others_install_and_recycle_sees_one_whole_item() {
     let (node, installed) = (Node::new(), AtomicU64::new(0));

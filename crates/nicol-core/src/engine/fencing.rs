@@ -1,5 +1,5 @@
-//! Fencing: an engine's record of the incarnations of other engines. Once an incarnation is over, calls and
-//! one-sided operations that wait for it end.
+//! Fencing: an engine's record of the incarnations of other engines. Once an incarnation is over,
+//! calls and one-sided operations that wait for it end.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -17,8 +17,8 @@ pub(super) struct KnownLives {
     lives: RefCell<BTreeMap<(NodeId, Side), Life>>,
     /// Are there any? Without a crash every question costs this one look.
     any: Cell<bool>,
-    /// The sides that are not in the view: no request is sent to them, in whichever life they are. A side
-    /// that never registered may start and crash unnoticed.
+    /// The sides that are not in the view: no request is sent to them, in whichever life they are.
+    /// A side that never registered may start and crash unnoticed.
     left_out: RefCell<BTreeSet<(NodeId, Side)>>,
 }
 
@@ -100,8 +100,8 @@ impl<W: World> Engine<W> {
     }
 
     /// Learns the state of a side: [fences](Engine::fence) it if it is down, otherwise
-    /// [welcomes](Engine::welcome) it. An engine whose own other half has crashed serves no further request
-    /// if it [needs](crate::view::Halves) it.
+    /// [welcomes](Engine::welcome) it. An engine whose own other half has crashed serves no further
+    /// request if it [needs](crate::view::Halves) it.
     pub fn learn(&self, node: NodeId, side: Side, news: Life) {
         let inner = &*self.0;
         if (node, side) == (inner.here.node, inner.here.side) {

@@ -13,11 +13,11 @@
 //! | writes that the host's log device had not synced | lost, torn or kept | kept | lost, torn or kept |
 //! | writes that a NIC's durable queue had not synced | kept | lost, torn or kept | lost, torn or kept |
 //!
-//! A life can also end without a crash of its side: because the other half begins a new life, or because
-//! the node was given up. What that leaves in memory depends on the system
+//! A life can also end without a crash of its side: because the other half begins a new life, or
+//! because the node was given up. What that leaves in memory depends on the system
 //! ([`Halves`](crate::view::Halves)): as much as a crash, or the side's structures, which
-//! [`Start::ended`] then tells of; regions go with the life in both cases, and the side's devices end what
-//! they have begun.
+//! [`Start::ended`] then tells of; regions go with the life in both cases, and the side's devices
+//! end what they have begun.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,8 @@ impl Loss {
 pub enum Ending {
     /// They crash.
     Crash,
-    /// They are restarted while they are up: because of their other half, or because they were given up.
+    /// They are restarted while they are up: because of their other half, or because they were
+    /// given up.
     Anew,
 }
 
@@ -124,8 +125,8 @@ pub struct Revival<'a> {
     pub memory_is_durable: bool,
 }
 
-/// [`Start`] on the engines of one world, as an object: what runs a cluster is compiled once, and not
-/// again for each system.
+/// [`Start`] on the engines of one world, as an object: what runs a cluster is compiled once, and
+/// not again for each system.
 pub trait StartOn<W: World>: Send + Sync {
     /// See [`Start::start`].
     fn start(&self, engine: &Engine<W>);

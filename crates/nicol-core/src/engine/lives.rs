@@ -60,8 +60,9 @@ impl Lives {
         nodes.flat_map(|(node, lives)| SIDES.map(|side| (node, side, lives[side as usize])))
     }
 
-    /// Does `view` tell of everything that has happened? A side that is down is down in it, and so is
-    /// one that lacks the other half that it needs; any other is a member of it in its present life.
+    /// Does `view` tell of everything that has happened? A side that is down is down in it, and so
+    /// is one that lacks the other half that it needs; any other is a member of it in its present
+    /// life.
     pub fn are_told_by(&self, view: &View) -> bool {
         self.iter().all(|(node, side, life)| {
             let SideState { up, incarnation } = view.side(node, side);
@@ -85,8 +86,8 @@ impl Lives {
         others.filter(|other| along(other) && !sides.contains(other)).collect()
     }
 
-    /// The sides of `given_up`, whose life has just ended since the others have gone on without them,
-    /// that start again at once. The others do with the half that they need.
+    /// The sides of `given_up`, whose life has just ended since the others have gone on without
+    /// them, that start again at once. The others do with the half that they need.
     pub fn start_again(&mut self, given_up: Loss) -> Vec<(NodeId, Side)> {
         let node = given_up.node;
         let sides = SIDES.into_iter().filter(|&side| given_up.of(side));

@@ -269,8 +269,8 @@ pub enum DoorbellBatch {
     /// The same for engines of the NIC; those of the host ring for each operation.
     OfNic(usize),
     /// What a round posts to a node shares a doorbell if that many operations leave sooner so, by
-    /// [`World::doorbell_pays`]; else each has its own. Few come together at a low load, and many when
-    /// a core is busy, so that the same core does both. [OffPath23 advice 4]
+    /// [`World::doorbell_pays`]; else each has its own. Few come together at a low load, and many
+    /// when a core is busy, so that the same core does both. [OffPath23 advice 4]
     Adaptive,
 }
 
@@ -369,8 +369,8 @@ pub trait World: 'static {
     /// Does the card of `node` execute this engine's plain verbs, or its chains? If not, they are
     /// sent as messages to a NIC engine there, which executes them in software.
     fn card_executes(&self, node: NodeId, chains: bool) -> bool;
-    /// Do so many verbs leave this engine sooner with one doorbell for all, after which the card fetches
-    /// them, than with a doorbell for each?
+    /// Do so many verbs leave this engine sooner with one doorbell for all, after which the card
+    /// fetches them, than with a doorbell for each?
     fn doorbell_pays(&self, _verbs: usize) -> bool {
         true
     }

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Polls `future` once and returns what it resolves to, without a task. The caller knows that it waits for
-/// nothing.
+/// Polls `future` once and returns what it resolves to, without a task. The caller knows that it
+/// waits for nothing.
 ///
 /// # Panics
 /// If it waits for something.

@@ -15,7 +15,8 @@ use crate::memory::Region;
 /// Errors: `NoResources` when the log device is full or has failed; it stays so from then on.
 pub trait Durability: Completions {
     /// Like [`Pcie::dma_write`](super::Pcie::dma_write), and resolves when the bytes are durable as
-    /// well. What is persisted are the bytes given, whatever happens to the memory once they landed.
+    /// well. What is persisted are the bytes given, whatever happens to the memory once they
+    /// landed.
     ///
     /// They are given in parts, which stand one behind the other, so that the caller need not
     /// copy them together first. Each but the last is filled up with zeros to whole words.
@@ -29,8 +30,8 @@ pub trait Durability: Completions {
     /// Does this node's memory survive a crash by itself? Then nothing is persisted elsewhere.
     fn memory_is_durable(&self) -> bool;
 
-    /// Is what this node's host and NIC persist on one device? Then a record that the one has persisted
-    /// is durable for the other as well.
+    /// Is what this node's host and NIC persist on one device? Then a record that the one has
+    /// persisted is durable for the other as well.
     fn shares_medium(&self) -> bool;
 
     /// Resolves when `len` bytes of this node's memory from `offset` on, as they are now, are

@@ -26,7 +26,8 @@ pub trait Local: Clone + 'static {
     /// The engine this is a handle of.
     fn here(&self) -> EngineId;
 
-    /// The life of its side that the engine belongs to: what another life numbered is another thing.
+    /// The life of its side that the engine belongs to: what another life numbered is another
+    /// thing.
     fn incarnation(&self) -> Incarnation;
 
     /// The newest view that this engine knows. What is borrowed here stays as it is when a newer
@@ -72,9 +73,9 @@ pub trait Local: Clone + 'static {
         let _not_traced = name;
     }
 
-    /// Records that the protocol has taken a step on a record. Call it where nothing was awaited since
-    /// the step changed memory. Only traces show it: where none is taken it costs a branch, and
-    /// `step` is not called.
+    /// Records that the protocol has taken a step on a record. Call it where nothing was awaited
+    /// since the step changed memory. Only traces show it: where none is taken it costs a branch,
+    /// and `step` is not called.
     fn step(&self, step: impl FnOnce() -> Step) {
         let _not_traced = step;
     }

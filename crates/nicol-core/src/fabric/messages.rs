@@ -40,8 +40,8 @@ pub trait Message {
         short_name(type_name::<Self>())
     }
 
-    /// Calls `each` with the keys that the message is about, for traces only. A reply is about the keys
-    /// of its request, and need not name them.
+    /// Calls `each` with the keys that the message is about, for traces only. A reply is about the
+    /// keys of its request, and need not name them.
     fn keys(&self, each: &mut dyn FnMut(Key)) {
         let _names_none = each;
     }

@@ -100,8 +100,8 @@ pub trait OneSidedOps: Completions {
     /// Marks the chains that are under way at this node now: see [`OneSidedOps::have_ended`].
     fn mark_chains(&self) -> ChainMark;
 
-    /// Have all chains ended that were under way at `mark`? If so, a buffer that was in use at `mark`, and
-    /// to which no pointer refers now, is free: no chain is left that could install it.
+    /// Have all chains ended that were under way at `mark`? If so, a buffer that was in use at
+    /// `mark`, and to which no pointer refers now, is free: no chain is left that could install it.
     fn have_ended(&self, mark: ChainMark) -> bool;
 
     /// Buffers of this node's `list` that an ALLOCATE could pop now.
@@ -110,7 +110,7 @@ pub trait OneSidedOps: Completions {
     /// Posts a one-sided operation to `node`, executed there without its host's CPU.
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Self::Completion;
 
-    /// The same, executed by what executes chains at `node`. Where that is software, the software executes
-    /// this verb as well, although the card could. [PRISM21 6.2, 7.4, 8.3]
+    /// The same, executed by what executes chains at `node`. Where that is software, the software
+    /// executes this verb as well, although the card could. [PRISM21 6.2, 7.4, 8.3]
     fn one_sided_like_chain(&self, node: NodeId, operation: OneSided<'_>) -> Self::Completion;
 }

@@ -23,9 +23,9 @@ pub trait SharedMemory: Local {
     /// ready at once, and compiles to nothing (decision 0013).
     fn access(&self) -> Self::Access;
 
-    /// A scheduling point within an access, between two parts of a record that others may change one after the
-    /// other: the engine sees what others did until the time charged to this core. It charges nothing. In the
-    /// live world it is ready at once, and compiles to nothing.
+    /// A scheduling point within an access, between two parts of a record that others may change
+    /// one after the other: the engine sees what others did until the time charged to this core. It
+    /// charges nothing. In the live world it is ready at once, and compiles to nothing.
     fn within_access(&self) -> Self::Access;
 
     /// Waits until the world's time reaches the time charged to this core, so that the engine sees

@@ -36,8 +36,8 @@ pub enum Work {
         /// Its size.
         bytes: u32,
     },
-    /// Computation whose time on this core is given, not the profile's: what a user says of a system
-    /// that is only planned, or what was measured of a library.
+    /// Computation whose time on this core is given, not the profile's: what a user says of a
+    /// system that is only planned, or what was measured of a library.
     Given {
         /// How long.
         nanos: u64,

@@ -61,9 +61,9 @@ pub struct Write {
 
 /// A range that was read, and what was found there.
 ///
-/// A scan returns the records of the range in the order of their keys, at most `limit` of them. With
-/// fewer than `limit` it says that every other key of the range is absent; with `limit` it says so
-/// of the keys up to the last one that it returned.
+/// A scan returns the records of the range in the order of their keys, at most `limit` of them.
+/// With fewer than `limit` it says that every other key of the range is absent; with `limit` it
+/// says so of the keys up to the last one that it returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// The lowest key of the range.
@@ -193,8 +193,8 @@ pub struct Loaded {
 /// What was there before the first operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Initial {
-    /// Unknown: a key may be present at version 1, or absent. Only in histories that were converted from
-    /// `nicol.history/1`.
+    /// Unknown: a key may be present at version 1, or absent. Only in histories that were converted
+    /// from `nicol.history/1`.
     #[default]
     Untold,
     /// These records; every other key that an operation names or a scan covers was absent. Records

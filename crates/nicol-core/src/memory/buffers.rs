@@ -2,7 +2,8 @@
 //!
 //! A recycled buffer may still be read by a chain that followed an old pointer to it. So a posted
 //! buffer waits until every chain that was under way at the time has ended: chains are counted by
-//! epoch, an epoch ends when no chain of the epoch before is left, and a buffer is safe after two ends.
+//! epoch, an epoch ends when no chain of the epoch before is left, and a buffer is safe after two
+//! ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -73,8 +74,8 @@ impl BufferUses {
         (0..self.turns.len() as u64).filter_map(move |buffer| self.of(first + buffer * size))
     }
 
-    /// Uses that have begun or ended since the list was registered: while this stays, nothing has been
-    /// allocated.
+    /// Uses that have begun or ended since the list was registered: while this stays, nothing has
+    /// been allocated.
     pub fn turned(&self) -> u64 {
         self.turned.load(Ordering::Acquire)
     }
@@ -172,7 +173,8 @@ impl FreeLists {
         self.epoch >= mark.0 + 2
     }
 
-    /// Ends epochs while a buffer or a mark waits for that, and no chain of an earlier epoch is left.
+    /// Ends epochs while a buffer or a mark waits for that, and no chain of an earlier epoch is
+    /// left.
     fn advance(&mut self) {
         while (!self.waiting.is_empty() || self.epoch < self.wanted)
             && self.chains[((self.epoch + 1) % 2) as usize] == 0

@@ -14,8 +14,8 @@ use crate::units::Bytes;
 /// Bytes of a line of memory: what a card reads of one, it reads at one instant.
 const LINE: u64 = 64;
 
-/// Where a read of `len` bytes at `offset` may be torn: the bytes of the first half of its lines of 64
-/// bytes. `None` if it is within one.
+/// Where a read of `len` bytes at `offset` may be torn: the bytes of the first half of its lines of
+/// 64 bytes. `None` if it is within one.
 pub fn halves(offset: u64, len: u64) -> Option<usize> {
     let first = offset / LINE;
     let lines = offset.checked_add(len)?.div_ceil(LINE) - first;
@@ -401,8 +401,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The word whose first bytes are `rest`, of which there are fewer than a word has, and whose others
-/// are zero. In pieces of known lengths, because a copy of any length would be a call.
+/// The word whose first bytes are `rest`, of which there are fewer than a word has, and whose
+/// others are zero. In pieces of known lengths, because a copy of any length would be a call.
 #[inline]
 fn partial_word(rest: &[u8]) -> u64 {
     let (mut word, mut bits, mut left) = (0, 0, rest);

@@ -1,9 +1,9 @@
-//! The seqlocks of a region: its memory is divided into spans, each under one. Writers hold it for the
-//! few words they move; readers look at it before and after.
+//! The seqlocks of a region: its memory is divided into spans, each under one. Writers hold it for
+//! the few words they move; readers look at it before and after.
 //!
-//! Every access ends in bounded time [PRISM21 4.1]: writers are served in the order in which they come,
-//! and a reader that has met writers [`READS_FREE`] times waits in their queue. So an access waits for
-//! no more others than there are threads, each of which moves one span at most.
+//! Every access ends in bounded time [PRISM21 4.1]: writers are served in the order in which they
+//! come, and a reader that has met writers [`READS_FREE`] times waits in their queue. So an access
+//! waits for no more others than there are threads, each of which moves one span at most.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};

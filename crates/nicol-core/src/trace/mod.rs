@@ -1,9 +1,9 @@
 //! What happened in a run, as plain values: rounds, tasks, protocol phases, messages, transfers,
 //! faults. Both worlds record; the caller that asked for the trace writes its file.
 //!
-//! A [`Sink`] collects the events of one run. Each engine records through a [`Tracer`] of its own, and
-//! so does whatever else has a track. Recording changes nothing that a simulated run computes: it
-//! charges no time, draws no random bits and adds no events to the kernel.
+//! A [`Sink`] collects the events of one run. Each engine records through a [`Tracer`] of its own,
+//! and so does whatever else has a track. Recording changes nothing that a simulated run computes:
+//! it charges no time, draws no random bits and adds no events to the kernel.
 
 mod sink;
 
@@ -34,8 +34,8 @@ impl Track {
     }
 }
 
-/// Names one message on its way: the frame that carries it, and its place in that frame. A duplicate
-/// of the frame carries the same ones; a retransmission is a message of its own.
+/// Names one message on its way: the frame that carries it, and its place in that frame. A
+/// duplicate of the frame carries the same ones; a retransmission is a message of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
     /// The frame's number in the run.
@@ -98,7 +98,8 @@ impl TransferKind {
     }
 }
 
-/// A step of a protocol on one record, as a program that follows the protocol step by step needs it.
+/// A step of a protocol on one record, as a program that follows the protocol step by step needs
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The step, named as its tag names it.
@@ -145,8 +146,8 @@ pub enum What {
         class: Class,
         /// The message's type.
         name: &'static str,
-        /// The request that it is, repeats or answers; [`RequestId::NONE`](crate::ids::RequestId::NONE)
-        /// if it is none.
+        /// The request that it is, repeats or answers;
+        /// [`RequestId::NONE`](crate::ids::RequestId::NONE) if it is none.
         request: ReplyTo,
         /// Bytes of its body.
         bytes: u32,
@@ -268,8 +269,9 @@ impl fmt::Debug for Phase {
 
 /// The last part of a type's path, without its parameters: what a message or a task is called.
 ///
-/// Of an `async` block it is the function around it, with the module that the function is in. A method of
-/// a type with parameters, or of an `impl` in another module than its type, comes without a module.
+/// Of an `async` block it is the function around it, with the module that the function is in. A
+/// method of a type with parameters, or of an `impl` in another module than its type, comes without
+/// a module.
 pub fn short_name(path: &'static str) -> &'static str {
     let mut rest = path;
     while let Some(outer) = rest.strip_suffix("::{{closure}}") {

@@ -42,7 +42,8 @@ pub struct Sink {
     tracks: Mutex<BTreeMap<Track, Vec<Event>>>,
     /// Message types by kind, for messages that are sent again.
     kinds: Mutex<BTreeMap<u16, &'static str>>,
-    /// Frames under way, by the address of their buffer, which no other frame has until they arrive.
+    /// Frames under way, by the address of their buffer, which no other frame has until they
+    /// arrive.
     frames: Mutex<BTreeMap<usize, u64>>,
 }
 
@@ -76,8 +77,8 @@ impl Sink {
         })
     }
 
-    /// Takes out what was recorded. Call it when the engines have stopped: what a tracer still keeps
-    /// is not in it.
+    /// Takes out what was recorded. Call it when the engines have stopped: what a tracer still
+    /// keeps is not in it.
     pub fn take(&self) -> Recorded {
         let mut tracks = std::mem::take(&mut *lock(&self.tracks));
         // Several tracers may share a track, and each hands over its own events in chunks.
@@ -193,8 +194,8 @@ impl Tracer {
         self.open.borrow_mut().push(admitted);
     }
 
-    /// Ends the innermost slice. The end of one that was recorded is recorded as well, so that a trace
-    /// which is full still nests.
+    /// Ends the innermost slice. The end of one that was recorded is recorded as well, so that a
+    /// trace which is full still nests.
     pub fn end(&self, at: Nanos) {
         if self.open.borrow_mut().pop().unwrap_or_default() {
             self.push(Event { at, what: What::End });

@@ -14,8 +14,8 @@ pub type RequestKeys = fn(&Txn, &mut dyn FnMut(Key, bool));
 /// What schedulers are told of a workload's transactions.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling {
-    /// The keys of a request. They may be other ones than the transaction declares: a procedure's choice.
-    /// (AMB-39)
+    /// The keys of a request. They may be other ones than the transaction declares: a procedure's
+    /// choice. (AMB-39)
     pub features: RequestKeys,
     /// Does a procedure take so long that cores are reserved for it? (AMB-39)
     pub is_long: fn(ProcedureId) -> bool,

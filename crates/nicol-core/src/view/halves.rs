@@ -4,8 +4,8 @@ use crate::ids::Side;
 
 /// Which sides of a node, host and NIC, a system needs together.
 ///
-/// A side that needs the other gets a lease only while both are up; without it, it serves no request and
-/// is no member of the view. Both start together.
+/// A side that needs the other gets a lease only while both are up; without it, it serves no
+/// request and is no member of the view. Both start together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Halves {
     /// Each side serves without the other.
@@ -15,8 +15,8 @@ pub enum Halves {
     HostAlone,
     /// Each side needs the other.
     Together,
-    /// Each side needs the other. A side that was up when the other crashed keeps its memory: it has it
-    /// again when both start.
+    /// Each side needs the other. A side that was up when the other crashed keeps its memory: it
+    /// has it again when both start.
     Paired,
 }
 
@@ -30,8 +30,8 @@ impl Halves {
         }
     }
 
-    /// Does a side keep its memory over a restart that only the other side's crash, or the view service,
-    /// has caused? A crash of the side itself takes its memory in any case.
+    /// Does a side keep its memory over a restart that only the other side's crash, or the view
+    /// service, has caused? A crash of the side itself takes its memory in any case.
     pub const fn keeps_memory(self) -> bool {
         matches!(self, Self::Paired)
     }

@@ -1,5 +1,5 @@
-//! The decisions of the view service, the same in both worlds: which sides have a lease, which are given
-//! up, and which join again.
+//! The decisions of the view service, the same in both worlds: which sides have a lease, which are
+//! given up, and which join again.
 
 use super::{SideState, View};
 use crate::ids::{Incarnation, NodeId, Side};

@@ -9,9 +9,9 @@ use crate::ids::EngineId;
 /// Version of this layout; others are refused.
 pub const FRAME_VERSION: u8 = 2;
 
-/// A frame's header is two words, of which the first holds, from the lowest bit on: the checksum (32
-/// bits), version (4), epoch (12), the sender's and the receiver's incarnation (8 each); the second:
-/// the number of messages (16), source and destination (24 each).
+/// A frame's header is two words, of which the first holds, from the lowest bit on: the checksum
+/// (32 bits), version (4), epoch (12), the sender's and the receiver's incarnation (8 each); the
+/// second: the number of messages (16), source and destination (24 each).
 const LIVES_SHIFT: u32 = 32;
 const FROM_SHIFT: u32 = 16;
 const TO_SHIFT: u32 = 40;

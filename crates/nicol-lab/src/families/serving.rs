@@ -1,5 +1,5 @@
-//! An embedded cluster of a system that runs procedures for a front, such as the RESP server's: what
-//! systems that serve a store share, of whichever family.
+//! An embedded cluster of a system that runs procedures for a front, such as the RESP server's:
+//! what systems that serve a store share, of whichever family.
 
 use std::cell::RefCell;
 use std::rc::Rc;

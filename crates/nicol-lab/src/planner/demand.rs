@@ -311,7 +311,8 @@ impl<'a> Hardware<'a> {
         ps(end.post.value) + ps(end.completed.value) + ps(end.doorbell.value)
     }
 
-    /// How the SoC posts for `alternative`. Advice 4 batches its doorbells only, not those of the host.
+    /// How the SoC posts for `alternative`. Advice 4 batches its doorbells only, not those of the
+    /// host.
     fn posting(&self, alternative: &Alternative) -> Posting {
         let batch = self.mitigated.doorbell_batch.max(1);
         match alternative.steps[0].own_side() {
@@ -320,7 +321,8 @@ impl<'a> Hardware<'a> {
         }
     }
 
-    /// Takes a core of `side` for `count` verbs, and what the card takes to fetch those that share a doorbell.
+    /// Takes a core of `side` for `count` verbs, and what the card takes to fetch those that share
+    /// a doorbell.
     fn post(&self, sum: &mut Demand, side: Side, posting: Posting, count: f64) {
         let end = self.end(side);
         let core = Self::cores(side);
@@ -406,7 +408,8 @@ impl<'a> Hardware<'a> {
         let lanes = self.lanes(sum, side, writes, one.bytes, count, 1.0);
         let (out, back) =
             if writes { (header + one.bytes, header) } else { (header, header + one.bytes) };
-        // Memory of the other machine is written, or read: then its bytes follow its answer's first.
+        // Memory of the other machine is written, or read: then its bytes follow its answer's
+        // first.
         let (remote, half) =
             (self.client_lanes(one.bytes), ps(self.client.verbs.read_latency.value) / 2.0);
         let remote = if writes { remote } else { half + remote.max(half) };
@@ -539,8 +542,8 @@ enum Posting {
 }
 
 impl Posting {
-    /// For a step that a request takes `count` times: how often so many operations are posted at once, by
-    /// request.
+    /// For a step that a request takes `count` times: how often so many operations are posted at
+    /// once, by request.
     fn turns(self, count: f64) -> [(f64, u64); 3] {
         match self {
             Self::Gathered(batch) => [(count / batch as f64, batch), (0.0, 0), (0.0, 0)],

@@ -1,5 +1,5 @@
-//! A description of alternatives, as `nicol plan` reads it: TOML, checked, with errors that name the
-//! line.
+//! A description of alternatives, as `nicol plan` reads it: TOML, checked, with errors that name
+//! the line.
 
 mod raw;
 
@@ -150,8 +150,8 @@ pub struct Alternative {
 pub(super) const BYTES_UNDER_WAY: u64 = 1 << 20;
 
 impl Alternative {
-    /// Requests that a core takes together to share `doorbell_batch` doorbells: those that the SoC begins. A
-    /// receiver of SENDs has what comes in a round.
+    /// Requests that a core takes together to share `doorbell_batch` doorbells: those that the SoC
+    /// begins. A receiver of SENDs has what comes in a round.
     pub(super) fn group(&self, doorbell_batch: u64) -> u64 {
         let bytes: f64 = self.steps.iter().map(Step::total_bytes).sum();
         match self.steps[0].own_side() {

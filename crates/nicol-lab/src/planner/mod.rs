@@ -199,7 +199,8 @@ fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
     let cost = |candidate: &Candidate, criterion: &Criterion| match criterion {
         Criterion::Throughput => 1.0 / candidate.mops,
         Criterion::Latency => candidate.latency_us,
-        // Of hosts, what a request costs; nothing counts as a little, so that a percent means something.
+        // Of hosts, what a request costs; nothing counts as a little, so that a percent means
+        // something.
         Criterion::HostCpu => candidate.host_cores / candidate.mops + 1e-6,
         Criterion::Network => candidate.network_bytes + 1.0,
     };
@@ -215,8 +216,8 @@ fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
 
 /// The loads at which queueing makes an alternative of `mix` slower than the next one is alone.
 ///
-/// The resource that binds is a queue with random arrivals and one server of its whole rate (M/M/1):
-/// at a share r of that rate a request waits r / (1 - r) times its service.
+/// The resource that binds is a queue with random arrivals and one server of its whole rate
+/// (M/M/1): at a share r of that rate a request waits r / (1 - r) times its service.
 fn switches(candidates: &[Candidate], ranked: &[usize], mix: &Mix) -> Vec<Switch> {
     let mut used: Vec<usize> = ranked.iter().copied().filter(|at| mix.mops[*at] > PART).collect();
     used.sort_by(|a, b| candidates[*a].latency_us.total_cmp(&candidates[*b].latency_us));

@@ -30,8 +30,8 @@ const RANGE: u64 = 16 << 20;
 /// together have at least.
 const WORKERS_MAX: u64 = 16;
 const UNDER_WAY_MIN: u64 = 64;
-/// Groups of requests that share doorbells which a core has under way at least: the card has the next one
-/// to fetch while others wait for their answers.
+/// Groups of requests that share doorbells which a core has under way at least: the card has the
+/// next one to fetch while others wait for their answers.
 const GROUPS_MIN: u64 = 6;
 /// Requests of a window at least.
 const REQUESTS_MIN: u64 = 200;
@@ -59,7 +59,8 @@ pub enum Arrival {
     Alone(usize),
     /// As many as there are workers, of one alternative.
     Saturated(usize),
-    /// In shares of all requests that are proportional to these rates, as many as there are workers.
+    /// In shares of all requests that are proportional to these rates, as many as there are
+    /// workers.
     Mixed(Vec<f64>),
 }
 
@@ -135,8 +136,8 @@ pub fn run(
     Ok(found)
 }
 
-/// Do requests wait in ever greater numbers for a step? Then fewer of it end than begin: what others
-/// are answered is no rate that lasts.
+/// Do requests wait in ever greater numbers for a step? Then fewer of it end than begin: what
+/// others are answered is no rate that lasts.
 fn piles_up(before: &[(u64, u64)], after: &[(u64, u64)], slack: u64) -> bool {
     before.iter().zip(after).any(|(before, after)| {
         let (begun, ended) = (after.0 - before.0, after.1 - before.1);
@@ -155,8 +156,8 @@ struct Requests {
     /// Memory of each other machine, and its key.
     others: Vec<(Arc<Region>, AtomicU64)>,
     done: Vec<[AtomicU64; 2]>,
-    /// Of each step, how often it was due so far, in millionths, and how many of its operations have
-    /// ended.
+    /// Of each step, how often it was due so far, in millionths, and how many of its operations
+    /// have ended.
     due: Vec<Vec<[AtomicU64; 2]>>,
     /// By core of the SoC: operations that have left the node so far, for receivers of SENDs.
     left: Vec<AtomicU64>,
@@ -272,8 +273,8 @@ impl Requests {
         if at + bytes <= RANGE { at } else { at % (RANGE - bytes.min(RANGE) + 64) / 64 * 64 }
     }
 
-    /// Takes the steps of `group` requests from `first` on, up to what another engine takes: each step for
-    /// all of them, and then the next.
+    /// Takes the steps of `group` requests from `first` on, up to what another engine takes: each
+    /// step for all of them, and then the next.
     async fn take<F: Fabric>(
         &self,
         fabric: &F,
@@ -307,16 +308,16 @@ impl Requests {
             && steps[..at].iter().rev().find(|step| inbound(step)).is_some_and(sends)
     }
 
-    /// How often a request takes the step at `at`, which counts `count`: of a count of 2.5, every other
-    /// request takes it three times.
+    /// How often a request takes the step at `at`, which counts `count`: of a count of 2.5, every
+    /// other request takes it three times.
     fn times(&self, alternative: usize, at: usize, count: f64) -> u64 {
         let millionths = (count * 1e6).round() as u64;
         let before = self.due[alternative][at][0].fetch_add(millionths, Ordering::Relaxed);
         (before + millionths) / 1_000_000 - before / 1_000_000
     }
 
-    /// A step of `group` requests as often as it counts. Of the operations of each turn the engine makes
-    /// batches, as of all that a round posts.
+    /// A step of `group` requests as often as it counts. Of the operations of each turn the engine
+    /// makes batches, as of all that a round posts.
     async fn repeat<F: Fabric>(
         &self,
         fabric: &F,
@@ -360,8 +361,8 @@ impl Requests {
         Ok(())
     }
 
-    /// The machine that an operation goes to which leaves the node. To all of them in turn: else the link of
-    /// one would bind. What shares a doorbell goes to one.
+    /// The machine that an operation goes to which leaves the node. To all of them in turn: else
+    /// the link of one would bind. What shares a doorbell goes to one.
     fn machine<F: Fabric>(&self, fabric: &F, draw: u64, group: u64) -> usize {
         let (here, batch) = (fabric.here(), self.mitigations.doorbell_batch.max(1));
         let turn = if group == 1 && batch > 1 && here.side == Side::Nic {
@@ -465,7 +466,8 @@ fn turns(requests: &Requests, begun: &[(usize, f64)]) -> Vec<(usize, f64)> {
     begun.iter().map(|&(at, rate)| (at, rate / requests.group(at) as f64)).collect()
 }
 
-/// Asks for ever, by the weights of the alternatives: every so often, or as soon as it was answered.
+/// Asks for ever, by the weights of the alternatives: every so often, or as soon as it was
+/// answered.
 async fn work<F: Fabric>(
     fabric: F,
     requests: Arc<Requests>,

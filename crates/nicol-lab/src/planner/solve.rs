@@ -26,8 +26,8 @@ impl Programme {
     /// Rates in the order of `ranked`: each as much as the resources leave, the next with what is
     /// left. [OffPath23 4.2: step 3]
     ///
-    /// A share of at most s is a rate of at most s / (1 - s) times that of all others, so those that
-    /// are limited come after what they are limited by.
+    /// A share of at most s is a rate of at most s / (1 - s) times that of all others, so those
+    /// that are limited come after what they are limited by.
     pub fn greedy(&self, ranked: &[usize]) -> Vec<f64> {
         let mut rates = vec![0.0; self.takes.len()];
         let mut left = self.capacity.clone();
@@ -132,8 +132,8 @@ fn simplex(rows: &[Vec<f64>], gain: &[f64]) -> Vec<f64> {
 pub(super) mod tests {
     use super::*;
 
-    /// All mixes of shares in steps of `1 / steps`, and the greatest rate among them: independent of
-    /// the simplex method.
+    /// All mixes of shares in steps of `1 / steps`, and the greatest rate among them: independent
+    /// of the simplex method.
     pub(in crate::planner) fn exhaustive(programme: &Programme, steps: usize) -> f64 {
         fn walk(
             programme: &Programme,

@@ -144,8 +144,8 @@ fn the_regret_of_200_whole_descriptions_is_within_a_tenth() {
     assert!(mixed > 20 && greedy_loses > 0, "{mixed} mixes, greedy loses {greedy_loses} times");
 }
 
-/// Holds rate and latency of each alternative of `count` drawn descriptions against the simulator's: how
-/// many there are, and which differ by 15 % or more.
+/// Holds rate and latency of each alternative of `count` drawn descriptions against the
+/// simulator's: how many there are, and which differ by 15 % or more.
 fn compared(seed: u64, count: u64, batched: bool) -> (usize, Vec<String>) {
     let mut draws = Draws(seed);
     let (mut alternatives, mut apart) = (0, Vec::new());
@@ -174,8 +174,8 @@ fn bounds_of_drawn_descriptions_are_those_of_the_simulator() {
     }
 }
 
-/// One in a hundred may differ: of a node with one core that moves megabytes beside small operations the
-/// simulator's links serve one message after the other, so that the small ones wait.
+/// One in a hundred may differ: of a node with one core that moves megabytes beside small
+/// operations the simulator's links serve one message after the other, so that the small ones wait.
 #[test]
 #[ignore = "minutes: cargo xtask plans runs it, after a change to the planner or to a card's model"]
 fn bounds_of_200_drawn_descriptions_are_those_of_the_simulator() {
@@ -190,7 +190,8 @@ fn bounds_of_200_drawn_descriptions_are_those_of_the_simulator() {
     }
 }
 
-/// What shares a doorbell costs a core less, and the card more: it fetches each request after the doorbell.
+/// What shares a doorbell costs a core less, and the card more: it fetches each request after the
+/// doorbell.
 #[test]
 fn bounds_of_what_shares_doorbells_are_those_of_the_simulator() {
     let own = |path: &str, verb: &str, count: &str| {
@@ -281,9 +282,9 @@ fn each_piece_of_advice_appears_where_it_applies_and_goes_with_its_remedy() {
     );
 }
 
-/// The simulator agrees with the queueing model, within a fifth of the rate, about where the switch point
-/// lies: below it the first alternative answers sooner than the next one alone, and when it is saturated
-/// it does not.
+/// The simulator agrees with the queueing model, within a fifth of the rate, about where the switch
+/// point lies: below it the first alternative answers sooner than the next one alone, and when it
+/// is saturated it does not.
 #[test]
 fn a_switch_point_lies_where_the_simulator_has_it() {
     let mut seen = 0;

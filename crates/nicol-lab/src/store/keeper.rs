@@ -18,8 +18,8 @@ use super::read_back::{LogReading, read_back};
 const QUIET_MAX: Duration = Duration::from_millis(300);
 /// How often it is asked.
 const QUIET_POLL: Duration = Duration::from_micros(200);
-/// Bytes of logs that a second brings at most, all nodes together: assumed; one file of a fast disk takes
-/// as many, and each node syncs its own.
+/// Bytes of logs that a second brings at most, all nodes together: assumed; one file of a fast disk
+/// takes as many, and each node syncs its own.
 const BYTES_PER_SECOND: u64 = 200_000_000;
 /// How often it is looked whether the logs are long.
 const LOOK_MIN: Duration = Duration::from_millis(2);
@@ -105,8 +105,8 @@ impl Keeper {
         }
     }
 
-    /// How often [`Keeper::tend`] is to be called: between two calls the logs grow by no more than they may
-    /// have.
+    /// How often [`Keeper::tend`] is to be called: between two calls the logs grow by no more than
+    /// they may have.
     pub fn look_every(&self) -> Duration {
         let fills =
             Duration::from_nanos(self.limit.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
@@ -173,8 +173,8 @@ impl Keeper {
         }
     }
 
-    /// Lets everything be begun again, however long the logs are: to be called before what was asked is
-    /// answered for the last time.
+    /// Lets everything be begun again, however long the logs are: to be called before what was
+    /// asked is answered for the last time.
     pub fn release(&mut self) {
         if let Some(since) = self.held.take() {
             self.cluster.pause(false);

@@ -182,8 +182,8 @@ fn common_view(back: &mut ReadBack, dir: &Path, logs: &[Log<'_>]) -> Result<Opti
     Ok(common.map(|(_, header)| header.view.clone()))
 }
 
-/// Calls `each` with every record of a log; returns its length, and what is lost with whether it was
-/// durable.
+/// Calls `each` with every record of a log; returns its length, and what is lost with whether it
+/// was durable.
 pub(crate) fn scan(
     log: &Log<'_>,
     before: u64,

@@ -1,8 +1,8 @@
 //! Traces of runs: written for ui.perfetto.dev, and read back for a timeline of messages.
 //!
 //! The file is in the JSON trace-event format, an event per line. Processes are nodes, threads are
-//! engines; tasks, protocol phases and transfers are asynchronous slices, messages are flows between
-//! the slices that send and take them, faults are instants.
+//! engines; tasks, protocol phases and transfers are asynchronous slices, messages are flows
+//! between the slices that send and take them, faults are instants.
 
 mod lines;
 mod timeline;
@@ -94,7 +94,8 @@ fn process(track: Track) -> u32 {
     u32::from(track.node().0) + 1
 }
 
-/// The number of a track's thread, unique in the file: the hardware, then host cores, then NIC cores.
+/// The number of a track's thread, unique in the file: the hardware, then host cores, then NIC
+/// cores.
 fn thread(track: Track) -> u32 {
     let place = match track {
         Track::Hardware(_) => 0,

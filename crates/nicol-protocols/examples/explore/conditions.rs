@@ -29,8 +29,8 @@ impl State<'_> {
         self.serving().map(|(_, node)| node.metadata(KEY)).collect()
     }
 
-    /// The conditions of Table I, as AMB-17 words them, and what reads and clients may rely on. What is
-    /// durable is what the media hold, whatever the nodes believe.
+    /// The conditions of Table I, as AMB-17 words them, and what reads and clients may rely on.
+    /// What is durable is what the media hold, whatever the nodes believe.
     ///
     /// # Errors
     /// The first that does not hold.
@@ -74,7 +74,8 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Nothing is left to happen but a crash: every write is complete, and whoever has come back serves.
+    /// Nothing is left to happen but a crash: every write is complete, and whoever has come back
+    /// serves.
     ///
     /// # Errors
     /// The first condition that does not hold.

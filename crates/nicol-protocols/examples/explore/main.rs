@@ -1,19 +1,21 @@
-//! Explores MINOS: every order in which messages, persists and steps of the vFIFOs of concurrent writes to one
-//! record can come to an end, with messages that arrive twice and crashes at any instant.
-//! [MINOS24 VI, Table I, AMB-17]
+//! Explores MINOS: every order in which messages, persists and steps of the vFIFOs of concurrent
+//! writes to one record can come to an end, with messages that arrive twice and crashes at any
+//! instant. [MINOS24 VI, Table I, AMB-17]
 //!
-//! A state is reached by replaying the shipped code from the start, in the simulated world, which holds frames
-//! between nodes and completions of devices until the exploration lets one through; the nodes then run until
-//! they wait. What a node does depends on nothing but the order of what has reached it: two ways to one such
-//! order on every node, up to what commutes ([`order`]), lead to one state, and one of them is followed.
-//! Which state is gone on from is drawn, and so is whether messages or devices come first from there, so that
-//! an exploration that ends at its bound has seen some of everything.
+//! A state is reached by replaying the shipped code from the start, in the simulated world, which
+//! holds frames between nodes and completions of devices until the exploration lets one through;
+//! the nodes then run until they wait. What a node does depends on nothing but the order of what
+//! has reached it: two ways to one such order on every node, up to what commutes ([`order`]), lead
+//! to one state, and one of them is followed. Which state is gone on from is drawn, and so is
+//! whether messages or devices come first from there, so that an exploration that ends at its bound
+//! has seen some of everything.
 //!
 //! ```text
 //! cargo xtask explore [--quick] [--states N] [--only WORDS]
 //! ```
 //!
-//! `--only`: what has these words in its name, such as `AMB-15`, `minos-o:event` or `everything crashes`.
+//! `--only`: what has these words in its name, such as `AMB-15`, `minos-o:event` or `everything
+//! crashes`.
 
 mod conditions;
 mod order;
@@ -113,7 +115,8 @@ fn explore(scope: &Scope, profile: &Arc<Profile>, most: usize) -> Result<Explore
         let first = [First::Any, First::Messages, First::Devices][draws.below(3)];
         let mut state = State::first(scope, profile);
         let mut depth = steps.len();
-        // The states on the way have been checked, but what reads may have seen there is noted again.
+        // The states on the way have been checked, but what reads may have seen there is noted
+        // again.
         for step in steps {
             state.take(step);
             let _held_before = state.check();
@@ -216,7 +219,8 @@ fn explore_all(profile: &Arc<Profile>, most: usize, only: &str) -> Result<(), St
     Ok(())
 }
 
-/// What is broken, where, what happens to it, and how the conditions begin of which one must not hold.
+/// What is broken, where, what happens to it, and how the conditions begin of which one must not
+/// hold.
 struct Planted {
     what: &'static str,
     system: (Persistency, bool),

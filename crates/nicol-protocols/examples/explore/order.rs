@@ -1,5 +1,5 @@
-//! What a node has seen, as far as it matters: two orders of which each comes from the other by swapping
-//! neighbours that commute lead to one state.
+//! What a node has seen, as far as it matters: two orders of which each comes from the other by
+//! swapping neighbours that commute lead to one state.
 
 use nicol_core::history::digest;
 
@@ -12,8 +12,9 @@ pub struct Letter {
     pub what: u64,
 }
 
-/// Which letters commute with which. What a node does about one that is not [`Class::Fixed`] is to raise
-/// timestamps, to release a lock of one write, and to end waits: in any order the same comes out.
+/// Which letters commute with which. What a node does about one that is not [`Class::Fixed`] is to
+/// raise timestamps, to release a lock of one write, and to end waits: in any order the same comes
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// With none: an INV, a write that begins, a crash.
@@ -36,8 +37,8 @@ impl Letter {
     }
 }
 
-/// A hash of the least of all orders of `letters` that lead to the same state. Two that differ have one
-/// hash with a chance of 2^-128.
+/// A hash of the least of all orders of `letters` that lead to the same state. Two that differ have
+/// one hash with a chance of 2^-128.
 pub fn hash(letters: &[Letter]) -> [u64; 2] {
     let (mut left, mut bytes) = (letters.to_vec(), Vec::with_capacity(16 * letters.len() + 1));
     while !left.is_empty() {

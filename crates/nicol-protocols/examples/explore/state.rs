@@ -1,4 +1,5 @@
-//! One state of a cluster: the shipped code in the simulated world, after the steps that lead to it.
+//! One state of a cluster: the shipped code in the simulated world, after the steps that lead to
+//! it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,8 @@ use crate::order::{Class, Letter, hash};
 
 pub const NODES: u16 = 3;
 pub const KEY: Key = Key(7);
-/// Bytes of a value. Each write has a length of its own, by which its way through the vFIFO is known.
+/// Bytes of a value. Each write has a length of its own, by which its way through the vFIFO is
+/// known.
 pub const VALUE_BYTES: u64 = 8;
 /// How often a write that has not begun looks whether it may.
 const LOOK: Nanos = Nanos::from_micros(20);
@@ -284,8 +286,8 @@ impl<'a> State<'a> {
         self.blackout || SHIPS.contains(&held.kind)
     }
 
-    /// What drains from a dFIFO into the host's log is durable before and after: where it is matters to
-    /// whoever recovers alone.
+    /// What drains from a dFIFO into the host's log is durable before and after: where it is
+    /// matters to whoever recovers alone.
     fn completes_promptly(&self, held: &HeldCompletion) -> bool {
         let drains = self.scope.config.offload && held.of == Completes::Log;
         self.blackout || drains && self.scope.crash != Crashes::Everything

@@ -5,13 +5,14 @@ use nicol_core::view::View;
 
 /// What a node holds of each shard that it backs up, in the order of their numbers.
 ///
-/// Every log record is of one of them, so that finding it must cost next to nothing; they are as many
-/// as a shard has backups, and are looked through.
+/// Every log record is of one of them, so that finding it must cost next to nothing; they are as
+/// many as a shard has backups, and are looked through.
 #[derive(Debug)]
 pub(super) struct Backups<S>(Box<[(ShardId, S)]>);
 
 impl<S> Backups<S> {
-    /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.
+    /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their
+    /// numbers.
     pub(super) fn copy(view: &View, id: NodeId, shards: &[S], copy: impl Fn(&S) -> S) -> Self {
         let mut backed_up: Vec<ShardId> = view.backed_up_by(id).collect();
         backed_up.sort_unstable();

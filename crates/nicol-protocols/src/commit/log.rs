@@ -332,8 +332,8 @@ impl LogReader {
         }
     }
 
-    /// Moves on by `len` bytes and says so, before they are zeroed: an engine that finds zeros must also find
-    /// that the bytes were read.
+    /// Moves on by `len` bytes and says so, before they are zeroed: an engine that finds zeros must
+    /// also find that the bytes were read.
     #[inline]
     fn step(position: &mut u64, number: &mut u32, memory: &LogMemory, len: u64) {
         *position += len;
@@ -357,8 +357,8 @@ fn corrupted(malformed: Malformed) -> ! {
     panic!("a log record that was valid when written cannot be parsed any more: {malformed}")
 }
 
-/// Parses a record's body. Panics if it cannot be parsed, then or when its writes are taken: it could
-/// before it was logged, so memory is corrupted, and the node must stop.
+/// Parses a record's body. Panics if it cannot be parsed, then or when its writes are taken: it
+/// could before it was logged, so memory is corrupted, and the node must stop.
 #[inline]
 pub(super) fn logged(body: &[u8]) -> Logged<'_> {
     let mut rest = Reader::new(body);

@@ -6,9 +6,9 @@
 //!
 //! - One whose records cover all its shards, by one replica's log each, is taken as a whole: it was
 //!   validated, its locks were held, and nothing that came after it can be there without it.
-//! - One of which a shard's record is missing was not reported, and no transaction has read it: it is left
-//!   out as a whole. That is certain only where a backup's log that must hold the missing record is
-//!   known to be undamaged. Otherwise its outcome is unknown, and the logs are refused.
+//! - One of which a shard's record is missing was not reported, and no transaction has read it: it
+//!   is left out as a whole. That is certain only where a backup's log that must hold the missing
+//!   record is known to be undamaged. Otherwise its outcome is unknown, and the logs are refused.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! How the nodes that are left go on after a crash, in every system of the family (decision 0020): which
-//! requests they refuse, which backups they no longer wait for, and what they count of that.
+//! How the nodes that are left go on after a crash, in every system of the family (decision 0020):
+//! which requests they refuse, which backups they no longer wait for, and what they count of that.
 //!
-//! A single node does not recover: its shard is refused from then on. The locks that it left are handled
-//! by each system, in its own `losses`.
+//! A single node does not recover: its shard is refused from then on. The locks that it left are
+//! handled by each system, in its own `losses`.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,8 +102,8 @@ pub(super) trait Survivor {
         if self.is_lost(shard) { Abort::ShardUnavailable { shard } } else { Abort::Fabric(error) }
     }
 
-    /// Is nothing to be expected of `backup` any more, because a view says that it is gone? One that
-    /// merely does not answer may have logged, or may still.
+    /// Is nothing to be expected of `backup` any more, because a view says that it is gone? One
+    /// that merely does not answer may have logged, or may still.
     fn is_excused(&self, backup: NodeId) -> bool {
         self.survival().hooks.excuses(self.lost().contain(backup))
     }

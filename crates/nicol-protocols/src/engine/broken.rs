@@ -12,8 +12,8 @@ pub enum Sabotage {
     SkipsValidation,
     /// The same, and a read does not look either whether value and word are of one instant.
     TearsReads,
-    /// Whether somebody else has locked what was read is not looked at; in an engine with locks, whether
-    /// somebody holds the lock that a transaction wants.
+    /// Whether somebody else has locked what was read is not looked at; in an engine with locks,
+    /// whether somebody holds the lock that a transaction wants.
     IgnoresLocks,
     /// Scans forget the versions of the leaves that they have read.
     ForgetsLeaves,

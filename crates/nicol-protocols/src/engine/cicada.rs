@@ -1,5 +1,5 @@
-//! Cicada (SIGMOD '17): several versions of each record, ordered by timestamps that transactions take
-//! when they begin.
+//! Cicada (SIGMOD '17): several versions of each record, ordered by timestamps that transactions
+//! take when they begin.
 //!
 //! | step | what | where |
 //! |---|---|---|
@@ -12,11 +12,11 @@
 //! | 3.8 | versions that no transaction can see any more are cut off and freed by epochs | `cut` |
 //!
 //! A writer only adds the newest version of a record. [Cicada17 3.5] Its order need not agree with
-//! time, since clocks of cores may differ: the promise is serializability. Without the paper's version
-//! inlining (3.3) and adaptive contention regulation (3.9).
+//! time, since clocks of cores may differ: the promise is serializability. Without the paper's
+//! version inlining (3.3) and adaptive contention regulation (3.9).
 //!
-//! DEVIATION [Cicada17 3.6]: leaves of ordered tables have a read timestamp, as in `tictoc.rs`, instead
-//! of versions of their own.
+//! DEVIATION [Cicada17 3.6]: leaves of ordered tables have a read timestamp, as in `tictoc.rs`,
+//! instead of versions of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -85,7 +85,8 @@ impl<'s> Old<'s> {
     }
 
     fn set_status(self, status: u64) {
-        // Only its writer changes the status; a worker that cuts off older versions clears the rest only.
+        // Only its writer changes the status; a worker that cuts off older versions clears the rest
+        // only.
         self.0[word::LINK].fetch_or(status, Ordering::SeqCst);
     }
 
@@ -240,7 +241,8 @@ fn pending<F: Fabric>(
     Some(place)
 }
 
-/// [Cicada17 3.4 step 3] What was read is what is visible; nobody has read later what is overwritten.
+/// [Cicada17 3.4 step 3] What was read is what is visible; nobody has read later what is
+/// overwritten.
 async fn validate<F: Fabric>(
     worker: &Worker<F, Cicada>,
     sets: &Sets,
@@ -286,8 +288,8 @@ impl RecordForm for Cicada {
     const STRICT: bool = false;
 
     fn word(store: &Multicore) -> Option<u64> {
-        // A transaction with an earlier timestamp than the removed record finds no version, and begins
-        // again.
+        // A transaction with an earlier timestamp than the removed record finds no version, and
+        // begins again.
         let state = State { version: store.floor(), ..State::default() };
         let at = store.timestamp_floor();
         Old::make(store, (word::VALUE, COMMITTED), at, state).map(|place| place.0.into())

@@ -24,8 +24,8 @@ pub struct EngineConfig {
     pub waiting: Waiting,
     /// Looks at a record that somebody has locked before an optimistic transaction aborts.
     pub spins: u32,
-    /// The longest of the stalls that some steps suffer, as if the core had other things to do; none
-    /// if it is zero. Rare interleavings then show in short runs.
+    /// The longest of the stalls that some steps suffer, as if the core had other things to do;
+    /// none if it is zero. Rare interleavings then show in short runs.
     pub stall: Nanos,
     /// For negative tests.
     #[doc(hidden)]

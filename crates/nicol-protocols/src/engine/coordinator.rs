@@ -1,5 +1,5 @@
-//! Runs the workloads' transactions, which declare their keys, on an engine: a procedure as any other,
-//! that reads what is declared, executes the logic and writes what it says.
+//! Runs the workloads' transactions, which declare their keys, on an engine: a procedure as any
+//! other, that reads what is declared, executes the logic and writes what it says.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,8 +24,8 @@ pub struct Coordinator<F: Fabric, P: Protocol> {
     procedures: Rc<Procedures>,
     /// Buffers of what is read and scanned; nothing else uses them while a transaction runs.
     rows: RefCell<Vec<Rows>>,
-    /// The age of the client's transaction that has aborted last: its next attempt keeps it, so that
-    /// it ends up as the oldest.
+    /// The age of the client's transaction that has aborted last: its next attempt keeps it, so
+    /// that it ends up as the oldest.
     age: Cell<Option<u64>>,
 }
 
@@ -48,8 +48,8 @@ impl<F: Fabric, P: Protocol> Clone for Coordinator<F, P> {
     }
 }
 
-/// How an attempt ended, and what whoever answers must wait for. Who refuses has read what must be durable
-/// first.
+/// How an attempt ended, and what whoever answers must wait for. Who refuses has read what must be
+/// durable first.
 type Attempted = (Outcome, Option<Committed>);
 
 /// How the logic of a transaction ended.
@@ -201,7 +201,8 @@ impl<F: Fabric, P: Protocol> CommitProtocol for Coordinator<F, P> {
     }
 }
 
-/// What runs the transactions of a client: the core that it is on, or a server's scheduler and workers.
+/// What runs the transactions of a client: the core that it is on, or a server's scheduler and
+/// workers.
 pub struct Submitter<F: Fabric, P: Protocol>(Way<F, P>);
 
 enum Way<F: Fabric, P: Protocol> {

@@ -1,5 +1,5 @@
-//! Group commit: what transactions have written becomes durable by epochs, and whoever has committed in
-//! an epoch is answered when it is durable. [Silo13 4.10]
+//! Group commit: what transactions have written becomes durable by epochs, and whoever has
+//! committed in an epoch is answered when it is durable. [Silo13 4.10]
 //!
 //! | step | what | where |
 //! |---|---|---|
@@ -9,13 +9,13 @@
 //! | 4 | an epoch is durable once every core has said so | `log.rs` (`NodeLog::durable`) |
 //! | 5 | recovery takes the transactions of durable epochs | `recovery.rs` |
 //!
-//! Whoever reads or overwrites what a transaction has installed reaches its own commit point later, and so
-//! its epoch is the same or a later one: what is durable is closed under both, in every protocol.
-//! A transaction that has overwritten what another has read may be durable without that one, of which
-//! nothing is left then that anybody has seen.
+//! Whoever reads or overwrites what a transaction has installed reaches its own commit point later,
+//! and so its epoch is the same or a later one: what is durable is closed under both, in every
+//! protocol. A transaction that has overwritten what another has read may be durable without that
+//! one, of which nothing is left then that anybody has seen.
 //!
-//! DEVIATION [Silo13 4.10]: each core persists its own log, by the node's log device, which syncs what
-//! several have asked for at once; there are no logger threads.
+//! DEVIATION [Silo13 4.10]: each core persists its own log, by the node's log device, which syncs
+//! what several have asked for at once; there are no logger threads.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;

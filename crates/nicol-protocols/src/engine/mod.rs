@@ -1,4 +1,5 @@
-//! Engines that run transactions on the many cores of one node, over records that all of them share.
+//! Engines that run transactions on the many cores of one node, over records that all of them
+//! share.
 //!
 //! | a transaction | where |
 //! |---|---|

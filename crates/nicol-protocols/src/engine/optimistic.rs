@@ -1,5 +1,5 @@
-//! What optimistic engines with one word a record share: reads without writing anything, locks on the
-//! write set while a transaction commits, records that go when they stay absent.
+//! What optimistic engines with one word a record share: reads without writing anything, locks on
+//! the write set while a transaction commits, records that go when they stay absent.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -127,7 +127,8 @@ pub(super) async fn put<F: Fabric, P: Protocol>(
     let before = record.state();
     if let Some(value) = value {
         worker.fabric.work(Work::Copy { bytes: value.len() as u32 });
-        // A concurrent reader sees the lock, and so does not use a value that does not fit the state.
+        // A concurrent reader sees the lock, and so does not use a value that does not fit the
+        // state.
         fence(Ordering::Release);
         record.write_value(value);
     }
@@ -154,8 +155,8 @@ pub(super) fn abort<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &mut Se
     }
 }
 
-/// Marks a watched record as gone if it is still absent. `timestamp` extracts from the record's word the
-/// latest time at which the record was read or written.
+/// Marks a watched record as gone if it is still absent. `timestamp` extracts from the record's
+/// word the latest time at which the record was read or written.
 pub(super) fn take_if_absent<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     place: Place,

@@ -1,4 +1,5 @@
-//! What a concurrency control protocol keeps in a record: the meaning of its word, and of its value.
+//! What a concurrency control protocol keeps in a record: the meaning of its word, and of its
+//! value.
 
 use nicol_store::multicore::{Multicore, Place, Record, State};
 

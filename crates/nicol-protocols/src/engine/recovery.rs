@@ -8,9 +8,9 @@
 //! | length | 4 | bytes of its records |
 //! | complete | 8 | the core's log is complete up to this epoch; 0: the chunk does not say |
 //!
-//! A record is a transaction: its length without this field (4), its epoch (8), its id (8), then of each
-//! write the key (8), the version that it installs (8), the bytes of its value (4; all ones: it deletes),
-//! and the value. All numbers are little-endian.
+//! A record is a transaction: its length without this field (4), its epoch (8), its id (8), then of
+//! each write the key (8), the version that it installs (8), the bytes of its value (4; all ones:
+//! it deletes), and the value. All numbers are little-endian.
 
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -102,8 +102,8 @@ impl<'a> Logs<'a> {
         self.complete.iter().copied().min().unwrap_or_default()
     }
 
-    /// Applies the writes of the transactions of durable epochs to what was loaded; returns how many
-    /// transactions.
+    /// Applies the writes of the transactions of durable epochs to what was loaded; returns how
+    /// many transactions.
     ///
     /// # Errors
     /// If a chunk holds what is no record.
@@ -140,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    /// A chunk of `core`, complete up to `complete`, with a transaction in each of `epochs` that writes its
-    /// epoch to key 7 under a version that is as high, and deletes key 8.
+    /// A chunk of `core`, complete up to `complete`, with a transaction in each of `epochs` that
+    /// writes its epoch to key 7 under a version that is as high, and deletes key 8.
     fn chunk(core: usize, complete: u64, epochs: &[u64]) -> Vec<u8> {
         let mut records = Vec::new();
         for &epoch in epochs {

@@ -40,7 +40,8 @@ pub struct Sets {
     /// The epoch of its commit point, if it is logged and has passed it; else 0.
     pub(super) epoch: u64,
     bytes: Vec<u8>,
-    /// Where the read stands that was looked for last: records are mostly written as they were read.
+    /// Where the read stands that was looked for last: records are mostly written as they were
+    /// read.
     cursor: usize,
 }
 

@@ -63,8 +63,8 @@ async fn validate<F: Fabric>(
     Ok(Validated(highest))
 }
 
-/// [Silo13 4.2] The id of a transaction: higher than the ids of all that was read or is written, than the
-/// last one of this core, and of the epoch of the serialization point.
+/// [Silo13 4.2] The id of a transaction: higher than the ids of all that was read or is written,
+/// than the last one of this core, and of the epoch of the serialization point.
 fn next_id<F: Fabric>(worker: &Worker<F, Silo>, epoch: u64, Validated(highest): Validated) -> u64 {
     let id = (highest + STEP).max(epoch << EPOCH_SHIFT);
     worker.newest.set(id);

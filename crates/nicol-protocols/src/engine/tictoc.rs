@@ -1,4 +1,5 @@
-//! TicToc (SIGMOD '16): optimistic, ordered by timestamps that are computed when a transaction commits.
+//! TicToc (SIGMOD '16): optimistic, ordered by timestamps that are computed when a transaction
+//! commits.
 //!
 //! | step | what | where |
 //! |---|---|---|
@@ -8,12 +9,12 @@
 //! | algorithm 2, step 3 | what was read is valid at that time: its `rts` is moved on if need be | `validate`, `extend` |
 //! | algorithm 3 | install, with both timestamps at that time | `optimistic.rs` (`install`) |
 //!
-//! The order of transactions is that of their timestamps, which need not agree with time: the promise
-//! is serializability, not strict serializability.
+//! The order of transactions is that of their timestamps, which need not agree with time: the
+//! promise is serializability, not strict serializability.
 //!
-//! DEVIATION [TicToc16 4.4]: leaves of ordered tables have a read timestamp as well. A scan moves it
-//! on before it looks whether the leaf's version is the same, and an insertion commits after it: else a
-//! record could be inserted at a time at which a scan that has committed has not seen it.
+//! DEVIATION [TicToc16 4.4]: leaves of ordered tables have a read timestamp as well. A scan moves
+//! it on before it looks whether the leaf's version is the same, and an insertion commits after it:
+//! else a record could be inserted at a time at which a scan that has committed has not seen it.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -67,8 +68,8 @@ fn commit_timestamp<F: Fabric>(worker: &Worker<F, TicToc>, sets: &Sets, _: &Lock
     read.chain(written).max().unwrap_or_default()
 }
 
-/// [TicToc16 algorithm 2, step 3; 3.6] Moves the `rts` of a record on to `at`, unless it has changed
-/// since it was read.
+/// [TicToc16 algorithm 2, step 3; 3.6] Moves the `rts` of a record on to `at`, unless it has
+/// changed since it was read.
 fn extend(word: &AtomicU64, read: &Read, at: u64, own: bool, hooks: Hooks) -> Result<(), Abort> {
     let key = read.key;
     let mut seen = word.load(Ordering::SeqCst);

@@ -53,8 +53,8 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         committed.map(|()| logged)
     }
 
-    /// Ends it without writing. Its reads are validated as in a commit, so that a refusal never rests on
-    /// values that were not valid together.
+    /// Ends it without writing. Its reads are validated as in a commit, so that a refusal never
+    /// rests on values that were not valid together.
     ///
     /// # Errors
     /// They were not valid: the transaction must be tried again.

@@ -1,4 +1,5 @@
-//! Strict two-phase locking: a transaction locks what it reads and writes, and lets go when it ends.
+//! Strict two-phase locking: a transaction locks what it reads and writes, and lets go when it
+//! ends.
 //!
 //! | step | what | where |
 //! |---|---|---|
@@ -7,12 +8,13 @@
 //! | commit point | all locks are held; the leaves that scans have read are as they were | `commit` |
 //! | shrinking | install, then let go of everything | `commit` |
 //!
-//! DEVIATION [Bernstein87 3.7]: ranges are not locked. Nothing was inserted into a leaf whose version
-//! is the same at the commit point, when every lock is held; an insertion that is not committed yet
-//! holds the lock of its record, which a later scan meets.
+//! DEVIATION [Bernstein87 3.7]: ranges are not locked. Nothing was inserted into a leaf whose
+//! version is the same at the commit point, when every lock is held; an insertion that is not
+//! committed yet holds the lock of its record, which a later scan meets.
 //!
-//! A lock is one word: the number of holders, and the timestamp of the oldest transaction that has held it
-//! since it was free. A transaction waits only if it is older than that, and so older than every holder.
+//! A lock is one word: the number of holders, and the timestamp of the oldest transaction that has
+//! held it since it was free. A transaction waits only if it is older than that, and so older than
+//! every holder.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

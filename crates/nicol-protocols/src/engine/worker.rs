@@ -1,5 +1,6 @@
 //! What a concurrency control protocol is to the engines, and what the transactions of one core
-//! share: its place in the epochs, its clock, and what it has to take out of the indexes and to free.
+//! share: its place in the epochs, its clock, and what it has to take out of the indexes and to
+//! free.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -13,8 +13,8 @@ pub(crate) trait Item {
     /// Takes one off `from` and checks it.
     fn parse<'a>(from: &mut Reader<'a>) -> Result<Self::Of<'a>, Malformed>;
 
-    /// Passes one and checks it: accepts exactly what [`Item::parse`] takes. For items of which a check
-    /// costs less than the item.
+    /// Passes one and checks it: accepts exactly what [`Item::parse`] takes. For items of which a
+    /// check costs less than the item.
     #[inline]
     fn check(from: &mut Reader<'_>) -> Result<(), Malformed> {
         Self::parse(from).map(drop)

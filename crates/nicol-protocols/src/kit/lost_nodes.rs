@@ -9,15 +9,15 @@ use nicol_core::ids::{NodeId, Side, TxnId};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
-/// How long an engine whose call ended with `Unreachable` waits for the view that confirms the end of the
-/// target's incarnation.
+/// How long an engine whose call ended with `Unreachable` waits for the view that confirms the end
+/// of the target's incarnation.
 pub(crate) const VIEW_WAIT: Nanos = Nanos::from_micros(50);
 
-/// The nodes that lost their data, as one node knows them; its engines share this. Only views add to it,
-/// since a node that does not answer may be up.
+/// The nodes that lost their data, as one node knows them; its engines share this. Only views add
+/// to it, since a node that does not answer may be up.
 ///
-/// For systems without recovery: a node whose [halves](nicol_core::view::Halves) are lost with a side that
-/// has crashed has lost what was loaded, and holds nothing of it in a later life either.
+/// For systems without recovery: a node whose [halves](nicol_core::view::Halves) are lost with a
+/// side that has crashed has lost what was loaded, and holds nothing of it in a later life either.
 #[derive(Debug)]
 pub(crate) struct LostNodes {
     /// The view under which everything was loaded.
@@ -86,8 +86,9 @@ impl LostNodes {
     }
 }
 
-/// Calls `learn` with the current view of `fabric` and with every later one; never ends. Each engine that
-/// needs views runs this itself, so that it learns a view before the tasks that the view wakes run.
+/// Calls `learn` with the current view of `fabric` and with every later one; never ends. Each
+/// engine that needs views runs this itself, so that it learns a view before the tasks that the
+/// view wakes run.
 pub(crate) async fn follow_views<F: Local>(fabric: F, learn: impl Fn(&View)) {
     let changes = fabric.view_changes();
     loop {

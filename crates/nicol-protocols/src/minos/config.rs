@@ -53,11 +53,11 @@ pub enum WhenFull {
 pub struct MinosConfig {
     /// The persistency model.
     pub model: Persistency,
-    /// Does the SmartNIC run the algorithms, on coherent metadata and without write locks? The paper
-    /// calls these three together "Combined". [MINOS24 V-B1, V-B2, V-B4, VIII-D]
+    /// Does the SmartNIC run the algorithms, on coherent metadata and without write locks? The
+    /// paper calls these three together "Combined". [MINOS24 V-B1, V-B2, V-B4, VIII-D]
     pub offload: bool,
-    /// Do the host and its NIC exchange one INV and one ACK a write, instead of one for each follower?
-    /// [MINOS24 V-B3]
+    /// Do the host and its NIC exchange one INV and one ACK a write, instead of one for each
+    /// follower? [MINOS24 V-B3]
     pub batching: bool,
     /// Does the card send the copies of an INV or VAL? [MINOS24 V-B3]
     pub broadcast: bool,
@@ -73,7 +73,8 @@ pub struct MinosConfig {
     pub value_bytes: u64,
     /// What the records of a node may take; `None`: whatever there is.
     pub memory: Option<Bytes>,
-    /// How long a client waits for an operation over unreliable routes: then its outcome is unknown.
+    /// How long a client waits for an operation over unreliable routes: then its outcome is
+    /// unknown.
     pub timeout: Nanos,
     /// What is kept as printed.
     pub errata: Errata,
@@ -97,7 +98,8 @@ impl MinosConfig {
             broadcast: offload,
             // Table III.
             queue_entries: Some(5),
-            // "can reject": what Table III's five entries are worth in the figures is what waits there.
+            // "can reject": what Table III's five entries are worth in the figures is what waits
+            // there.
             when_full: WhenFull::Wait,
             sharded: false,
             scope_writes: 10,

@@ -34,7 +34,8 @@ impl<F: Fabric> Member<F> {
         // [MINOS24 fig. 2 line 10] Has it become obsolete since?
         let sent = match self.obsolete(&write.inv()).await {
             None => {
-                // [MINOS24 fig. 2 line 11, step b] INV to every follower, before the own update. AMB-41
+                // [MINOS24 fig. 2 line 11, step b] INV to every follower, before the own update.
+                // AMB-41
                 self.send_inv(&write);
                 // [MINOS24 fig. 2 line 12] Update the LLC, and volatileTS.
                 self.update_llc(&locked, &write.inv()).await;

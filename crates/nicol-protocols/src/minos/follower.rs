@@ -64,12 +64,13 @@ impl<F: Fabric> Member<F> {
         self.update_llc(&locked, &inv).await;
         // [MINOS24 fig. 2 line 35] Release the WRLock.
         self.release_wr_lock(locked).await;
-        // [MINOS24 fig. 2 lines 39, 40, steps j, k] Persist, ACK. Lines 41 to 44 follow with the VAL.
+        // [MINOS24 fig. 2 lines 39, 40, steps j, k] Persist, ACK. Lines 41 to 44 follow with the
+        // VAL.
         self.acknowledge(received).await;
     }
 
-    /// Lines 39 and 40, in the order that the model gives them. Also what the SmartNIC does once the
-    /// update is in its vFIFO.
+    /// Lines 39 and 40, in the order that the model gives them. Also what the SmartNIC does once
+    /// the update is in its vFIFO.
     pub(super) async fn acknowledge(self: &Rc<Self>, received: &Received) {
         if self.hooks().releases_early() {
             self.release_rd_lock(received.inv.key, received.inv.ts).await;
@@ -112,8 +113,8 @@ impl<F: Fabric> Member<F> {
     /// [MINOS24 fig. 2 line 40, steps i, j, k]
     fn send_ack(self: &Rc<Self>, step: Step, received: &Received) {
         let Inv { write, epoch, .. } = received.inv;
-        // Who has joined since may have copied this node's records before this update: it is sent again
-        // to all members of the newer view, and what is acknowledged there counts.
+        // Who has joined since may have copied this node's records before this update: it is sent
+        // again to all members of the newer view, and what is acknowledged there counts.
         if self.epoch() != epoch {
             return self.mark_received(Tag::Withholds(step), received);
         }
@@ -142,7 +143,8 @@ impl<F: Fabric> Member<F> {
         self.look_up();
         for &step in steps {
             match step {
-                // [MINOS24 fig. 2 lines 42, 43] "the glb_volatileTS and glb_durableTS are also updated"
+                // [MINOS24 fig. 2 lines 42, 43] "the glb_volatileTS and glb_durableTS are also
+                // updated"
                 Step::RaiseGlobalVolatile => self.raise_glb_volatile(key, ts).await,
                 Step::RaiseGlobalDurable => self.raise_glb_durable(key, ts).await,
                 Step::ReleaseRdLock => self.release_rd_lock(key, ts).await,
@@ -162,8 +164,8 @@ impl<F: Fabric> Member<F> {
         self.node.store().look(inv.key, |record| record.volatile_ts == inv.ts)
     }
 
-    /// Acknowledges an update that is here, once it is durable where that matters. Whether anybody is
-    /// about to persist it, nobody knows: a node that recovers may have copied it.
+    /// Acknowledges an update that is here, once it is durable where that matters. Whether anybody
+    /// is about to persist it, nobody knows: a node that recovers may have copied it.
     pub(super) async fn acknowledge_again(self: &Rc<Self>, received: &Received) {
         let inv = received.inv();
         self.mark_received(Tag::HadAlready, received);
@@ -192,8 +194,8 @@ impl<F: Fabric> Member<F> {
         tell(&self.fabric, received.from, Reject { write, epoch });
     }
 
-    /// Waits until this engine knows the view of `epoch`; false if it knows a later one. What was sent
-    /// in an earlier view is sent again in this one, to those that are members of it. AMB-20
+    /// Waits until this engine knows the view of `epoch`; false if it knows a later one. What was
+    /// sent in an earlier view is sent again in this one, to those that are members of it. AMB-20
     pub(super) async fn is_of_this_view(&self, epoch: u64) -> bool {
         self.knows_view(epoch).await == epoch
     }

@@ -1,5 +1,5 @@
-//! The host of MINOS-O: what it does of a client-write before the SmartNIC takes over, and what the two
-//! tell one another over PCIe. [MINOS24 V-B1, V-B3, figure 6]
+//! The host of MINOS-O: what it does of a client-write before the SmartNIC takes over, and what the
+//! two tell one another over PCIe. [MINOS24 V-B1, V-B3, figure 6]
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -56,7 +56,8 @@ impl<F: Fabric> Member<F> {
             of: if single { 1 } else { followers.len() as u16 },
             value: write.value.as_deref(),
         });
-        // Side by side: what is taken may only be answered after what is rejected has been taken too.
+        // Side by side: what is taken may only be answered after what is rejected has been taken
+        // too.
         let mut left: Vec<_> = invs.map(|inv| Box::pin(self.hand_over_one(nic, inv))).collect();
         let mut result = Ok(());
         poll_fn(|context| {
@@ -72,9 +73,9 @@ impl<F: Fabric> Member<F> {
         .await
     }
 
-    /// Sends an INV to the SmartNIC until that takes it: "a SmartNIC can reject a request from its local
-    /// host". The write keeps its read lock meanwhile, which it may have snatched from an older one: only
-    /// its own end makes the record readable again.
+    /// Sends an INV to the SmartNIC until that takes it: "a SmartNIC can reject a request from its
+    /// local host". The write keeps its read lock meanwhile, which it may have snatched from an
+    /// older one: only its own end makes the record readable again.
     async fn hand_over_one(&self, nic: EngineId, inv: HostInv<'_>) -> Result<(), FabricError> {
         while let Err(error) = self.fabric.call(nic, &inv, Timeout::Never).await {
             if error != FabricError::NoResources {
@@ -133,7 +134,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Sends the INV to every follower; where the host sends one for each, to those whose have come.
+    /// Sends the INV to every follower; where the host sends one for each, to those whose have
+    /// come.
     pub(super) fn pass_inv(self: &Rc<Self>, write: &Rc<Write>) {
         let hosts = match &write.waiting {
             Waiting::Host(hosts) => hosts.borrow().clone(),
@@ -147,8 +149,8 @@ impl<F: Fabric> Member<F> {
         self.send_inv_to(write, &named);
     }
 
-    /// "Every time an ACK is received, it is passed to the host", without batching; the last one when
-    /// the client-write returns.
+    /// "Every time an ACK is received, it is passed to the host", without batching; the last one
+    /// when the client-write returns.
     pub(super) fn pass_ack(&self, write: &Write, from: NodeId) {
         let Waiting::Host(hosts) = &write.waiting else { return };
         let mut hosts = hosts.borrow_mut();

@@ -1,9 +1,9 @@
 //! What the algorithms do to a record of their own node: the primitives of section III-A, and the
 //! steps that coordinators and followers share.
 //!
-//! What takes or releases a lock is a compare-and-swap, which is charged (`SharedMemory::access`). What
-//! only reads or sets a timestamp is a load or a store of the line that the core has by then: it waits
-//! until memory has caught up with the core, and costs nothing (decision 0039).
+//! What takes or releases a lock is a compare-and-swap, which is charged (`SharedMemory::access`).
+//! What only reads or sets a timestamp is a load or a store of the line that the core has by then:
+//! it waits until memory has caught up with the core, and costs nothing (decision 0039).
 
 use std::rc::Rc;
 
@@ -27,8 +27,8 @@ pub(super) struct Obsolete(Timestamp);
 pub(super) struct WrLocked(Key, Timestamp);
 
 impl<F: Fabric> Member<F> {
-    /// Finds a record by its key: once for each operation or message that names one. A SmartNIC, and
-    /// its host, keep metadata in a small memory on their chips. [MINOS24 V-B2]
+    /// Finds a record by its key: once for each operation or message that names one. A SmartNIC,
+    /// and its host, keep metadata in a small memory on their chips. [MINOS24 V-B2]
     pub(super) fn look_up(&self) {
         let offload = self.config().offload;
         self.fabric.work(if offload { Work::IndexLookup } else { Work::TableLookup });
@@ -51,8 +51,8 @@ impl<F: Fabric> Member<F> {
         let _phase = self.fabric.phase("snatch the RDLock");
         self.fabric.access().await;
         self.node.store().change(inv.key, |record| {
-            // One that was validated here in the meantime has no VAL to come: it was sent again in a
-            // later view, and the VAL has overtaken it.
+            // One that was validated here in the meantime has no VAL to come: it was sent again in
+            // a later view, and the VAL has overtaken it.
             if record.glb_volatile_ts < inv.ts {
                 record.snatch_rd_lock(inv.ts);
             }
@@ -154,7 +154,8 @@ impl<F: Fabric> Member<F> {
         self.mark(Tag::Marked(Step::RaiseGlobalDurable), key, ts);
     }
 
-    /// Releases the RDLock if `ts` still owns it; offloaded, once the vFIFO has drained. [MINOS24 V-B4]
+    /// Releases the RDLock if `ts` still owns it; offloaded, once the vFIFO has drained. [MINOS24
+    /// V-B4]
     pub(super) async fn release_rd_lock(&self, key: Key, ts: Timestamp) {
         let _phase = self.fabric.phase("release the RDLock");
         let ready = |record: &Record| record.rd_lock != Some(ts) || record.value_ts >= ts;

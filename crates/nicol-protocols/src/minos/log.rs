@@ -1,7 +1,9 @@
-//! The logs of an engine: slots of a region from which updates become durable. [MINOS24 III-B, V-B4]
+//! The logs of an engine: slots of a region from which updates become durable. [MINOS24 III-B,
+//! V-B4]
 //!
 //! Records may come in any order of their timestamps; whoever applies them checks for obsoleteness.
-//! On the node's medium a record is the bytes below. A slot is free again once its record is durable.
+//! On the node's medium a record is the bytes below. A slot is free again once its record is
+//! durable.
 
 use std::cell::RefCell;
 use std::sync::Arc;

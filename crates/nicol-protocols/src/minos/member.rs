@@ -138,7 +138,8 @@ impl<F: Fabric> Member<F> {
         node != self.fabric.here().node && self.is_member(node)
     }
 
-    /// Are both sides of `node` members of the view? Else nobody sends it writes, and it serves none.
+    /// Are both sides of `node` members of the view? Else nobody sends it writes, and it serves
+    /// none.
     pub(super) fn is_member(&self, node: NodeId) -> bool {
         let view = self.fabric.view();
         [Side::Host, Side::Nic].into_iter().all(|side| view.side(node, side).up)

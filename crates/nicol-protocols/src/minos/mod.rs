@@ -1,9 +1,10 @@
 //! MINOS: linearizable replication without a leader, with five persistency models, on the host
 //! (MINOS-B) and offloaded to a SmartNIC (MINOS-O). [MINOS24 I]
 //!
-//! Every node holds every record, and any node starts a write. The node that does is its coordinator:
-//! it invalidates the record at the others, its followers, with the new value, and validates it when
-//! all have acknowledged. Reads are local; they wait while a write owns the record's read lock.
+//! Every node holds every record, and any node starts a write. The node that does is its
+//! coordinator: it invalidates the record at the others, its followers, with the new value, and
+//! validates it when all have acknowledged. Reads are local; they wait while a write owns the
+//! record's read lock.
 //!
 //! | figures | what | file |
 //! |---|---|---|
@@ -23,11 +24,11 @@
 //! Lines are those of figure 2; figure 8 has the same numbers. The figures' texts are reconstructed
 //! from section III-B.
 //!
-//! Where it departs from the paper: timestamps are unique (AMB-15), global timestamps only grow and a
-//! spin waits for the timestamp that made the write obsolete (AMB-16), a scope's end waits for what
-//! superseded its writes (AMB-18), the vFIFO counts as volatile memory (AMB-19). Each of these can be
-//! had as printed (`Errata`). A message that must arrive is a request where routes lose messages, and
-//! one-way where they do not.
+//! Where it departs from the paper: timestamps are unique (AMB-15), global timestamps only grow and
+//! a spin waits for the timestamp that made the write obsolete (AMB-16), a scope's end waits for
+//! what superseded its writes (AMB-18), the vFIFO counts as volatile memory (AMB-19). Each of these
+//! can be had as printed (`Errata`). A message that must arrive is a request where routes lose
+//! messages, and one-way where they do not.
 
 mod broken;
 mod client;

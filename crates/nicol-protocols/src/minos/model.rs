@@ -1,7 +1,7 @@
 //! The five persistency models: what fills the marked steps of figure 2. [MINOS24 III-C, figure 3]
 //!
-//! This page is all that differs between them. `coordinator.rs` and `follower.rs` hold what does not,
-//! and what each step does.
+//! This page is all that differs between them. `coordinator.rs` and `follower.rs` hold what does
+//! not, and what each step does.
 //!
 //! | model | returns after | RDLock freed after | follower | ends with | spins |
 //! |---|---|---|---|---|---|
@@ -11,8 +11,8 @@
 //! | Event | ACK_C | ACK_C | ACK_C, persist | VAL_C | one |
 //! | Scope | as Event, then \[PERSIST\]sc | as Event | as Event | as Event | one |
 //!
-//! Returns, RDLock: the coordinator's own persist, and an ACK of every follower. Where its persist is
-//! not named it runs in the background. Spins: what an obsolete write waits for, consistency and
+//! Returns, RDLock: the coordinator's own persist, and an ACK of every follower. Where its persist
+//! is not named it runs in the background. Spins: what an obsolete write waits for, consistency and
 //! persistency of what made it so, or consistency alone.
 
 use nicol_core::history::Persistency;
@@ -193,8 +193,8 @@ static STRICT: Steps = Steps {
     on_val_p: &[RaiseGlobalDurable],
 };
 
-// DEVIATION [MINOS24 III-C]: the coordinator waits for its own persist as well before it releases the
-// read lock, because a read may only see what every replica has persisted.
+// DEVIATION [MINOS24 III-C]: the coordinator waits for its own persist as well before it releases
+// the read lock, because a read may only see what every replica has persisted.
 const RENF_STEPS: &[Step] = &[
     PersistInBackground,
     SpinConsistent,

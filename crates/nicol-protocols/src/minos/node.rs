@@ -89,7 +89,8 @@ impl Node {
         Open::begin(&self.open)
     }
 
-    /// An update of another node's write is on its way into this one's memory, until the result is dropped.
+    /// An update of another node's write is on its way into this one's memory, until the result is
+    /// dropped.
     pub(super) fn begin_update(&self) -> Open {
         Open::begin(&self.updating)
     }

@@ -1,5 +1,5 @@
-//! The SmartNIC of MINOS-O: figure 8, which is figure 2 without write locks, on coherent metadata, with
-//! a vFIFO before the host's memory and a dFIFO before its log. [MINOS24 V]
+//! The SmartNIC of MINOS-O: figure 8, which is figure 2 without write locks, on coherent metadata,
+//! with a vFIFO before the host's memory and a dFIFO before its log. [MINOS24 V]
 
 use std::rc::Rc;
 
@@ -118,9 +118,9 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
-    /// Writes a record into the dFIFO, where it is durable; hardware takes it out again and "pushes it
-    /// to the host NVM log". Its entry is free once the record is durable there: in between it would
-    /// be lost with the power. Entries are pushed side by side.
+    /// Writes a record into the dFIFO, where it is durable; hardware takes it out again and "pushes
+    /// it to the host NVM log". Its entry is free once the record is durable there: in between it
+    /// would be lost with the power. Entries are pushed side by side.
     ///
     /// Errors: the log device has failed, for good.
     pub(super) async fn enqueue_durable(

@@ -1,5 +1,5 @@
-//! A procedure over one record, for a front that asks for transactions: what MINOS runs is a client-read
-//! and a client-write.
+//! A procedure over one record, for a front that asks for transactions: what MINOS runs is a
+//! client-read and a client-write.
 
 use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::fabric::Fabric;
@@ -17,8 +17,8 @@ use crate::kit::{EachWrite, outcome_of};
 
 /// Runs procedures that touch one record: reads it, executes, and writes it if that is asked for.
 ///
-/// The read and the write are two operations. Whoever submits keeps two procedures that write off one
-/// record at a time, as the front of a server does; then each is one operation to its clients.
+/// The read and the write are two operations. Whoever submits keeps two procedures that write off
+/// one record at a time, as the front of a server does; then each is one operation to its clients.
 #[derive(Clone)]
 pub struct OneRecord<F: Fabric> {
     fabric: F,
@@ -62,8 +62,8 @@ impl<F: Fabric> CommitProtocol for OneRecord<F> {
     }
 }
 
-/// How a procedure over `key` ends whose operation has failed. Every record is on every node: where it
-/// is not served, it is this node that does not serve.
+/// How a procedure over `key` ends whose operation has failed. Every record is on every node: where
+/// it is not served, it is this node that does not serve.
 fn outcome(failure: Failure, key: Key) -> Outcome {
     outcome_of(failure, key, ShardId(0))
 }
@@ -85,8 +85,8 @@ impl CommitNode for Node {
     }
 }
 
-/// Calls `each` with what `record`, of a node's log, says of a record; `None` removes it. Of each key the
-/// newest is there, in whatever order they come.
+/// Calls `each` with what `record`, of a node's log, says of a record; `None` removes it. Of each
+/// key the newest is there, in whatever order they come.
 ///
 /// # Errors
 /// If it is none of MINOS.

@@ -1,5 +1,5 @@
-//! The vFIFO and the dFIFO of a node's NIC: how many entries are in use, and what waits in the vFIFO.
-//! [MINOS24 V-B4]
+//! The vFIFO and the dFIFO of a node's NIC: how many entries are in use, and what waits in the
+//! vFIFO. [MINOS24 V-B4]
 //!
 //! What is in the dFIFO is durable, and on the node's medium until the host's log has it.
 
@@ -14,8 +14,8 @@ use nicol_core::memory::Doorbell;
 use super::config::WhenFull;
 use super::timestamp::Timestamp;
 
-/// Writes that wait for an entry of a queue where they may wait, at most; further requests are rejected.
-/// Several times the writes that a node of the paper's runs has under way.
+/// Writes that wait for an entry of a queue where they may wait, at most; further requests are
+/// rejected. Several times the writes that a node of the paper's runs has under way.
 pub(super) const QUEUE_WAITERS_MAX: u32 = 256;
 
 /// One of the queues. What stands in its entries is its users'.
@@ -42,8 +42,8 @@ impl Queue {
         Self { entries, when_full, used, waiting, left: Arc::default(), forgotten }
     }
 
-    /// Is a request to be rejected? One that is not may still have to wait: what was free when it asked
-    /// may be taken when it enters.
+    /// Is a request to be rejected? One that is not may still have to wait: what was free when it
+    /// asked may be taken when it enters.
     pub(super) fn is_full(&self) -> bool {
         match self.when_full {
             WhenFull::Wait => self.waiting.load(Ordering::Relaxed) >= QUEUE_WAITERS_MAX,
@@ -143,8 +143,8 @@ impl VolatileEntries {
         self.lock().1.remove(&number)
     }
 
-    /// Takes everything out, in the order in which it came in: what the next life of a host finds in the
-    /// vFIFO of a NIC that has lived on.
+    /// Takes everything out, in the order in which it came in: what the next life of a host finds
+    /// in the vFIFO of a NIC that has lived on.
     ///
     /// # Panics
     /// If the NIC has crashed since an entry was filled.

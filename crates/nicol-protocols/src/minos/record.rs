@@ -25,18 +25,18 @@ pub(super) struct Record {
     pub(super) durable_ts: Timestamp,
     /// The last version that this node has issued.
     issued: u64,
-    /// The timestamp of the value: in the offloaded form it lags behind volatileTS until the vFIFO has
-    /// drained.
+    /// The timestamp of the value: in the offloaded form it lags behind volatileTS until the vFIFO
+    /// has drained.
     pub(super) value_ts: Timestamp,
-    /// `None`: there is none, or it was removed. What is loaded is shared with the other replicas of the
-    /// process, whose memory would else be mostly copies that nobody writes.
+    /// `None`: there is none, or it was removed. What is loaded is shared with the other replicas
+    /// of the process, whose memory would else be mostly copies that nobody writes.
     pub(super) value: Option<Arc<[u8]>>,
     /// Rung after each change, once somebody waits for one.
     pub(super) bell: Option<Arc<Doorbell>>,
 }
 
-/// A record's metadata on one node, as whoever checks the protocol sees it (Table I, 4b). Timestamps are
-/// in the order of their numbers; what is loaded has 1.
+/// A record's metadata on one node, as whoever checks the protocol sees it (Table I, 4b).
+/// Timestamps are in the order of their numbers; what is loaded has 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// RDLock_Owner.
@@ -83,8 +83,9 @@ impl Record {
         }
     }
 
-    /// What is left of it when the lives of those who work on it have ended: the value and its timestamp.
-    /// What was locked is locked again by who recovers, and what others have is theirs to tell.
+    /// What is left of it when the lives of those who work on it have ended: the value and its
+    /// timestamp. What was locked is locked again by who recovers, and what others have is theirs
+    /// to tell.
     pub(super) fn keep_value(&mut self) {
         let known = self.value_ts.min(Timestamp::LOADED);
         (self.rd_lock, self.wr_lock) = (None, false);

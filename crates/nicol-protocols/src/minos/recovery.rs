@@ -1,18 +1,19 @@
 //! A node that has crashed and comes back. [MINOS24 III-E, AMB-20]
 //!
-//! 1. It begins with what its host's memory still holds, if only its NIC has crashed, and else with what
-//!    was loaded. It applies its log and its dFIFO in any order, and what is left in the vFIFO of a NIC
-//!    that has lived on: each record if it is newer than what is there.
-//! 2. As soon as both of its sides are members of the view, it takes part in writes. The host waits for
-//!    its NIC: before, nobody would send it what it has not copied.
-//! 3. A member that serves ships it every update that it lacks, which it persists as well: what that member
-//!    has acknowledged in earlier views is there, and later writes wait for both. If nobody serves, because
-//!    everything has crashed, it waits until every server is back and takes the newest of all their logs, once
-//!    no update of an earlier view is on its way there.
-//! 4. Records that are locked there are locked here until they are not. Where nobody serves, nobody replays
-//!    what a dead coordinator has locked: it is complete once everybody has taken the newest.
-//! 5. What only its own log has is a write that never completed: it is locked, and replayed unless its
-//!    coordinator lives, which sends it again.
+//! 1. It begins with what its host's memory still holds, if only its NIC has crashed, and else with
+//!    what was loaded. It applies its log and its dFIFO in any order, and what is left in the vFIFO
+//!    of a NIC that has lived on: each record if it is newer than what is there.
+//! 2. As soon as both of its sides are members of the view, it takes part in writes. The host waits
+//!    for its NIC: before, nobody would send it what it has not copied.
+//! 3. A member that serves ships it every update that it lacks, which it persists as well: what
+//!    that member has acknowledged in earlier views is there, and later writes wait for both. If
+//!    nobody serves, because everything has crashed, it waits until every server is back and takes
+//!    the newest of all their logs, once no update of an earlier view is on its way there.
+//! 4. Records that are locked there are locked here until they are not. Where nobody serves, nobody
+//!    replays what a dead coordinator has locked: it is complete once everybody has taken the
+//!    newest.
+//! 5. What only its own log has is a write that never completed: it is locked, and replayed unless
+//!    its coordinator lives, which sends it again.
 //! 6. It serves.
 
 use std::ops::RangeInclusive;
@@ -46,9 +47,10 @@ const PAGE: usize = 24;
 const COMPARED: usize = 256;
 
 /// Asks for what the sender lacks of the records from `first` up to `last`.
-// DEVIATION [MINOS24 III-E]: "the log of all the updates that have been committed since the time when F
-// stopped responding" is found by comparing timestamps. What F has acknowledged before it stopped may not
-// have become durable there in the weak models, so that the time alone does not tell what it lacks.
+// DEVIATION [MINOS24 III-E]: "the log of all the updates that have been committed since the time
+// when F stopped responding" is found by comparing timestamps. What F has acknowledged before it
+// stopped may not have become durable there in the weak models, so that the time alone does not
+// tell what it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ship<'a> {
     /// The view in which the sender is a member.
@@ -102,7 +104,8 @@ struct Shipped {
     value: Option<Arc<[u8]>>,
 }
 
-/// Records of the sender that differ from the receiver's or are under way, in the order of their keys.
+/// Records of the sender that differ from the receiver's or are under way, in the order of their
+/// keys.
 #[derive(Debug, PartialEq, Eq)]
 struct Page {
     /// Does the sender serve?
@@ -156,7 +159,8 @@ pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
         if write.label & QUEUE_LABEL != 0 && !hooks.finds_queue(memory_kept) {
             continue;
         }
-        // A write of a device that tears is checked as a whole; what is no record is of nobody here.
+        // A write of a device that tears is checked as a whole; what is no record is of nobody
+        // here.
         let Ok(Logged::Update { key, ts, value }) = Logged::parse(&write.bytes) else { continue };
         node.store().change(key, |record| {
             if hooks.recovers(record.value_ts < ts) {
@@ -167,8 +171,8 @@ pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
     }
 }
 
-/// Applies what is left in the vFIFO of a NIC that has lived while its host crashed, as the hardware would
-/// have.
+/// Applies what is left in the vFIFO of a NIC that has lived while its host crashed, as the
+/// hardware would have.
 pub(super) fn apply_volatile_entries(node: &Node) {
     for entry in node.volatile_entries().take_all() {
         node.store().change(entry.key, |record| {
@@ -203,8 +207,8 @@ impl<F: Fabric> Member<F> {
         self.fabric.sleep_until(self.fabric.now() + PAUSE).await;
     }
 
-    /// Copies every record from a node that serves; else, if every server is back, from all. `None` if
-    /// nobody could be copied from.
+    /// Copies every record from a node that serves; else, if every server is back, from all. `None`
+    /// if nobody could be copied from.
     async fn copy_records(self: &Rc<Self>, has_log: bool) -> Option<()> {
         let view = self.fabric.view().clone();
         let here = self.fabric.here().node;
@@ -228,8 +232,8 @@ impl<F: Fabric> Member<F> {
         for &node in &members {
             self.copy_from(node, false).await?;
         }
-        // Everything that anybody has is here, and nobody has anything else, but for new writes: somebody
-        // may have recovered in the meantime.
+        // Everything that anybody has is here, and nobody has anything else, but for new writes:
+        // somebody may have recovered in the meantime.
         let (store, view) = (self.node.store(), self.fabric.view());
         let is_new = |ts: Timestamp| ts.version() > 0 && !is_orphan(view, ts);
         for key in store.keys(|_| true) {
@@ -245,8 +249,8 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// Copies every record of `node` that is newer there; if it serves, replays what only the own log
-    /// has.
+    /// Copies every record of `node` that is newer there; if it serves, replays what only the own
+    /// log has.
     async fn copy_from(self: &Rc<Self>, node: NodeId, serves: bool) -> Option<()> {
         let mut locked = Vec::new();
         let copied = self.copy_and_wait(node, serves, &mut locked).await;
@@ -313,9 +317,9 @@ impl<F: Fabric> Member<F> {
         self.persist_copies().await
     }
 
-    /// What was compared with a node that serves and is not among the records that it has shipped is the
-    /// same there, complete, and not locked: a lock that an attempt which failed has copied was released
-    /// since, perhaps by a coordinator that did not know this node as a member.
+    /// What was compared with a node that serves and is not among the records that it has shipped
+    /// is the same there, complete, and not locked: a lock that an attempt which failed has copied
+    /// was released since, perhaps by a coordinator that did not know this node as a member.
     fn confirm<'a>(&self, own: impl Iterator<Item = &'a (Key, Timestamp)>, shipped: &[Shipped]) {
         let tracked = self.tracks_durability();
         for &(key, ts) in own {
@@ -332,8 +336,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Releases the locks that were copied of a node that has died: if their updates never reached this
-    /// node, they will not come.
+    /// Releases the locks that were copied of a node that has died: if their updates never reached
+    /// this node, they will not come.
     fn forget_locks(&self, locked: &[(Key, Timestamp)]) {
         for &(key, owner) in locked {
             self.node.store().change(key, |record| {
@@ -345,9 +349,10 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Locks the records that are newer here than what was `seen` at a node that serves, in the order of
-    /// keys: nobody reads such a write before it is complete. Its coordinator completes it, or, once that
-    /// has died, a replay. What was not seen is the same there, or of a new write.
+    /// Locks the records that are newer here than what was `seen` at a node that serves, in the
+    /// order of keys: nobody reads such a write before it is complete. Its coordinator completes
+    /// it, or, once that has died, a replay. What was not seen is the same there, or of a new
+    /// write.
     fn lock_unfinished(&self, seen: &[(Key, Timestamp)]) {
         let newer = |key: Key, ts: Timestamp| {
             let place = seen.binary_search_by_key(&key, |(key, _)| *key);
@@ -376,8 +381,8 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// Who owns the record's read lock at `node`? Once it has been released there, so it is here, unless of
-    /// a newer write.
+    /// Who owns the record's read lock at `node`? Once it has been released there, so it is here,
+    /// unless of a newer write.
     async fn owner_at(&self, node: NodeId, key: Key) -> Option<Option<Timestamp>> {
         let page = self.ship(node, key, key, &[]).await?;
         let Some(shipped) = page.records.first() else { return Some(None) };
@@ -422,15 +427,16 @@ impl<F: Fabric> Member<F> {
         Page::parse(answer.as_ref()).ok()
     }
 
-    /// SHIP: what the asker lacks of the records of this node, once it knows a view in which the asker is a
-    /// member. A node that does not serve first has everything that was sent to it in earlier views: others
-    /// may have it, and nobody sends it again.
+    /// SHIP: what the asker lacks of the records of this node, once it knows a view in which the
+    /// asker is a member. A node that does not serve first has everything that was sent to it in
+    /// earlier views: others may have it, and nobody sends it again.
     pub(super) fn ship_to(self: &Rc<Self>, body: &[u8], to: ReplyTo) -> Result<(), Malformed> {
         let (epoch, keys, own) = Ship::parse(body)?;
         let member = self.clone();
         self.fabric.spawn(async move {
             let open = member.node.begin();
-            // An engine that does not know it might complete a write without the asker, behind this page.
+            // An engine that does not know it might complete a write without the asker, behind this
+            // page.
             let node = &member.node;
             while !(node.knows_epoch(epoch) && (node.is_ready() || node.has_settled())) {
                 member.pause().await;

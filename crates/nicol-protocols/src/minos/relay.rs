@@ -1,6 +1,6 @@
-//! Batching without offloading: the host runs the algorithm, and gives its SmartNIC one message for all
-//! followers; the SmartNIC sends it on to each, gathers their ACKs, and gives the host one. [MINOS24
-//! V-B3, VIII-D]
+//! Batching without offloading: the host runs the algorithm, and gives its SmartNIC one message for
+//! all followers; the SmartNIC sends it on to each, gathers their ACKs, and gives the host one.
+//! [MINOS24 V-B3, VIII-D]
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -68,8 +68,8 @@ impl SystemNode for Node {
 
     const FOLLOWS_VIEWS: bool = true;
 
-    /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but what
-    /// either holds is there when both serve again.
+    /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but
+    /// what either holds is there when both serve again.
     fn halves(config: &MinosConfig) -> Halves {
         config.hooks().halves()
     }
@@ -164,8 +164,8 @@ impl SystemNode for Node {
 }
 
 impl NodeState for Node {
-    /// The records are the host's memory, and the vFIFO is the NIC's. What both keep coherent is worth
-    /// nothing without either: whoever recovers begins with the values.
+    /// The records are the host's memory, and the vFIFO is the NIC's. What both keep coherent is
+    /// worth nothing without either: whoever recovers begins with the values.
     fn crashed(&self, loss: &Loss) {
         if loss.host {
             self.store.lose();
@@ -177,7 +177,8 @@ impl NodeState for Node {
         self.memory_kept.fetch_and(!loss.host, Ordering::AcqRel);
     }
 
-    /// The values stay, and the vFIFO; the tasks that have held locks, or promised anything, are gone.
+    /// The values stay, and the vFIFO; the tasks that have held locks, or promised anything, are
+    /// gone.
     fn ended(&self, loss: &Loss) {
         self.store.keep_values();
         self.memory_kept.fetch_or(loss.host, Ordering::AcqRel);

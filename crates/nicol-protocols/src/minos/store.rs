@@ -27,8 +27,8 @@ pub struct Store {
     records: AtomicU64,
 }
 
-/// Bytes of a record besides its value: its entry, and as much for the free entries of its table and what
-/// the allocator keeps.
+/// Bytes of a record besides its value: its entry, and as much for the free entries of its table
+/// and what the allocator keeps.
 const RECORD_BYTES: u64 = 2 * size_of::<(Key, Record)>() as u64;
 
 impl Store {
@@ -106,8 +106,8 @@ impl Store {
         self.change(key, |_| ());
     }
 
-    /// What `take` makes of a record, if it makes anything of it; else the bell that the next change
-    /// rings, and how often it has rung. It wakes nobody.
+    /// What `take` makes of a record, if it makes anything of it; else the bell that the next
+    /// change rings, and how often it has rung. It wakes nobody.
     pub(super) fn take_or_watch<T>(
         &self,
         key: Key,

@@ -1,5 +1,6 @@
-//! The steps that a traced run tells of: the lines of figures 2, 3 and 8, what clients and persist devices
-//! do, and what happens to a record around a crash. A program that follows them knows the record.
+//! The steps that a traced run tells of: the lines of figures 2, 3 and 8, what clients and persist
+//! devices do, and what happens to a record around a crash. A program that follows them knows the
+//! record.
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Epoch, Key, NodeId, Side};

@@ -23,8 +23,8 @@ impl<F: Fabric> Member<F> {
         self.fabric.spawn(follow_views(self.fabric.clone(), move |view| member.learn(view)));
     }
 
-    /// Another view: every write under way asks its followers of this view, whoever has answered in an
-    /// earlier one, because those may have become others.
+    /// Another view: every write under way asks its followers of this view, whoever has answered in
+    /// an earlier one, because those may have become others.
     fn learn(self: &Rc<Self>, view: &View) {
         let epoch = u64::from(view.epoch().0);
         self.node.note_epoch(self.fabric.here(), epoch);
@@ -77,8 +77,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Replays the write of `key` at `ts`: as its coordinator would have, with the timestamp that it
-    /// has, so that it does not matter how many do.
+    /// Replays the write of `key` at `ts`: as its coordinator would have, with the timestamp that
+    /// it has, so that it does not matter how many do.
     pub(super) async fn replay(self: Rc<Self>, key: Key, ts: Timestamp) {
         if !self.hooks().replays() {
             return;
@@ -94,8 +94,9 @@ impl<F: Fabric> Member<F> {
             self.node.store().look(key, |record| (record.value_ts, record.value.clone()));
         match value_ts.cmp(&ts) {
             std::cmp::Ordering::Less => drop(open),
-            // A replay that is under way asks in every later view, too. Of another one each follower
-            // would begin a replay, of which others would, for as long as one node does not answer.
+            // A replay that is under way asks in every later view, too. Of another one each
+            // follower would begin a replay, of which others would, for as long as one node does
+            // not answer.
             std::cmp::Ordering::Equal if self.is_open(key, ts) => drop(open),
             std::cmp::Ordering::Equal => {
                 let write = self.open_write(key, value.as_deref(), NO_SCOPE, Waiting::Here);

@@ -34,7 +34,8 @@ pub(crate) struct List {
 pub(crate) struct Handles {
     /// The key of the whole region, for reading and for allocating.
     pub(crate) region: RKey,
-    /// The key of the same region for swapping pointers: another one whenever a replica has rejoined.
+    /// The key of the same region for swapping pointers: another one whenever a replica has
+    /// rejoined.
     pub(crate) pointers: RKey,
     /// By ascending size.
     pub(crate) lists: Vec<List>,

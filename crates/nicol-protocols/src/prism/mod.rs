@@ -2,8 +2,9 @@
 //! operations ([`nicol_core::chain`]).
 //!
 //! What they share: `pool` holds a server's buffers, `recycling` is the daemon that recycles them,
-//! `servers` has a client engine's handles of the servers, `messages` the few messages between them, `tag`
-//! the versions of replicated registers, and [`Verbs`] the plain verbs of the baselines.
+//! `servers` has a client engine's handles of the servers, `messages` the few messages between
+//! them, `tag` the versions of replicated registers, and [`Verbs`] the plain verbs of the
+//! baselines.
 
 pub mod abdlock;
 pub mod kv;

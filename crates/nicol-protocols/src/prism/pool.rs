@@ -4,10 +4,10 @@
 //! nobody reports, because a client or its answer is gone, a scan finds: the alternative that the
 //! paper names. Both only end a use ([`BufferUse`]) that no pointer refers to.
 //!
-//! A report may come late, and twice. The first word of a buffer, its stamp, names the use of which it
-//! tells. Between the instant at which a chain pops a buffer and that at which it writes to it, the
-//! buffer still has the last use's stamp: a stamp under which it has been posted counts no more. That
-//! is right as long as no two uses of a buffer have one stamp; a pool whose uses may
+//! A report may come late, and twice. The first word of a buffer, its stamp, names the use of which
+//! it tells. Between the instant at which a chain pops a buffer and that at which it writes to it,
+//! the buffer still has the last use's stamp: a stamp under which it has been posted counts no
+//! more. That is right as long as no two uses of a buffer have one stamp; a pool whose uses may
 //! [share stamps](BufferPool::share_stamps) does without.
 
 use std::collections::BTreeSet;
@@ -113,7 +113,8 @@ impl Class {
         (index < u64::from(self.size.count)).then_some(index as usize)
     }
 
-    /// Notes that the use of the buffer at `offset` with this stamp is over. False if that is known.
+    /// Notes that the use of the buffer at `offset` with this stamp is over. False if that is
+    /// known.
     fn end(&self, offset: u64, stamp: u64) -> bool {
         let posted = self.index_of(offset).map(|index| &self.posted[index]);
         posted.is_some_and(|posted| posted.swap(stamp, Ordering::AcqRel) != stamp)
@@ -168,14 +169,14 @@ impl BufferPool {
         }
     }
 
-    /// Lets two uses of a buffer have one stamp: a report that comes twice may then count twice, if it
-    /// comes before the next use has written its own.
+    /// Lets two uses of a buffer have one stamp: a report that comes twice may then count twice, if
+    /// it comes before the next use has written its own.
     pub(crate) fn share_stamps(&mut self) {
         self.shared_stamps = true;
     }
 
-    /// With a watermark, keeps what is unused back, but for twice as many buffers of each size: a free
-    /// list that has fewer is [refilled](BufferPool::refill). [PRISM21 6.1]
+    /// With a watermark, keeps what is unused back, but for twice as many buffers of each size: a
+    /// free list that has fewer is [refilled](BufferPool::refill). [PRISM21 6.1]
     pub(crate) fn keep_back(&mut self, watermark: Option<u32>) {
         self.watermark = watermark;
     }
@@ -225,8 +226,8 @@ impl BufferPool {
         lists.zip(sizes).map(|(&(key, _), bytes)| List { key, bytes })
     }
 
-    /// Posts what a client reports, as far as it holds: the buffer is in use, still has the word that
-    /// it had, and its pointer points elsewhere. Returns how many were posted.
+    /// Posts what a client reports, as far as it holds: the buffer is in use, still has the word
+    /// that it had, and its pointer points elsewhere. Returns how many were posted.
     pub(crate) fn post<F: Fabric>(&self, fabric: &F, reports: &[Unused]) -> usize {
         let load = |at: u64| self.region.load(at).ok();
         let holds = |unused: &&Unused| {
@@ -237,8 +238,8 @@ impl BufferPool {
         found.filter(|unused| self.post_reported(fabric, unused.offset, unused.stamp)).count()
     }
 
-    /// Posts a buffer whose use with this stamp is over, or keeps it back. False if it is free, or this
-    /// is known already.
+    /// Posts a buffer whose use with this stamp is over, or keeps it back. False if it is free, or
+    /// this is known already.
     pub(crate) fn post_reported<F: Fabric>(&self, fabric: &F, offset: u64, stamp: u64) -> bool {
         self.post_if(fabric, offset, |class| self.shared_stamps || class.end(offset, stamp))
     }
@@ -302,8 +303,8 @@ impl BufferPool {
         self.classes.iter().any(is_short)
     }
 
-    /// Is nothing in use but as many buffers as were loaded? Of a table whose records neither come nor
-    /// go that is so once everything is reported. Cost: a word per buffer.
+    /// Is nothing in use but as many buffers as were loaded? Of a table whose records neither come
+    /// nor go that is so once everything is reported. Cost: a word per buffer.
     pub(crate) fn is_as_loaded(&self) -> bool {
         let lists = self.lists.get().into_iter().flatten();
         let in_use = lists
@@ -365,8 +366,8 @@ impl BufferPool {
         self.clean_at.load(Ordering::Relaxed) == self.turned()
     }
 
-    /// Buffers that a pointer refers to although they are free: there must be none. A pool that nobody
-    /// has opened yet has no lists, and nothing to recycle.
+    /// Buffers that a pointer refers to although they are free: there must be none. A pool that
+    /// nobody has opened yet has no lists, and nothing to recycle.
     pub(crate) fn dangling(&self) -> usize {
         if self.lists.get().is_none() {
             return 0;
@@ -380,8 +381,8 @@ impl BufferPool {
         pointers.filter(|at| *at != 0 && *at >= first && is_free(at)).count()
     }
 
-    /// Posts what nobody has reported: the uses without a pointer that have outlived every chain which
-    /// might have installed them. Waits for `after` first. Returns how many. [PRISM21 3.2]
+    /// Posts what nobody has reported: the uses without a pointer that have outlived every chain
+    /// which might have installed them. Waits for `after` first. Returns how many. [PRISM21 3.2]
     pub(crate) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
         self.scan_but(fabric, after, |_| false).await
     }
@@ -405,8 +406,8 @@ impl BufferPool {
         while !fabric.have_ended(mark) {
             fabric.sleep_until(fabric.now() + SCAN_POLL).await;
         }
-        // A buffer that had been popped and not written yet is looked at again: what was there before
-        // told of its last use.
+        // A buffer that had been popped and not written yet is looked at again: what was there
+        // before told of its last use.
         let left = self.unreferenced();
         let left = left.iter().filter(|unused| found.contains(unused) && !keep(unused.offset));
         left.filter(|unused| self.post_found(fabric, unused.offset)).count()
@@ -457,7 +458,8 @@ mod tests {
                 let offset = allocate(&fabric, rkey, list, &7_u64.to_le_bytes()).await;
                 let report = [Unused { offset, stamp: 7, pointer: 0 }];
                 posted.lock().unwrap().push(pool.post(&fabric, &report));
-                // The next chain has popped it, and not written to it yet: the stamp is the old one.
+                // The next chain has popped it, and not written to it yet: the stamp is the old
+                // one.
                 assert_eq!(allocate(&fabric, rkey, list, &[]).await, offset);
                 posted.lock().unwrap().push(pool.post(&fabric, &report));
                 assert!(pool.is_in_use(offset));

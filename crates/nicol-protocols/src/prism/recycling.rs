@@ -1,10 +1,10 @@
 //! The daemon of a server: it refills free lists, and looks for buffers that nobody reports.
 //! [PRISM21 3.2, 6.1]
 //!
-//! A scan is asked for by a client whose chain went unanswered, and by a view that tells of a crash:
-//! the dead report nothing. Under [`Reclaim::Scan`] the daemon scans by itself, and clients do not
-//! report buffers at all. Of a server one scan is under way at most; what is suspected meanwhile, the
-//! next one looks for.
+//! A scan is asked for by a client whose chain went unanswered, and by a view that tells of a
+//! crash: the dead report nothing. Under [`Reclaim::Scan`] the daemon scans by itself, and clients
+//! do not report buffers at all. Of a server one scan is under way at most; what is suspected
+//! meanwhile, the next one looks for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,7 +129,8 @@ async fn scan_after_crashes<F: Fabric, N: Recycles>(fabric: F, node: Arc<N>) {
     }
 }
 
-/// Asks for a scan, since there may be buffers that are never reported. It begins once they are unused.
+/// Asks for a scan, since there may be buffers that are never reported. It begins once they are
+/// unused.
 pub(crate) fn scan_later<F: Fabric, N: Recycles>(fabric: &F, node: &Arc<N>) {
     if node.recycled().asked.fetch_add(1, Ordering::Relaxed) > 0 {
         return;

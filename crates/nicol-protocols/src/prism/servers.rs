@@ -15,8 +15,8 @@ use crate::kit::Open;
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Nanos = Nanos::from_millis(2);
 const HELLO_WAIT: Nanos = Nanos::from_micros(100);
-/// How long who needs a server's handles waits before it looks again, at first and later, and how often:
-/// a second, which a server's thread may need on a machine that others load.
+/// How long who needs a server's handles waits before it looks again, at first and later, and how
+/// often: a second, which a server's thread may need on a machine that others load.
 const HANDLES_WAITS: [(u32, Nanos); 2] =
     [(2_000, Nanos::from_micros(5)), (1_000, Nanos::from_millis(1))];
 /// Reports wait so long for others to the same server, and so many of them travel together.
@@ -174,8 +174,8 @@ impl<F: Fabric> Servers<F> {
             for _ in 0..REPORT_ATTEMPTS {
                 let timeout = Timeout::After(REPORT_TIMEOUT);
                 let sent = fabric.call(EngineId::host(node, 0), &report, timeout).await;
-                // A server that is gone has no buffers, and one that has come back has others. To be
-                // told twice does no harm.
+                // A server that is gone has no buffers, and one that has come back has others. To
+                // be told twice does no harm.
                 if !matches!(sent, Err(FabricError::TimedOut { .. })) {
                     break;
                 }

@@ -109,8 +109,8 @@ impl<F: Fabric> CommitProtocol for Client<F> {
         debug_assert!(target.side == Side::Host || target.core == 0);
         let mut request = RequestOf { header, id, txn, padding: shared.config.padding };
         let timeout = Timeout::After(shared.config.timeout);
-        // Parts that do not fit the request's slot are sent first, one slot after the other: a slot is
-        // free again when its reply has come. (C2.06)
+        // Parts that do not fit the request's slot are sent first, one slot after the other: a slot
+        // is free again when its reply has come. (C2.06)
         for _ in 0..request.cut() {
             let worker = EngineId::host(*server, hinted);
             if let Err(error) = fabric.call(worker, &Part, timeout).await {

@@ -64,8 +64,8 @@ pub struct ScheduleConfig {
     pub reserved: usize,
     /// Requests that a worker executes at a time.
     pub at_a_time: usize,
-    /// Is the card's engine that decides an FPGA, which takes the same time whatever it looks at? Else it is
-    /// a core.
+    /// Is the card's engine that decides an FPGA, which takes the same time whatever it looks at?
+    /// Else it is a core.
     pub fpga: bool,
     /// Most requests of a batch of Strife. [AlNiCo22, setup]
     pub batch: usize,
@@ -98,7 +98,8 @@ impl ScheduleConfig {
         }
     }
 
-    /// Does a worker tell the scheduler that a request is done? Strife's waits for its batch, whatever counts.
+    /// Does a worker tell the scheduler that a request is done? Strife's waits for its batch,
+    /// whatever counts.
     pub const fn tells_who_is_done(&self) -> bool {
         matches!(self.completion, Completion::Reply) || self.kind.batches()
     }

@@ -1,9 +1,9 @@
 //! The decision: which worker a request goes to. [AlNiCo22, scheduling algorithm]
 //!
-//! Each worker has counters of the features of the requests that it has, and what it *shows* of them: a
-//! feature that is steered to a worker is shown there alone. A request's rank at a worker is the sum of
-//! the weights of the features that both show, in conflict; the highest rank wins. Counters and sums
-//! are [`FeatureCounters`].
+//! Each worker has counters of the features of the requests that it has, and what it *shows* of
+//! them: a feature that is steered to a worker is shown there alone. A request's rank at a worker
+//! is the sum of the weights of the features that both show, in conflict; the highest rank wins.
+//! Counters and sums are [`FeatureCounters`].
 
 use nicol_store::feature_counters::{FEATURES, FeatureCounters, LANES, Lanes, NONE, Touches};
 
@@ -22,12 +22,12 @@ const QUEUE_SLACK: u16 = 4;
 /// How ranks are compared, and when counters count. (AMB-22)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranking {
-    /// Ties go to the lowest worker, no rank to the client's hint; counters are looked at every 1,024
-    /// decisions.
+    /// Ties go to the lowest worker, no rank to the client's hint; counters are looked at every
+    /// 1,024 decisions.
     Artifact,
-    /// Ties, of no rank too, go to the shortest queue, then in turn; a worker with a much longer queue
-    /// than the mean is passed over, since what it has makes its rank the highest again and again;
-    /// counters count at once.
+    /// Ties, of no rank too, go to the shortest queue, then in turn; a worker with a much longer
+    /// queue than the mean is passed over, since what it has makes its rank the highest again and
+    /// again; counters count at once.
     Improved,
 }
 
@@ -52,8 +52,8 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// No feature weighs anything, and nobody steers any: requests go where clients would send them,
-    /// or to the shortest queue.
+    /// No feature weighs anything, and nobody steers any: requests go where clients would send
+    /// them, or to the shortest queue.
     pub fn none() -> Self {
         Self { epoch: 0, weights: Box::new([0; FEATURES]), steering: Box::new([NONE; FEATURES]) }
     }
@@ -155,8 +155,8 @@ impl Scheduler {
         .min(full)
     }
 
-    /// Decides who gets a request whose client would send it to `hint`, and counts it there. Workers whose
-    /// queues are too long are passed over; `None` if all have [`OPEN_MAX`] requests.
+    /// Decides who gets a request whose client would send it to `hint`, and counts it there.
+    /// Workers whose queues are too long are passed over; `None` if all have [`OPEN_MAX`] requests.
     ///
     /// Cost: that of [`FeatureCounters::best`], and a step a feature.
     pub fn decide(&mut self, request: &Features, hint: usize) -> Option<usize> {

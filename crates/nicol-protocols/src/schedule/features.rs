@@ -1,4 +1,5 @@
-//! Feature vectors: which of 512 features a request touches, and which it writes. [AlNiCo22, vectors I]
+//! Feature vectors: which of 512 features a request touches, and which it writes. [AlNiCo22,
+//! vectors I]
 
 use std::ops::Range;
 

@@ -10,10 +10,11 @@ use super::features::{FEATURES, FeatureMap};
 
 /// Aborts that a worker remembers, as in the artifact. (AMB-21)
 pub const WINDOW: usize = 4_096;
-/// Weights of steered features begin here, and fall by one from feature to feature, as in the artifact.
+/// Weights of steered features begin here, and fall by one from feature to feature, as in the
+/// artifact.
 const HOTTEST: u8 = 90;
-/// The most that a feature weighs which is not steered: half of that, so that a steered feature outweighs
-/// it. The implementation has no such limit.
+/// The most that a feature weighs which is not steered: half of that, so that a steered feature
+/// outweighs it. The implementation has no such limit.
 const UNSTEERED_MAX: u32 = 45;
 
 /// How often each feature has stood in the way lately, by all workers together.
@@ -99,9 +100,9 @@ impl Feedback {
     }
 
     /// The vectors that follow from `counts`, if `policy` publishes them: a feature's weight is the
-    /// number of aborts that it caused, divided by the number of workers, and the hottest features of the
-    /// hottest table are steered to one worker each (AMB-21). A worker keeps a feature that it steers
-    /// already.
+    /// number of aborts that it caused, divided by the number of workers, and the hottest features
+    /// of the hottest table are steered to one worker each (AMB-21). A worker keeps a feature that
+    /// it steers already.
     pub fn vectors(&mut self, policy: Policy, counts: &[u32]) -> Option<Vectors> {
         let hottest = self.hottest(counts);
         let aborts = counts.iter().map(|count| u64::from(*count)).sum::<u64>();
@@ -132,8 +133,8 @@ impl Feedback {
         Some(vectors)
     }
 
-    /// The features to steer, the hottest first: as many as workers, of the table whose features weigh
-    /// most on average, among tables of which so many features weigh anything.
+    /// The features to steer, the hottest first: as many as workers, of the table whose features
+    /// weigh most on average, among tables of which so many features weigh anything.
     fn hottest(&self, counts: &[u32]) -> Vec<usize> {
         let least = self.workers as u32;
         let weighs = |table: &Range<usize>| -> Vec<usize> {
@@ -208,7 +209,8 @@ mod tests {
         assert_eq!([59, 12, 30].map(|feature| made.weights[feature]), [90, 89, 88]);
         assert_eq!([0, 31, 32, 60].map(|feature| made.weights[feature]), [45, 2, 0, 30]);
         assert_eq!(made.steering.iter().filter(|worker| **worker != NONE).count(), 3);
-        // Another order moves nothing from its worker; another feature gets the worker that is free.
+        // Another order moves nothing from its worker; another feature gets the worker that is
+        // free.
         (hot[2], hot[3]) = ((12, 500), (33, 400));
         let made = feedback.vectors(Policy::OnChange, &counts(&hot)).unwrap();
         assert_eq!((made.epoch, [12, 33, 30].map(|at| made.steering[at])), (2, [1, 0, 2]));

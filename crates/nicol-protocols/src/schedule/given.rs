@@ -17,8 +17,8 @@ struct Given {
     turn: u64,
 }
 
-/// A scheduler, and what counts there: one request for each client's slot at most, whoever of several cores
-/// has decided it.
+/// A scheduler, and what counts there: one request for each client's slot at most, whoever of
+/// several cores has decided it.
 #[derive(Debug)]
 pub(crate) struct Assignments {
     pub(super) scheduler: Scheduler,
@@ -33,8 +33,8 @@ impl Assignments {
         Self { scheduler, by_slot: BTreeMap::new(), by_turn: BTreeMap::new(), turn: 0 }
     }
 
-    /// Decides which worker gets the request `id` of a slot. What the slot had before is done, whether or
-    /// not its worker has said so. `None` if no worker has space for more.
+    /// Decides which worker gets the request `id` of a slot. What the slot had before is done,
+    /// whether or not its worker has said so. `None` if no worker has space for more.
     pub(super) fn give(
         &mut self,
         (slot, id): (u64, TxnId),

@@ -25,8 +25,8 @@ pub(crate) const PART: u16 = KINDS + 6;
 /// Bytes of a slot, which takes a request or a part of one. (C2.06)
 pub(crate) const SLOT_BYTES: usize = 2_048;
 
-/// In a request's flags: its transaction takes long; its logic may be shipped; it runs on the host that has
-/// all its keys.
+/// In a request's flags: its transaction takes long; its logic may be shipped; it runs on the host
+/// that has all its keys.
 const LONG: u8 = 1;
 const SHIP: u8 = 2;
 const LOCAL: u8 = 4;
@@ -39,7 +39,8 @@ pub(crate) fn is_scheduling(kind: u16) -> bool {
     (REQUEST..=PART).contains(&kind)
 }
 
-/// A request: its header with the vector [AlNiCo22, new header], then the transaction's arguments and keys.
+/// A request: its header with the vector [AlNiCo22, new header], then the transaction's arguments
+/// and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) header: Header,
@@ -233,7 +234,8 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A request is done: its client's slot, and the transaction. By then the client may have sent its next one.
+/// A request is done: its client's slot, and the transaction. By then the client may have sent its
+/// next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completed {
     pub(crate) slot: u64,

@@ -9,12 +9,13 @@
 //! | 5 | it replies to the client; the scheduler learns that it is done | `server.rs` |
 //! | feedback | what stood in the way becomes weights and steering | `feedback.rs`, `server.rs` (`feed_back`) |
 //!
-//! Who decides is a value ([`Kind`]): the card's FPGA, cores of the host, the workers, the clients, or
-//! Strife's batches. Scheduling is advice: the engine's concurrency control stays on, so that any
-//! decision is serializable. Nothing is lost: a queue that is full refuses, and the client tries again.
+//! Who decides is a value ([`Kind`]): the card's FPGA, cores of the host, the workers, the clients,
+//! or Strife's batches. Scheduling is advice: the engine's concurrency control stays on, so that
+//! any decision is serializable. Nothing is lost: a queue that is full refuses, and the client
+//! tries again.
 //!
-//! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA; in
-//! the testbed the data is written to the host, and the vector alone to the FPGA.
+//! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA;
+//! in the testbed the data is written to the host, and the vector alone to the FPGA.
 
 mod client;
 mod config;

@@ -118,7 +118,8 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         }
     }
 
-    /// Makes attempts at `txn` until it has ended; `aborted` is told each key that stood in the way.
+    /// Makes attempts at `txn` until it has ended; `aborted` is told each key that stood in the
+    /// way.
     async fn complete(
         &self,
         txn: &mut Txn,
@@ -198,7 +199,8 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         self.answer(reply_to, if durable { outcome } else { Outcome::Unknown });
     }
 
-    /// Puts a request into this worker's queue. It is refused if that is full: the client tries again.
+    /// Puts a request into this worker's queue. It is refused if that is full: the client tries
+    /// again.
     fn enqueue(&self, reply_to: ReplyTo, request: Request, scheduler: Option<EngineId>) {
         let mut queue = self.queue.borrow_mut();
         if queue.len() == QUEUE_MAX {
@@ -236,8 +238,9 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         if given.is_some() || shared.config.completion == Completion::Reply {
             return given;
         }
-        // Nobody says that a request is done, and what counts may be of clients that send nothing more: the
-        // oldest makes way. Whether its worker has space the worker's own queue tells. (AMB-24)
+        // Nobody says that a request is done, and what counts may be of clients that send nothing
+        // more: the oldest makes way. Whether its worker has space the worker's own queue tells.
+        // (AMB-24)
         assignments.forget_oldest();
         assignments.give(which, &header.features, hint)
     }

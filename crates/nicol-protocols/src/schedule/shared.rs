@@ -21,7 +21,8 @@ const PARTS: usize = 64;
 /// What clients know of their transactions for the judge alone, beside the wire: the sets that a
 /// server's procedure has read and written. It costs no bytes there, as in the testbed nobody asks.
 ///
-/// A client and the worker of its transaction meet at a part that few others use, and exchange buffers.
+/// A client and the worker of its transaction meet at a part that few others use, and exchange
+/// buffers.
 #[derive(Clone, Debug)]
 pub struct Transcripts(Arc<[Mutex<Part>; PARTS]>);
 
@@ -130,8 +131,8 @@ impl Shared {
         }
     }
 
-    /// The reserved worker that executes a long request. It follows from the request's first feature, so
-    /// that Deliveries of one warehouse are executed one after the other. (AMB-39)
+    /// The reserved worker that executes a long request. It follows from the request's first
+    /// feature, so that Deliveries of one warehouse are executed one after the other. (AMB-39)
     pub(crate) fn reserved_for(&self, features: &Features) -> usize {
         let first = Features::of(&features.touched).next().unwrap_or_default();
         self.ordinary() + first % self.config.reserved.max(1)

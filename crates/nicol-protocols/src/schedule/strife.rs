@@ -1,5 +1,5 @@
-//! Strife (SIGMOD '20): a batch is clustered by what its requests share, and each cluster is executed
-//! by one worker; what lies between clusters comes after them all.
+//! Strife (SIGMOD '20): a batch is clustered by what its requests share, and each cluster is
+//! executed by one worker; what lies between clusters comes after them all.
 //!
 //! | step | what |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | allocate | the largest cluster goes to the worker that has least |
 //! | residual | what is left over, once the clusters are done, in turn |
 //!
-//! DEVIATION [Strife20 3]: keys are features here, as the scheduler sees nothing else; and concurrency
-//! control stays on, since scheduling is advice.
+//! DEVIATION [Strife20 3]: keys are features here, as the scheduler sees nothing else; and
+//! concurrency control stays on, since scheduling is advice.
 
 use super::features::{FEATURES, Features};
 

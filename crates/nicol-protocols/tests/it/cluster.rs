@@ -282,8 +282,8 @@ fn judge<N: CommitNode, B>(
     Ran { counts, stats, latency, ended, paths, leaked, awaiting, without, anomalies, wrong }
 }
 
-/// Shards whose replicas hold different records: of those whose primary lives, but for the keys that
-/// it counts as undecided.
+/// Shards whose replicas hold different records: of those whose primary lives, but for the keys
+/// that it counts as undecided.
 fn differences<N: CommitNode, B>(
     cluster: &Cluster<N, B>,
     view: &View,

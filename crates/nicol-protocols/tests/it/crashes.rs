@@ -169,7 +169,8 @@ fn a_crash_of_everything_leaves_every_attempt_unknown_and_nobody_waiting() {
     assert!(ran.counts.unknown > 0 && ran.awaiting == 0, "{:?}", ran.counts);
 }
 
-/// What is broken is caught by something, under crashes of any instant, and what is not holds there.
+/// What is broken is caught by something, under crashes of any instant, and what is not holds
+/// there.
 fn is_caught(sabotage: Sabotage, faults: bool) -> bool {
     let workload = smallbank(8);
     let whole = XenicConfig { local_paths: false, multi_hop: false, ..config(&workload) };

@@ -1,5 +1,5 @@
-//! Locks under a log device: they are held until the backups have a transaction durably, and no longer.
-//! (decision 0058)
+//! Locks under a log device: they are held until the backups have a transaction durably, and no
+//! longer. (decision 0058)
 
 use std::sync::Arc;
 

@@ -117,7 +117,8 @@ fn every_form_of_the_log_survives_faults_and_a_small_log() {
     }
 }
 
-/// Two LOGs by RPC, each of which has space at one backup and waits for the other's space at another.
+/// Two LOGs by RPC, each of which has space at one backup and waits for the other's space at
+/// another.
 #[test]
 fn a_second_round_keeps_no_two_transactions_waiting_for_each_other() {
     let workload = churn();

@@ -1,5 +1,5 @@
-//! Crashes of a node under the RDMA systems, at every step of transactions: its survivors go on, and
-//! what it has left behind is refused in words.
+//! Crashes of a node under the RDMA systems, at every step of transactions: its survivors go on,
+//! and what it has left behind is refused in words.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

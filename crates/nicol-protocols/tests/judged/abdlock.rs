@@ -1,5 +1,5 @@
-//! ABDLOCK, by verbs and in software: linearizable under faults and crashes in both worlds, and no lock
-//! stays held.
+//! ABDLOCK, by verbs and in software: linearizable under faults and crashes in both worlds, and no
+//! lock stays held.
 
 use nicol_core::faults::{CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
@@ -70,8 +70,8 @@ fn locks_of_a_client_that_dies_are_released() {
     }
 }
 
-/// A card gives up on a CAS of the lock that has taken effect, and on the release after it, before a
-/// cut of the network has healed.
+/// A card gives up on a CAS of the lock that has taken effect, and on the release after it, before
+/// a cut of the network has healed.
 #[test]
 fn a_lock_is_released_although_the_card_gave_up_on_its_release() {
     for seed in [62, 73, 77] {

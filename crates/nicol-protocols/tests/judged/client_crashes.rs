@@ -1,6 +1,6 @@
-//! A client of PRISM's systems dies between any two of its fabric operations, and while any of them is
-//! under way: between any two events of the whole cluster. The others go on, what they read holds, every
-//! free list becomes whole, and no lock is held.
+//! A client of PRISM's systems dies between any two of its fabric operations, and while any of them
+//! is under way: between any two events of the whole cluster. The others go on, what they read
+//! holds, every free list becomes whole, and no lock is held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,8 +15,8 @@ use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, held, short};
 
-/// Deaths are not further from one another than so many nanoseconds, and begin and end so many before and
-/// after the operations in question.
+/// Deaths are not further from one another than so many nanoseconds, and begin and end so many
+/// before and after the operations in question.
 const APART: u64 = 400;
 const AROUND: u64 = 600;
 
@@ -74,8 +74,8 @@ fn dying(config: &BenchConfig, at: Nanos) -> BenchConfig {
     BenchConfig { fault_plan, ..config.clone() }
 }
 
-/// Every fabric operation of the engine of node `client` that was answered, from when it was sent until
-/// its answer came: verbs and chains of cards, and messages, as which software gets chains.
+/// Every fabric operation of the engine of node `client` that was answered, from when it was sent
+/// until its answer came: verbs and chains of cards, and messages, as which software gets chains.
 fn operations_of(client: NodeId, recorded: &Recorded) -> Vec<Range<Nanos>> {
     let (mut open, mut asked, mut answers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let mut all = Vec::new();

@@ -74,8 +74,8 @@ fn a_share_of_gets_asks_the_soc() {
     assert!((0.2..0.3).contains(&quarter), "{quarter}");
 }
 
-/// Of a value that is longer than a line a READ sees half of one version and half of the next
-/// where its extent is used again meanwhile: few extents, and long values. With `trusts_extents` such a
+/// Of a value that is longer than a line a READ sees half of one version and half of the next where
+/// its extent is used again meanwhile: few extents, and long values. With `trusts_extents` such a
 /// value is returned, and the checkers see it.
 #[test]
 fn torn_values_occur_are_read_again_and_are_caught_if_they_are_trusted() {
@@ -149,8 +149,8 @@ fn rate_of_hot_gets(system: &str, settings: &[&str]) -> f64 {
     held(&config).throughput_per_s / 1e6
 }
 
-/// What is asked for most stands in one row of the SoC's memory, and one bank serves it. [OffPath23 advice
-/// 1] READs of a bucket and of a value in rows of other copies go on side by side.
+/// What is asked for most stands in one row of the SoC's memory, and one bank serves it. [OffPath23
+/// advice 1] READs of a bucket and of a value in rows of other copies go on side by side.
 #[test]
 fn copies_of_hot_records_make_reads_of_the_soc_faster() {
     let settings = ["kept_by=read", "copies=1"];
@@ -169,8 +169,8 @@ fn latency_of_pieces(piece_bytes: u64, doorbell_batch: &str) -> f64 {
     held(&config).latency_us.mean
 }
 
-/// Sixteen pieces leave sooner with one doorbell, two with a doorbell each; what adapts is near the better
-/// one of both. [OffPath23 advice 4]
+/// Sixteen pieces leave sooner with one doorbell, two with a doorbell each; what adapts is near the
+/// better one of both. [OffPath23 advice 4]
 #[test]
 fn adaptive_doorbells_suit_few_pieces_and_many() {
     let of =

@@ -1,5 +1,5 @@
-//! Engines in both worlds: judged on every workload, with cores that interleave at every access, and
-//! broken on purpose.
+//! Engines in both worlds: judged on every workload, with cores that interleave at every access,
+//! and broken on purpose.
 
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
@@ -185,7 +185,8 @@ fn a_table_stays_small_although_its_records_come_and_go() {
         assert!(report.check.held(), "{:?}", report.check);
         report.counters["records"]["places_used"]
     };
-    // Every transaction looks for absent keys, so that without reclamation there would be thousands.
+    // Every transaction looks for absent keys, so that without reclamation there would be
+    // thousands.
     for system in ["silo", "2pl", "tictoc", "cicada"] {
         let used = records(system);
         assert!(used < 2_000, "{system}: {used} places for 48 keys");

@@ -1,4 +1,5 @@
-//! FaRM as PRISM compares with it: two READs for a lookup, by the card or in software. [PRISM21 8.1, 8.3]
+//! FaRM as PRISM compares with it: two READs for a lookup, by the card or in software. [PRISM21
+//! 8.1, 8.3]
 
 use nicol_lab::bench::BenchConfig;
 use nicol_lab::workloads::WorkloadSpec;

@@ -60,8 +60,8 @@ fn crashing(system: &str, seed: u64, restarts: bool) -> BenchConfig {
 fn the_next_of_the_chain_is_promoted_when_a_primary_is_lost() {
     for (seed, system) in (0..8).zip(SYSTEMS.iter().cycle()) {
         let mut config = crashing(system, seed, false);
-        // After the lease of the lost node only some clients' last operations are refused or unknown: a
-        // third of all operations would be, if its files were out of service.
+        // After the lease of the lost node only some clients' last operations are refused or
+        // unknown: a third of all operations would be, if its files were out of service.
         config.warmup = Some(Nanos::from_millis(13));
         let report = held(&config);
         let refused = report.abort_reasons["shard_unavailable"];
@@ -99,8 +99,8 @@ fn files_end_with_the_last_member_that_has_them_all() {
     assert!(report.committed > 0 && report.committed < 3_000, "{}", report.committed);
 }
 
-/// Seed 375 of a sweep: every member crashes within 37 us and comes back without files. Their questions
-/// for them, each a while after the last, left no instant at which none was under way.
+/// Seed 375 of a sweep: every member crashes within 37 us and comes back without files. Their
+/// questions for them, each a while after the last, left no instant at which none was under way.
 #[test]
 fn nobody_asks_for_ever_for_files_that_nobody_has() {
     let mut config = config("linefs:a2+a3", "bluefield2", 375, &["timeout_us=500"]);

@@ -71,8 +71,8 @@ fn every_point_between_the_two_is_linearizable() {
     }
 }
 
-/// Records come and go; and a system without a SmartNIC's hardware runs on the testbed of MINOS-B. Of
-/// many records some are read and never written: they are no difference between replicas.
+/// Records come and go; and a system without a SmartNIC's hardware runs on the testbed of MINOS-B.
+/// Of many records some are read and never written: they are no difference between replicas.
 #[test]
 fn records_are_inserted_and_removed() {
     for (seed, place) in PLACES.into_iter().enumerate() {
@@ -110,16 +110,16 @@ fn global_timestamps_as_printed_are_caught() {
     assert!(caught("minos-b:synch", "minos-snic", "global_timestamps", 40).is_some());
 }
 
-/// AMB-19: a write that waits in the vFIFO is acknowledged, and a later one gets an older timestamp.
-/// The way to the host is made long, so that updates wait for it.
+/// AMB-19: a write that waits in the vFIFO is acknowledged, and a later one gets an older
+/// timestamp. The way to the host is made long, so that updates wait for it.
 #[test]
 fn a_volatile_timestamp_that_is_set_at_the_drain_is_caught() {
     let slow = "minos-snic:dma.write_latency=20us";
     assert!(caught("minos-o:event", slow, "queued", 40).is_some());
 }
 
-/// A SmartNIC with more writes waiting for its queues than it can hold rejects some, of its host and of
-/// the network; whoever sent one sends it again, and no client notices.
+/// A SmartNIC with more writes waiting for its queues than it can hold rejects some, of its host
+/// and of the network; whoever sent one sends it again, and no client notices.
 #[test]
 fn a_write_that_is_rejected_is_sent_again() {
     for batching in ["on", "off"] {

@@ -1,5 +1,5 @@
-//! MINOS under crashes: what each model keeps when everything goes down, and what survivors and nodes
-//! that come back agree on.
+//! MINOS under crashes: what each model keeps when everything goes down, and what survivors and
+//! nodes that come back agree on.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ fn every_model_keeps_what_it_promises_when_everything_crashes() {
     assert!(committed > 5_000, "{committed}");
 }
 
-/// 1,000 crashes of everything for each system, at instants all over a run of about 3 ms, before which
-/// devices are as they are or slow, and after which everything comes back. What the models lose of what they
-/// have acknowledged is printed: only `event` and what of `renf` nobody has read, and what of `scope` no
-/// PERSIST has covered, may lose any.
+/// 1,000 crashes of everything for each system, at instants all over a run of about 3 ms, before
+/// which devices are as they are or slow, and after which everything comes back. What the models
+/// lose of what they have acknowledged is printed: only `event` and what of `renf` nobody has read,
+/// and what of `scope` no PERSIST has covered, may lose any.
 #[test]
 #[ignore = "takes minutes; CONTRIBUTING.md names the command"]
 fn every_model_keeps_what_it_promises_in_a_thousand_crashes_of_everything() {
@@ -106,8 +106,8 @@ fn a_node_that_has_lost_one_half_comes_back_or_stays_away() {
     });
 }
 
-/// The weak models acknowledge at the vFIFO. When all NICs crash MINOS-O loses what has not come out of
-/// it, which nobody has read yet; MINOS-B loses nothing, which is in its hosts' memory.
+/// The weak models acknowledge at the vFIFO. When all NICs crash MINOS-O loses what has not come
+/// out of it, which nobody has read yet; MINOS-B loses nothing, which is in its hosts' memory.
 #[test]
 fn what_the_weak_models_lose_with_their_nics_is_what_nobody_has_read() {
     for model in ["renf", "event", "scope"] {
@@ -153,8 +153,8 @@ fn a_node_that_comes_back_has_what_the_others_have() {
     });
 }
 
-/// A node copies a locked record, the node that it copies from dies, and the record of the next one is the
-/// same and not locked: it is not shipped again.
+/// A node copies a locked record, the node that it copies from dies, and the record of the next one
+/// is the same and not locked: it is not shipped again.
 #[test]
 fn locks_copied_in_an_attempt_that_failed_are_released() {
     for (system, seed) in [("minos-b:strict", 27), ("minos-b:strict", 32), ("minos-o:strict", 30)] {
@@ -168,7 +168,8 @@ fn locks_copied_in_an_attempt_that_failed_are_released() {
     }
 }
 
-/// Who returns compares timestamps with a node that serves, and is shipped what it lacks. [MINOS24 III-E]
+/// Who returns compares timestamps with a node that serves, and is shipped what it lacks. [MINOS24
+/// III-E]
 #[test]
 fn a_node_that_returns_is_shipped_what_it_has_missed() {
     // Back before its lease ends, so that nobody has gone on without it; or later.
@@ -206,8 +207,9 @@ fn crashes_as_a_sweep_draws_them_are_survived() {
 }
 
 /// Runs of a sweep that got stuck, three of them with replicas that differed. A node that recovered
-/// waited for its copy of a record to become durable, which it only persisted once that was unlocked; and
-/// nobody replayed what its log alone had of a coordinator that died after its return.
+/// waited for its copy of a record to become durable, which it only persisted once that was
+/// unlocked; and nobody replayed what its log alone had of a coordinator that died after its
+/// return.
 #[test]
 fn what_a_node_that_comes_back_has_copied_or_logged_is_completed() {
     for (system, seed) in [
@@ -232,8 +234,9 @@ fn what_a_node_that_comes_back_has_copied_or_logged_is_completed() {
     }
 }
 
-/// The only node that serves dies while the other two come back and have its last writes under way: what
-/// they have locked for it, nobody else replays. Found by a sweep of 10,000 seeds, of which 38 got stuck.
+/// The only node that serves dies while the other two come back and have its last writes under way:
+/// what they have locked for it, nobody else replays. Found by a sweep of 10,000 seeds, of which 38
+/// got stuck.
 #[test]
 fn nodes_of_which_none_serves_do_not_wait_for_one_another() {
     each_minos(6, |system, seed| {

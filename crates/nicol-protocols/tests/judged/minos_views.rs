@@ -1,5 +1,5 @@
-//! MINOS without the others: a node that is cut off for longer than a lease serves nothing, and one that is
-//! left alone goes on.
+//! MINOS without the others: a node that is cut off for longer than a lease serves nothing, and one
+//! that is left alone goes on.
 
 use nicol_core::faults::{CrashScope, FaultPlan, Partition};
 use nicol_core::history::{Action, End, Operation};
@@ -36,8 +36,8 @@ fn is_write(operation: &&Operation) -> bool {
     matches!(operation.action, Action::Put { .. })
 }
 
-/// Nodes 0 and 2, or node 1, are cut off, in both ways or in the way from them: they may hear all INVs, or
-/// send some, and have no lease either way. Whoever is left goes on.
+/// Nodes 0 and 2, or node 1, are cut off, in both ways or in the way from them: they may hear all
+/// INVs, or send some, and have no lease either way. Whoever is left goes on.
 #[test]
 fn a_node_without_a_lease_serves_nothing_behind_a_cut_of_either_kind() {
     let (from, until, end) =

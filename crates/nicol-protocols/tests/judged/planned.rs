@@ -1,5 +1,5 @@
-//! Planning at run time: clients of DrTM-KV choose between READs of the index and asking the SoC, on a
-//! workload that changes half-way, in both worlds.
+//! Planning at run time: clients of DrTM-KV choose between READs of the index and asking the SoC,
+//! on a workload that changes half-way, in both worlds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,8 +149,8 @@ fn on_threads_it_switches_and_its_log_replays() {
         let config = LiveConfig::new(view);
         let world = LiveCluster::launch(&config, Arc::new(Started(clients.clone()))).unwrap();
         let poll = Duration::from_millis(5);
-        // Operations a second. A machine that runs other things as well has the time that a change takes
-        // to be noticed.
+        // Operations a second. A machine that runs other things as well has the time that a change
+        // takes to be noticed.
         let half = |half: usize| {
             clients.half.store(half as u64, Ordering::Relaxed);
             let began = Instant::now();
@@ -196,9 +196,10 @@ fn xenic(spec: &WorkloadSpec, on: &str, execute_at: &str) -> (f64, u64) {
     (report.throughput_per_s, switches)
 }
 
-/// Xenic's functions: on the NIC they save what crosses PCIe, on the host they take a third of the time
-/// (C1.20). With few keys the first counts for more, with 32 keys the second. A function of half a
-/// microsecond a key is a trap: on a NIC that is idle the first one is faster there, and all of them are not.
+/// Xenic's functions: on the NIC they save what crosses PCIe, on the host they take a third of the
+/// time (C1.20). With few keys the first counts for more, with 32 keys the second. A function of
+/// half a microsecond a key is a trap: on a NIC that is idle the first one is faster there, and all
+/// of them are not.
 #[test]
 fn xenic_runs_functions_where_all_of_them_are_faster() {
     let smallbank = WorkloadSpec::named("smallbank");

@@ -20,7 +20,8 @@ fn config(on: &str, seed: u64) -> BenchConfig {
     }
 }
 
-/// What a GET writes back has the tag that it has read, and often takes the buffer that had it before.
+/// What a GET writes back has the tag that it has read, and often takes the buffer that had it
+/// before.
 #[test]
 fn what_is_written_back_under_an_old_tag_leaves_no_buffer_behind() {
     for seed in 4..6 {

@@ -81,7 +81,8 @@ fn transactions_are_serializable_under_message_faults_and_leave_nothing_behind()
     assert!(seen.iter().all(|&seen| seen > 20), "{seen:?}");
 }
 
-/// Answers that are lost make servers scan, while other chains have popped buffers and not written yet.
+/// Answers that are lost make servers scan, while other chains have popped buffers and not written
+/// yet.
 #[test]
 fn inserts_under_message_faults_leave_no_slot_that_points_to_a_freed_item() {
     for seed in [0, 11] {
@@ -96,8 +97,8 @@ fn inserts_under_message_faults_leave_no_slot_that_points_to_a_freed_item() {
     }
 }
 
-/// New orders insert rows of a few bytes: a free list that runs dry makes those that have prepared wait,
-/// and everybody else abort.
+/// New orders insert rows of a few bytes: a free list that runs dry makes those that have prepared
+/// wait, and everybody else abort.
 #[test]
 fn inserted_rows_of_every_length_find_a_buffer() {
     for (seed, faults) in [(4, true), (5, false)] {

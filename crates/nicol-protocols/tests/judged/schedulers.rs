@@ -116,7 +116,8 @@ fn slots(scheduler: &str, clients: usize, cores: usize) -> BenchConfig {
 #[test]
 fn a_slot_counts_once_whichever_core_has_scheduled_its_requests() {
     for scheduler in ["alnico", "alnico-cpu-2", "alnico-cpu-n"] {
-        // Each has been at every core that schedules: 300 slots at 6 cores are more than 6 workers take.
+        // Each has been at every core that schedules: 300 slots at 6 cores are more than 6 workers
+        // take.
         let report = held(&slots(scheduler, 150, 6));
         assert_eq!(report.counters["schedule"]["refused"], 0, "{scheduler}");
     }

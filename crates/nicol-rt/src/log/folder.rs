@@ -130,7 +130,8 @@ impl LogFolder {
         Ok(runs)
     }
 
-    /// A file or folder, beside `runs` or in one of them, that is none of a store's, if there is one.
+    /// A file or folder, beside `runs` or in one of them, that is none of a store's, if there is
+    /// one.
     ///
     /// # Errors
     /// If a folder cannot be read.

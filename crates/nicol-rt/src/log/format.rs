@@ -2,8 +2,8 @@
 //!
 //! A record has two checksums: one of its head and its first bytes ([`LEAD`]), which say whose it
 //! is, and one of all it carries. It names the last record that was durable when it was written, so
-//! that a reader can tell damage from what a crash has torn. Both checksums begin with a random word
-//! of the file's header: what a client has stored never looks like a record.
+//! that a reader can tell damage from what a crash has torn. Both checksums begin with a random
+//! word of the file's header: what a client has stored never looks like a record.
 
 use std::io;
 

@@ -1,6 +1,7 @@
 //! The paths of a card whose inside is modelled, alone and together: C4.
 //!
-//! Requesters are machines of the study's clients, but for bandwidth, where they are the plain NIC's.
+//! Requesters are machines of the study's clients, but for bandwidth, where they are the plain
+//! NIC's.
 
 use std::sync::Arc;
 
@@ -375,8 +376,8 @@ pub struct Posting {
     pub core_ns: f64,
 }
 
-/// READs of 64 B of one core, `batch` at a time, that share doorbells as `doorbells` says. [OffPath23
-/// 3.3, figure 10]
+/// READs of 64 B of one core, `batch` at a time, that share doorbells as `doorbells` says.
+/// [OffPath23 3.3, figure 10]
 ///
 /// # Errors
 /// If the hardware has no such core.

@@ -289,8 +289,8 @@ pub(super) fn verb_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, V
     Ok(lines)
 }
 
-/// C3.04: what software on host cores adds, primitive by primitive, to C3.03's one latency of verbs:
-/// that of a READ, or of a compare-and-swap, which carries no data.
+/// C3.04: what software on host cores adds, primitive by primitive, to C3.03's one latency of
+/// verbs: that of a READ, or of a compare-and-swap, which carries no data.
 pub(super) fn software_chains(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     const NOTE: &str = "beyond a READ verb of 512 B, or beyond a CAS verb: one latency is published for \
                         all verbs";
@@ -306,8 +306,8 @@ pub(super) fn software_chains(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, 
     Ok(lines)
 }
 
-/// C3.05: how long a core of the card takes to reach its host's memory; how many there are; and at what
-/// clock, if they differ from the ARM cores of C1.20, at 2.2 GHz, by nothing else.
+/// C3.05: how long a core of the card takes to reach its host's memory; how many there are; and at
+/// what clock, if they differ from the ARM cores of C1.20, at 2.2 GHz, by nothing else.
 pub(super) fn card_cores(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let read_us = transfer(profile, Action::DmaRead, 8)? / 1e3;
     let what = "a core of the card reads a word of its host's memory";

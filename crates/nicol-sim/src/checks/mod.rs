@@ -38,8 +38,8 @@ pub struct CheckLine {
     pub relative_error: f64,
     /// Does the model's value rest mainly on assumed numbers?
     pub assumed: bool,
-    /// Was a number of the profile fitted to this line, by a mechanism that no publication shows? Then the
-    /// line holds by construction. The note says what is known.
+    /// Was a number of the profile fitted to this line, by a mechanism that no publication shows?
+    /// Then the line holds by construction. The note says what is known.
     pub fitted: bool,
     /// Does the published value contradict other published ones? The note says which.
     pub contradicted: bool,
@@ -138,7 +138,8 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     }
     let chains_by = profile.capabilities().chains_by;
     if profile.verbs.present.value && profile.off_path.is_none() {
-        // PRISM's testbeds, which say who executes chains, are not held to another's rates (AMB-32).
+        // PRISM's testbeds, which say who executes chains, are not held to another's rates
+        // (AMB-32).
         if profile.verbs.chains.is_none() {
             lines.extend(throughput::verbs(profile)?);
             lines.extend(throughput::two_sided(profile)?);

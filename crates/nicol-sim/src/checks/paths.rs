@@ -1,5 +1,5 @@
-//! Loads on the paths of a card: from other machines to the host (1) and to the SoC (2), between the
-//! two by RDMA (3) and by DMA (3*), alone and together. [OffPath23 2.3, 3, 4]
+//! Loads on the paths of a card: from other machines to the host (1) and to the SoC (2), between
+//! the two by RDMA (3) and by DMA (3*), alone and together. [OffPath23 2.3, 3, 4]
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -181,8 +181,8 @@ pub(super) fn lines(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError>
 /// Bytes of a message by which a bandwidth is measured.
 const LONG: usize = 24 << 10;
 
-/// The way of `size` bytes from an engine of `side` to one of another node, in nanoseconds, on cores
-/// that take no time.
+/// The way of `size` bytes from an engine of `side` to one of another node, in nanoseconds, on
+/// cores that take no time.
 fn one_way(profile: &Arc<Profile>, side: Side, size: usize) -> Result<f64, ViewError> {
     let mut profile = Profile::clone(profile);
     for core in [&mut profile.host_core, &mut profile.nic_core] {

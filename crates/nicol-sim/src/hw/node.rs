@@ -50,8 +50,9 @@ impl Hardware {
         self.wire.of(Bytes(bytes))
     }
 
-    /// How long after a sender's first bit this link takes the first of `payload` bytes, at the latest:
-    /// who takes them faster than the sender, which needs `sent` for them, waits for the last ones.
+    /// How long after a sender's first bit this link takes the first of `payload` bytes, at the
+    /// latest: who takes them faster than the sender, which needs `sent` for them, waits for the
+    /// last ones.
     pub fn behind(&self, sent: Picos, payload: u64) -> Picos {
         Picos(sent.0.saturating_sub(self.on_wire(payload).0))
     }

@@ -1,4 +1,5 @@
-//! What hardware can do, as fields. Code that depends on the hardware asks these, never a profile's name.
+//! What hardware can do, as fields. Code that depends on the hardware asks these, never a profile's
+//! name.
 
 use super::Profile;
 

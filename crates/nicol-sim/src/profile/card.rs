@@ -63,8 +63,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Has the last of so many requests left sooner with one doorbell, after which the card fetches them,
-    /// than with a doorbell each?
+    /// Has the last of so many requests left sooner with one doorbell, after which the card fetches
+    /// them, than with a doorbell each?
     pub fn doorbell_pays(&self, requests: u64) -> bool {
         let fetched = self.chain_start.value + self.chained.value * requests;
         self.doorbell.value + fetched < self.doorbell.value * requests
@@ -80,8 +80,8 @@ pub struct Switch {
     pub rate: Sourced<BitsPerSec>,
     /// One pass through the switch and PCIe1, on the way to or from the host.
     pub pass: Sourced<Picos>,
-    /// What a verb between the endpoints takes of the host's memory controller, from which READs and
-    /// WRITEs of the card come next.
+    /// What a verb between the endpoints takes of the host's memory controller, from which READs
+    /// and WRITEs of the card come next.
     pub within_interval: Sourced<Picos>,
 }
 
@@ -131,8 +131,9 @@ pub struct Suspected {
     /// Does a READ hold a unit up less if the memory is beside the switch? If not, it takes what
     /// the host's takes.
     pub near_memory: Sourced<bool>,
-    /// Does the memory beside the switch take WRITEs more slowly, for want of channels? If not, they come
-    /// as the host's do without a switch. [OffPath23 3.2: one channel, and four of the host]
+    /// Does the memory beside the switch take WRITEs more slowly, for want of channels? If not,
+    /// they come as the host's do without a switch. [OffPath23 3.2: one channel, and four of the
+    /// host]
     pub few_channels: Sourced<bool>,
     /// Does a transfer with too many PCIe packets block the unit's queue?
     pub head_of_line: Sourced<bool>,

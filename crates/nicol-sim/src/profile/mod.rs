@@ -164,8 +164,9 @@ pub struct Cores {
     pub on_path: Sourced<bool>,
     /// Time of a NIC engine's core for what takes a host core 1000.
     pub nic_slowdown_permille: Sourced<u64>,
-    /// Does hardware keep some memory coherent between host and NIC, so that each side's cores reach
-    /// it as they reach their own? Left out: only where both work in the same memory. [MINOS24 V-B2]
+    /// Does hardware keep some memory coherent between host and NIC, so that each side's cores
+    /// reach it as they reach their own? Left out: only where both work in the same memory.
+    /// [MINOS24 V-B2]
     pub coherent: Option<Sourced<bool>>,
 }
 
@@ -349,8 +350,8 @@ pub struct Persist {
     /// Writes that the device takes at a time; others wait. Left out: any number, and those of one
     /// engine's round share the fixed time.
     pub channels: Option<Sourced<u64>>,
-    /// Is the device memory that cores write and flush themselves? Then a core that persists is busy
-    /// meanwhile, and what a DMA has landed there is durable: nobody flushes it line by line.
+    /// Is the device memory that cores write and flush themselves? Then a core that persists is
+    /// busy meanwhile, and what a DMA has landed there is durable: nobody flushes it line by line.
     pub by_core: Option<Sourced<bool>>,
 }
 

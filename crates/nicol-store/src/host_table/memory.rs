@@ -117,8 +117,8 @@ impl PageAllocator {
 /// anything else is written, and no later one is equal.
 const BLOCK_HEADER: u64 = 2 * WORD as u64;
 /// Bytes of the blocks of each class. A quarter is lost on average for small values, which are the
-/// many. From 576 on a class holds a power of two and an eighth: values often are powers of two, and
-/// a block's own words and those of the value's owner come on top.
+/// many. From 576 on a class holds a power of two and an eighth: values often are powers of two,
+/// and a block's own words and those of the value's owner come on top.
 pub(super) const CLASS_BYTES: [u64; CLASSES] = [
     64, 96, 128, 160, 192, 224, 256, 320, 384, 576, 768, 1_152, 1_728, 2_304, 3_456, 4_608, 9_216,
     18_432, 36_864, 73_728, 147_456, 294_912, 589_824, 1_179_648,

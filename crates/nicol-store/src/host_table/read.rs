@@ -105,8 +105,8 @@ impl HostTable {
         key: Key,
         into: &mut Vec<u8>,
     ) -> Option<Lookup> {
-        // A look at the key is enough to pass: a writer that overwrites a key here has first put it,
-        // if it still exists, into a slot that is read later, or has changed the header.
+        // A look at the key is enough to pass: a writer that overwrites a key here has first put
+        // it, if it still exists, into a slot that is read later, or has changed the header.
         while load(region, offset + KEY) == key.0 {
             let start = into.len();
             match read_slot(words(region, offset, self.geometry.slot_bytes()), into) {

@@ -12,7 +12,8 @@ const CHUNK: usize = 1 << 15;
 const CHUNKS_MAX: usize = 1 << 14;
 /// Words of the longest allocation.
 const WORDS_MAX: usize = CHUNK * UNIT;
-/// Size classes whose free places are kept apart: units of what the longest row of a workload takes.
+/// Size classes whose free places are kept apart: units of what the longest row of a workload
+/// takes.
 const CLASSES: usize = 128;
 
 /// Where an allocation begins. 0 is no place.

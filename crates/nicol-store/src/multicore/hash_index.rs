@@ -14,8 +14,8 @@ const LOCKED: u64 = 1 << 63;
 /// ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Heads of chains. A lookup takes no lock: a record that was removed keeps the link to its next one
-/// until no transaction can read it any more.
+/// Heads of chains. A lookup takes no lock: a record that was removed keeps the link to its next
+/// one until no transaction can read it any more.
 #[derive(Debug)]
 pub(super) struct HashIndex {
     heads: Box<[AtomicU64]>,

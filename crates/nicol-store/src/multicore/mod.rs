@@ -1,13 +1,14 @@
-//! The records of a node that many cores change at once: fixed-size rows in place, found by hash or,
-//! in ordered tables, along a tree; a deleted record is freed when no transaction can read it any more.
+//! The records of a node that many cores change at once: fixed-size rows in place, found by hash
+//! or, in ordered tables, along a tree; a deleted record is freed when no transaction can read it
+//! any more.
 //!
 //! The store knows no transactions. A record's first word is the protocol's: it decides which
 //! transactions may read and change the rest. Three rules let protocols agree with the store:
 //!
-//! - A key that was looked up has a record, if only an absent one ([`Multicore::locate`]): so finding
-//!   nothing is validated like any other read. (AMB-36)
-//! - A record is taken out of its index only while it is absent and locked, and its word then says so
-//!   for ever ([`Multicore::take_out`]): a transaction that has read it does not commit.
+//! - A key that was looked up has a record, if only an absent one ([`Multicore::locate`]): so
+//!   finding nothing is validated like any other read. (AMB-36)
+//! - A record is taken out of its index only while it is absent and locked, and its word then says
+//!   so for ever ([`Multicore::take_out`]): a transaction that has read it does not commit.
 //! - A version of a key is never used twice: a new record begins where the records that were taken
 //!   out have ended ([`Multicore::floor`]).
 
@@ -54,8 +55,8 @@ pub struct Full;
 pub struct Located {
     /// Its place.
     pub place: Place,
-    /// Was it made for this lookup? Then it is [watched](State::watched): the caller must have it removed
-    /// again if it stays absent.
+    /// Was it made for this lookup? Then it is [watched](State::watched): the caller must have it
+    /// removed again if it stays absent.
     pub is_new: bool,
     /// What that has changed in an ordered table.
     pub inserted: Option<Inserted>,
@@ -141,9 +142,9 @@ impl Multicore {
         self.place_of(key).map(|place| self.record(place))
     }
 
-    /// Prefetches the records of `keys`, as far as they are found by hash, so that lookups and reads find
-    /// them in the cache, and what `beyond` says that a record leads to. The cache misses of different
-    /// keys overlap.
+    /// Prefetches the records of `keys`, as far as they are found by hash, so that lookups and
+    /// reads find them in the cache, and what `beyond` says that a record leads to. The cache
+    /// misses of different keys overlap.
     ///
     /// Cost: two cache misses a key and one for each further line; several overlap.
     pub fn touch(
@@ -156,7 +157,8 @@ impl Multicore {
         loop {
             let mut places = [Place::NONE; AT_ONCE];
             let mut count = 0;
-            // All heads before the first record: a miss that depends on another one does not overlap.
+            // All heads before the first record: a miss that depends on another one does not
+            // overlap.
             for (place, key) in places.iter_mut().zip(&mut keys) {
                 *place = self.hash.first(key);
                 count += 1;
@@ -195,8 +197,8 @@ impl Multicore {
     pub fn make(&self, key: Key, word: impl Fn(&Self) -> Option<u64>) -> Result<Located, Full> {
         let value_words = self.value_words[usize::from(key.table().0)];
         let place = self.arena.allocate(HEADER + value_words).ok_or(Full)?;
-        // Raised before a record is taken out. None of this key can be made and taken out between the
-        // search and here, since that takes an epoch and the caller has entered one.
+        // Raised before a record is taken out. None of this key can be made and taken out between
+        // the search and here, since that takes an epoch and the caller has entered one.
         let floor = Version(self.floor.load(Ordering::SeqCst));
         let Some(word) = word(self) else {
             self.arena.free(place, HEADER + value_words);
@@ -290,8 +292,8 @@ impl Multicore {
         self.tree.is_unchanged(node, version)
     }
 
-    /// Notes that a leaf was read until `timestamp`, for protocols that order by timestamps: what is
-    /// inserted there afterwards must be later.
+    /// Notes that a leaf was read until `timestamp`, for protocols that order by timestamps: what
+    /// is inserted there afterwards must be later.
     pub fn read_until(&self, node: NodeNumber, timestamp: u64) {
         self.tree.read_until(node, timestamp);
     }
@@ -301,7 +303,8 @@ impl Multicore {
         if key.is_ordered() { self.tree.was_read_until(key.0) } else { 0 }
     }
 
-    /// Calls `each` with every record, absent ones included. Requires that no other thread changes any.
+    /// Calls `each` with every record, absent ones included. Requires that no other thread changes
+    /// any.
     pub fn for_each(&self, each: &mut dyn FnMut(Record<'_>)) {
         self.tree.for_each(&mut |place| each(self.record(place)));
         self.hash.for_each(&mut |place| each(self.record(place)), |place| self.record(place));

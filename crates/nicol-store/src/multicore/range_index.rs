@@ -1,10 +1,10 @@
 //! The index of ordered tables: a B+ tree that many cores change at once.
 //!
-//! Every node has a version that each change moves on. Readers take no lock: they look at the version
-//! before and after. Writers lock the nodes that they change, from the top down, and split full ones
-//! on the way, so that a change never goes up again (optimistic lock coupling; Leis et al., DaMoN
-//! 2016). The version of a leaf is also what protects a scan from phantoms: nothing was inserted into
-//! the leaf while its version is the same. [Silo13 4.6]
+//! Every node has a version that each change moves on. Readers take no lock: they look at the
+//! version before and after. Writers lock the nodes that they change, from the top down, and split
+//! full ones on the way, so that a change never goes up again (optimistic lock coupling; Leis et
+//! al., DaMoN 2016). The version of a leaf is also what protects a scan from phantoms: nothing was
+//! inserted into the leaf while its version is the same. [Silo13 4.6]
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +34,8 @@ const STEP: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeNumber(pub(super) u32);
 
-/// A node. Its entries are keys with the child from that key on or, in a leaf, with a record's place.
+/// A node. Its entries are keys with the child from that key on or, in a leaf, with a record's
+/// place.
 #[derive(Debug, Default)]
 struct Node {
     version: AtomicU64,
@@ -160,11 +161,11 @@ impl Node {
         upto.saturating_sub(1)
     }
 
-    /// Where the keys of a full leaf part most: before the one that differs from its neighbour in the
-    /// highest bit, the last of several. The second half begins with the lowest key of that prefix. Keys
-    /// of one prefix, such as a district's orders, then get leaves of their own, and what is inserted
-    /// behind them does not look like a change to scans of the keys that follow. Silo's trees have a
-    /// layer for each prefix instead. [Silo13 4.6]
+    /// Where the keys of a full leaf part most: before the one that differs from its neighbour in
+    /// the highest bit, the last of several. The second half begins with the lowest key of that
+    /// prefix. Keys of one prefix, such as a district's orders, then get leaves of their own, and
+    /// what is inserted behind them does not look like a change to scans of the keys that follow.
+    /// Silo's trees have a layer for each prefix instead. [Silo13 4.6]
     fn parting(&self) -> (usize, u64) {
         let key = |at: usize| Self::get(&self.keys[at]);
         let differ = |at: &usize| (key(*at) ^ key(*at - 1)).checked_ilog2().unwrap_or_default();
@@ -272,8 +273,8 @@ impl RangeIndex {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(node.0);
     }
 
-    /// The way to the leaf of `key`; `visit` is told each node of it, with its version. With `splits`, no
-    /// node on it is full, but for want of nodes.
+    /// The way to the leaf of `key`; `visit` is told each node of it, with its version. With
+    /// `splits`, no node on it is full, but for want of nodes.
     fn descend(
         &self,
         key: u64,
@@ -441,8 +442,8 @@ impl RangeIndex {
         })
     }
 
-    /// Takes the record of `key` at `place` out, if it is there. The second result are nodes that are
-    /// empty now and were taken out with it.
+    /// Takes the record of `key` at `place` out, if it is there. The second result are nodes that
+    /// are empty now and were taken out with it.
     pub(super) fn remove(&self, key: u64, place: Place) -> (bool, Obsolete) {
         let left = Self::until_unchanged(|| {
             let way = self.descend(key, false, |_| ())?;

@@ -61,8 +61,8 @@ impl State {
     }
 }
 
-/// A record that may change while it is read. The reader must check that it has not, by the protocol of
-/// its first word.
+/// A record that may change while it is read. The reader must check that it has not, by the
+/// protocol of its first word.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'s>(pub(super) &'s [AtomicU64]);
 

@@ -11,7 +11,8 @@ const BYTES: usize = SEGMENT_SLOTS as usize * BITS / 8;
 /// How many neighbouring homes share a d_i.
 ///
 /// Since d_i is a maximum, a coarser one makes lookups read more. Whatever the number, an entry has
-/// 12 bytes for its displacements; a design that stores no more than it needs takes 6 bits for each.
+/// 12 bytes for its displacements; a design that stores no more than it needs takes 6 bits for
+/// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HomesPerHint(u8);
 

@@ -309,8 +309,8 @@ impl NicIndex {
         self.locked.load(Ordering::Relaxed)
     }
 
-    /// Calls `each` with every key that a transaction has locked, and the transaction; not with keys
-    /// that are only locked for reading. Goes over every object: for audits.
+    /// Calls `each` with every key that a transaction has locked, and the transaction; not with
+    /// keys that are only locked for reading. Goes over every object: for audits.
     pub fn for_each_locked(&self, each: &mut dyn FnMut(Key, TxnId)) {
         for stripe in &self.stripes {
             stripe_of(stripe).locked().for_each(|(key, holder)| each(key, holder));

@@ -524,9 +524,9 @@ impl Stripe {
         self.evict_down_to(self.limits.cached);
     }
 
-    /// Evicts by second chance down to `wanted` objects and the limit of their values' bytes, skipping locked
-    /// and pinned ones. Gives up after [`EVICT_LOOKS`] objects, which bounds the cost of an operation when many
-    /// are pinned.
+    /// Evicts by second chance down to `wanted` objects and the limit of their values' bytes,
+    /// skipping locked and pinned ones. Gives up after [`EVICT_LOOKS`] objects, which bounds the
+    /// cost of an operation when many are pinned.
     fn evict_down_to(&mut self, wanted: usize) {
         for _ in 0..EVICT_LOOKS {
             let large = self.value_bytes > self.limits.value_bytes && self.live() > 0;

@@ -325,8 +325,8 @@ impl RemoteTable {
 
     /// Prefetches the home of `key`, so that [`RemoteTable::load`] finds it in the cache.
     ///
-    /// Cost: a hash and the cache misses of a bucket, which nothing waits for: those of several keys
-    /// overlap.
+    /// Cost: a hash and the cache misses of a bucket, which nothing waits for: those of several
+    /// keys overlap.
     pub fn touch(&self, key: Key) {
         let home = self.geometry.bucket(key);
         for slot in 0..self.geometry.bucket_slots() {

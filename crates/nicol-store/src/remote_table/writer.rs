@@ -229,8 +229,8 @@ impl RemoteTable {
             && value.len() > self.geometry.inline()
             && !self.geometry.takes_block(Some(old_len as usize), value.len())
         {
-            // In place, so that remembered addresses stay valid. The record is locked, and the block's
-            // checksum shows a reader that does not look at the lock that it is torn.
+            // In place, so that remembered addresses stay valid. The record is locked, and the
+            // block's checksum shows a reader that does not look at the lock that it is torn.
             layout::write_block(&self.region, offset, key, version, value);
             self.write_record(
                 key,

@@ -93,8 +93,8 @@ impl RunControl {
         result
     }
 
-    /// The name in the history of a client that begins with this number: the number, or a new one if
-    /// it takes the place of a client that a crash ended. That one never learnt how its last
+    /// The name in the history of a client that begins with this number: the number, or a new one
+    /// if it takes the place of a client that a crash ended. That one never learnt how its last
     /// operation ended, so no other client may go on under its name.
     pub(super) fn name(&self, client: u32) -> u32 {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);

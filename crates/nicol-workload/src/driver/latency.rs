@@ -22,9 +22,10 @@ const PAGES_MAX: usize = (VALUES.ilog2() - PAGE_BITS + 1) as usize;
 /// What the histogram's pages span: the first power of two above [`LATENCY_MAX`].
 const VALUES: u64 = LATENCY_MAX.0.next_power_of_two();
 
-/// Latencies in nanoseconds: the counts of [`latency_histogram`], of which only pages exist in which
-/// something has been counted. A histogram takes a quarter of a megabyte, the three or four pages that a
-/// run's latencies fall into an eighth of that, and adding one costs a shift and a look.
+/// Latencies in nanoseconds: the counts of [`latency_histogram`], of which only pages exist in
+/// which something has been counted. A histogram takes a quarter of a megabyte, the three or four
+/// pages that a run's latencies fall into an eighth of that, and adding one costs a shift and a
+/// look.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     pages: Vec<Option<Box<[u64; PAGE]>>>,

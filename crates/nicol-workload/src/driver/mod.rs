@@ -8,21 +8,21 @@
 //! [spawns](spawn) its clients. When the run is [finished](RunControl::finished), its
 //! [result](RunControl::result) is complete.
 //!
-//! - **Window**: latency is that of operations that took effect and whose start lies in the measured
-//!   window, throughput counts those whose end does. In an open loop an operation starts when it is
-//!   due.
+//! - **Window**: latency is that of operations that took effect and whose start lies in the
+//!   measured window, throughput counts those whose end does. In an open loop an operation starts
+//!   when it is due.
 //! - **Retries**: an aborted operation is retried with the same arguments after a random wait. Its
-//!   bound grows exponentially and starts at about the duration of the attempt. Refusals and unknown
-//!   outcomes are final.
-//! - **Contention**: where the plan says so, fewer of an engine's clients have an operation under way
-//!   at a time while most attempts abort, and the others wait for their turn (`window`, decision
-//!   0026). Latency includes that wait.
+//!   bound grows exponentially and starts at about the duration of the attempt. Refusals and
+//!   unknown outcomes are final.
+//! - **Contention**: where the plan says so, fewer of an engine's clients have an operation under
+//!   way at a time while most attempts abort, and the others wait for their turn (`window`,
+//!   decision 0026). Latency includes that wait.
 //! - **Pieces**: an operation in pieces, such as a chopped transaction, takes effect piece by piece
 //!   and counts once, at its last one.
 //! - **History**: one operation per attempt. Of a transaction its reads are all keys that were
 //!   fetched, those of the write set included, and its scans the ranges read; its writes are the
-//!   updates that execution decided on. An attempt that was never numbered was seen by nobody and is
-//!   left out.
+//!   updates that execution decided on. An attempt that was never numbered was seen by nobody and
+//!   is left out.
 
 mod control;
 mod initial;
@@ -63,9 +63,9 @@ use schedule::Schedule;
 use window::Window;
 
 /// Spawns the clients of these numbers in the whole cluster, each with its `session`, on the engine
-/// of `fabric`: each issues operations until the run ends. `session` is given a client's number, and
-/// its name in the history: the number, or a new one for a client that takes the place of one that a
-/// crash ended.
+/// of `fabric`: each issues operations until the run ends. `session` is given a client's number,
+/// and its name in the history: the number, or a new one for a client that takes the place of one
+/// that a crash ended.
 ///
 /// A client counts as running from this call on: dropping its task, even before it ran, ends it.
 ///
@@ -96,8 +96,8 @@ pub fn spawn<F: Local, S: Session>(
     }
 }
 
-/// The node whose data a client on `node` prefers: its own, or, where that holds no shard, one after
-/// the other of those that do.
+/// The node whose data a client on `node` prefers: its own, or, where that holds no shard, one
+/// after the other of those that do.
 pub fn home_of(view: &View, node: NodeId, client: u32) -> NodeId {
     if view.role(node) != Some(Role::Client) {
         return node;

@@ -12,8 +12,8 @@ use super::control::{CLIENTS_MAX, RunControl};
 use super::result::{Counts, RunResult};
 use super::session::{Attempted, ClientOperation, HistoryEntry};
 
-/// Bits of an id that number a client's operations; the others number the client. Those that took the
-/// place of others come behind all of the plan.
+/// Bits of an id that number a client's operations; the others number the client. Those that took
+/// the place of others come behind all of the plan.
 const SEQUENCE_BITS: u32 = 40;
 const _: () = assert!((CLIENTS_MAX as u64) < 1 << (63 - SEQUENCE_BITS), "there are as many again");
 

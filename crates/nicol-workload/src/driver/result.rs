@@ -170,7 +170,8 @@ impl RunResult {
         self.plan.stop_at.since(self.plan.warmup_until)
     }
 
-    /// Operations that took effect per second of the measured window, of all kinds; 0 if nothing was measured.
+    /// Operations that took effect per second of the measured window, of all kinds; 0 if nothing
+    /// was measured.
     pub fn throughput_per_s(&self) -> f64 {
         self.kinds.iter().map(|kind| self.throughput_of(kind)).sum()
     }

@@ -38,7 +38,8 @@ pub trait ClientOperation: Default + 'static {
         0
     }
 
-    /// The history entry of an attempt that ended with `end`. `None` if no other operation can have seen it.
+    /// The history entry of an attempt that ended with `end`. `None` if no other operation can have
+    /// seen it.
     fn history_entry(&self, end: End) -> Option<HistoryEntry>;
 }
 

@@ -12,10 +12,11 @@ const SHRINKS_BY: u32 = 4;
 
 /// A congestion window over operations: it grows by one and shrinks by a quarter.
 ///
-/// Clients that contend for the same records add aborts, not throughput, once more of them are under
-/// way than the records can serve; and every abort costs as much as a commit. An epoch is as many
-/// attempts as the window is wide. Behind one with more aborts than other ends the window shrinks,
-/// behind any other it grows, up to the number of clients: without contention it is never felt.
+/// Clients that contend for the same records add aborts, not throughput, once more of them are
+/// under way than the records can serve; and every abort costs as much as a commit. An epoch is as
+/// many attempts as the window is wide. Behind one with more aborts than other ends the window
+/// shrinks, behind any other it grows, up to the number of clients: without contention it is never
+/// felt.
 ///
 /// Operations enter in the order in which they asked, and stay until they end, however often they
 /// are retried: so an operation that has aborted does not compete with more and more new ones.

@@ -2,8 +2,8 @@
 //!
 //! The lists are those of the functions' public sources (DeathStarBench, `UserHandler::Login` of
 //! `socialNetwork` and `mediaMicroservices`) for a user who is not cached. Assumed: a login finds
-//! nothing in the cache, so that it also writes; the document store is asked by one get; every one of
-//! these records is in the replicated store.
+//! nothing in the cache, so that it also writes; the document store is asked by one get; every one
+//! of these records is in the replicated store.
 
 use super::{Drawn, PIECES_MAX, Record, Request};
 
@@ -12,8 +12,8 @@ use super::{Drawn, PIECES_MAX, Record, Request};
 pub enum Login {
     /// Social network: gets the cached login, then the user; sets the cached login.
     Social,
-    /// Media microservices: gets the cached password, salt and user id, then the user; sets the cached
-    /// salt, password and user id.
+    /// Media microservices: gets the cached password, salt and user id, then the user; sets the
+    /// cached salt, password and user id.
     Media,
 }
 

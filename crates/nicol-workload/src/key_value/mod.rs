@@ -206,8 +206,8 @@ impl KeyValueWorkload {
         self.form.stored_bytes()
     }
 
-    /// Two records, loaded or to be inserted, that the store could not tell apart, as their byte-string
-    /// keys have the same hash.
+    /// Two records, loaded or to be inserted, that the store could not tell apart, as their
+    /// byte-string keys have the same hash.
     pub fn collision(&self) -> Option<[u64; 2]> {
         self.form.collision(self.records() + self.insert_capacity)
     }

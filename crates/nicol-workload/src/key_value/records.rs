@@ -33,8 +33,8 @@ pub(super) struct RecordForm {
 }
 
 impl RecordForm {
-    /// Numbers as keys, scattered if they are scanned; or byte strings, of which the store has a hash
-    /// as the key and the string in front of the value.
+    /// Numbers as keys, scattered if they are scanned; or byte strings, of which the store has a
+    /// hash as the key and the string in front of the value.
     pub(super) fn new(keys: KeyForm, value_bytes: usize, scanned: bool) -> Self {
         let scatter = scanned.then_some(Scatter::new(SCATTER_BITS));
         Self { keys, value_bytes, scatter }

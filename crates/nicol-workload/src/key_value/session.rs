@@ -18,8 +18,8 @@ use crate::driver::{
 /// Bits of the number that a value names its writer by which count the client's writes.
 const WRITE_BITS: u32 = 40;
 
-/// Draws of a client that asks for records of its own node only, at most: beyond it the node holds next to
-/// nothing, and what was drawn last is refused.
+/// Draws of a client that asks for records of its own node only, at most: beyond it the node holds
+/// next to nothing, and what was drawn last is refused.
 const DRAWS_MAX: usize = 100_000;
 
 /// Makes the recorder of an engine and spawns the clients of these numbers there, which run the

@@ -10,13 +10,13 @@
 //! | insert-call-forwarding | 2 % | by number; refuses without the facility, or if it is there already |
 //! | delete-call-forwarding | 2 % | by number; refuses if there is none |
 //!
-//! All records of a subscriber are on one node. Numbers lead to subscribers by an index that never changes;
-//! what a number is follows from its subscriber, so that a client's cache of the index always hits
-//! [AlNiCo22, corner cases].
+//! All records of a subscriber are on one node. Numbers lead to subscribers by an index that never
+//! changes; what a number is follows from its subscriber, so that a client's cache of the index
+//! always hits [AlNiCo22, corner cases].
 //!
-//! Values name their key, and what no transaction changes of them follows from it. The audit: nothing is
-//! lost or damaged, calls are forwarded by facilities that exist, and as many more of these records are
-//! there as were inserted and not deleted.
+//! Values name their key, and what no transaction changes of them follows from it. The audit:
+//! nothing is lost or damaged, calls are forwarded by facilities that exist, and as many more of
+//! these records are there as were inserted and not deleted.
 
 mod procedures;
 mod rows;
@@ -265,8 +265,9 @@ impl Workload for Tatp {
     }
 }
 
-/// Calls `each` with the keys by which a request is scheduled: those that it declares, or the subscriber to
-/// which the index leads. A client has the index in its cache. [AlNiCo22, corner cases]
+/// Calls `each` with the keys by which a request is scheduled: those that it declares, or the
+/// subscriber to which the index leads. A client has the index in its cache. [AlNiCo22, corner
+/// cases]
 fn features(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
     let found = Asked::parse(txn.args());
     match (usize::from(txn.procedure.0), found) {

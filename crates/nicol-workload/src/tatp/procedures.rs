@@ -1,5 +1,5 @@
-//! The execution logic of TATP's transactions. Each outputs by how many forwardings there are more, then what
-//! it has found.
+//! The execution logic of TATP's transactions. Each outputs by how many forwardings there are more,
+//! then what it has found.
 
 use nicol_core::ids::Key;
 use nicol_core::txn::{Entry, Txn, Verdict};
@@ -14,8 +14,8 @@ fn row<const LEN: usize>(txn: &Txn, index: usize) -> Option<[u8; LEN]> {
     txn.value(index)?.try_into().ok()
 }
 
-/// Has the transaction these keys from `first` on, fetched, and does it write them? What comes from a peer may
-/// have others.
+/// Has the transaction these keys from `first` on, fetched, and does it write them? What comes from
+/// a peer may have others.
 fn has_from(txn: &Txn, first: usize, keys: &[(Key, bool)]) -> bool {
     let entries = txn.entries().get(first..).unwrap_or_default();
     entries.len() == keys.len() && is_of(entries, keys)
@@ -37,8 +37,8 @@ fn finish(txn: &mut Txn, change: Option<i64>) -> Verdict {
     Verdict::Commit
 }
 
-/// Adds `keys` behind the number's if they are not there yet: the index has led to them. `None` once they
-/// are fetched.
+/// Adds `keys` behind the number's if they are not there yet: the index has led to them. `None`
+/// once they are fetched.
 fn found_by_number(txn: &mut Txn, asked: Asked, keys: &[(Key, bool)]) -> Option<Verdict> {
     let number = [(number_of(asked.subscriber), false)];
     if has(txn, &number) {

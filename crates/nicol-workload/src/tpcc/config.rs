@@ -147,8 +147,9 @@ impl TpccConfig {
         items + self.warehouses_per_node as u64 * DISTRICTS as u64 * district
     }
 
-    /// The rows of a shard's hashed tables that are longer than 96 bytes. A name's customers are 2 bytes each in
-    /// the index: however they are spread, its rows take no more than two that list them all.
+    /// The rows of a shard's hashed tables that are longer than 96 bytes. A name's customers are 2
+    /// bytes each in the index: however they are spread, its rows take no more than two that list
+    /// them all.
     pub(super) fn value_lengths(&self) -> Vec<(u32, u64)> {
         let warehouses = u64::from(self.warehouses_per_node);
         let districts = warehouses * u64::from(DISTRICTS);

@@ -37,7 +37,8 @@ pub(super) fn new_order(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
     entries.for_each(|entry| each(entry.key, entry.write));
 }
 
-/// Of Payment: arguments that do not parse have no features, here and below; the procedure refuses them.
+/// Of Payment: arguments that do not parse have no features, here and below; the procedure refuses
+/// them.
 pub(super) fn payment(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
     if let Ok(payment) = input::Payment::parse(txn.args()) {
         each(payment.home.row(), true);
@@ -65,7 +66,8 @@ pub(super) fn stock_level(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
     }
 }
 
-/// Districts count through all warehouses; what is numbered within one is set apart by its warehouse.
+/// Districts count through all warehouses; what is numbered within one is set apart by its
+/// warehouse.
 pub(super) fn number(key: Key) -> u64 {
     let warehouse = u64::from(key.partition().unwrap_or_default());
     let within = key.row() & ((1 << Key::PARTITIONED_ROW_BITS) - 1);

@@ -1,8 +1,8 @@
 //! YCSB's core workloads A to F. [Cooper10, "Benchmarking Cloud Serving Systems with YCSB"]
 //!
 //! [`Generator`] draws key-value operations and knows no family: each family turns an [`Operation`]
-//! into what its clients do. [`Transactions`] does so for the `commit` family, where every operation
-//! is a transaction; [`crate::key_value`] for the families of single operations.
+//! into what its clients do. [`Transactions`] does so for the `commit` family, where every
+//! operation is a transaction; [`crate::key_value`] for the families of single operations.
 //!
 //! | mix | operations | keys |
 //! |---|---|---|

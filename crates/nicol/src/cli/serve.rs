@@ -37,20 +37,20 @@ pub struct ServeArgs {
     /// Nodes of the embedded cluster [default: 3, or 1 of a system that keeps one copy].
     #[arg(long, value_name = "N", env = "NICOL_NODES")]
     pub nodes: Option<usize>,
-    /// Copies of each shard, the primary included [default: 3, or the number of nodes if lower, or 1 of
-    /// a system that keeps one copy].
+    /// Copies of each shard, the primary included [default: 3, or the number of nodes if lower, or
+    /// 1 of a system that keeps one copy].
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
-    /// Where to listen: ADDRESS:PORT, or unix:PATH for a socket in the file system, to which only its
-    /// owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a password. A
-    /// socket that a killed server has left at PATH is replaced.
+    /// Where to listen: ADDRESS:PORT, or unix:PATH for a socket in the file system, to which only
+    /// its owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a password.
+    /// A socket that a killed server has left at PATH is replaced.
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
     /// Password that clients must give with AUTH.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
-    /// Records of each shard to prepare for; tables grow with what is stored, but for those of prism-kv
-    /// [default: 1000000].
+    /// Records of each shard to prepare for; tables grow with what is stored, but for those of
+    /// prism-kv [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
     /// Memory for the data of all nodes: bytes, or a number with kb, mb or gb. Once it is used up,
@@ -68,8 +68,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
     /// Merge the logs into saved tables when they have this many bytes together [default:
-    /// 1073741824]. Meanwhile new logs grow to the same size, and by a few MB of what is under way then;
-    /// commands wait beyond it. DIR takes up to twice this size, these MB and four copies of the records.
+    /// 1073741824]. Meanwhile new logs grow to the same size, and by a few MB of what is under way
+    /// then; commands wait beyond it. DIR takes up to twice this size, these MB and four copies of
+    /// the records.
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,

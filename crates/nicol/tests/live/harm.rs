@@ -25,8 +25,8 @@ impl Harm {
     pub const ALL: [Self; 5] = [Self::None, Self::Cut, Self::Flip, Self::FlipTables, Self::Lose];
 }
 
-/// The newest run's folder that has this log: a server may have been killed while it began a run, after
-/// it had made some of its logs.
+/// The newest run's folder that has this log: a server may have been killed while it began a run,
+/// after it had made some of its logs.
 fn newest(dir: &Path, log: &str) -> PathBuf {
     let runs = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let number = |path: &PathBuf| {

@@ -1,5 +1,5 @@
-//! The candidates of a demand: the ways in which operations of unknown outcome, or deletions, can explain
-//! what an operation saw.
+//! The candidates of a demand: the ways in which operations of unknown outcome, or deletions, can
+//! explain what an operation saw.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -11,9 +11,9 @@ use super::super::installs::Install;
 use super::{Candidate, Demand, Levels, Search, rest_on};
 
 impl Search<'_, '_> {
-    /// The candidates of `demand`, the likeliest first. Besides, the levels of earlier decisions without
-    /// which the demand would not exist or would have more candidates: if every candidate fails, the
-    /// search goes back to the last of these.
+    /// The candidates of `demand`, the likeliest first. Besides, the levels of earlier decisions
+    /// without which the demand would not exist or would have more candidates: if every candidate
+    /// fails, the search goes back to the last of these.
     pub(super) fn candidates(&self, demand: &Demand) -> (Vec<Candidate>, Levels) {
         let mut reasons = Levels::new();
         let candidates = match demand {
@@ -49,7 +49,8 @@ impl Search<'_, '_> {
         !known || end.is_none_or(|end| begun <= end)
     }
 
-    /// Can `node` have written `version` of `key` before the operations that read or replaced it ended?
+    /// Can `node` have written `version` of `key` before the operations that read or replaced it
+    /// ended?
     fn begun_in_time(&self, node: u32, key: u32, version: u64) -> bool {
         self.index.operation(node).invoked <= self.deadlines.of(key, version)
     }
@@ -112,7 +113,8 @@ impl Search<'_, '_> {
         candidates
     }
 
-    /// The operations that may have deleted the record that `install` left, up to the version `floor`.
+    /// The operations that may have deleted the record that `install` left, up to the version
+    /// `floor`.
     fn deleters(
         &self,
         reader: u32,

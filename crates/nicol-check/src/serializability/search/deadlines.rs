@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::super::index::{Index, NOBODY};
 use super::super::installs::Installs;
 
-/// Of each key that unknown operations may have written: versions, and by when a write of one of them
-/// or of an older one had begun, since a committed operation that saw or replaced it had ended.
+/// Of each key that unknown operations may have written: versions, and by when a write of one of
+/// them or of an older one had begun, since a committed operation that saw or replaced it had
+/// ended.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeMap<u32, Vec<(u64, u64)>>);
 

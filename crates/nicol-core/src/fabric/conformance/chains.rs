@@ -1,4 +1,5 @@
-//! Chains: every flag, every refusal, on host and NIC memory, also with several engines at the same words.
+//! Chains: every flag, every refusal, on host and NIC memory, also with several engines at the same
+//! words.
 
 mod refusals;
 mod together;

@@ -38,8 +38,8 @@ const PLACE: u64 = 256;
 const UNDER_WAY: u64 = 4;
 /// The time between two looks at a condition.
 const LOOK: Nanos = Nanos::from_micros(20);
-/// Looks before something that should happen is taken to fail: at least 10 s. An engine's thread on a
-/// busy machine may get no core for a second.
+/// Looks before something that should happen is taken to fail: at least 10 s. An engine's thread on
+/// a busy machine may get no core for a second.
 const LOOKS_MAX: usize = 500_000;
 
 /// What the suite asks its world to do.
@@ -83,11 +83,12 @@ struct State {
     /// Records by offset: what was asked for, and what was acknowledged as durable.
     asked: BTreeMap<u64, u8>,
     durable: BTreeMap<u64, u8>,
-    /// Offsets of records that were asked for and not answered: now, and when the victim's host last
-    /// crashed.
+    /// Offsets of records that were asked for and not answered: now, and when the victim's host
+    /// last crashed.
     under_way: BTreeSet<u64>,
     under_way_at_crash: BTreeSet<u64>,
-    /// What crashes of the victim's host have left of records that it had not been told are durable.
+    /// What crashes of the victim's host have left of records that it had not been told are
+    /// durable.
     unsynced: Unsynced,
     /// The number of the newest write on the medium when the victim's host last started.
     seen: u64,
@@ -144,8 +145,8 @@ impl CrashSuite {
         self.state().failures.clone()
     }
 
-    /// What crashes of the victim's host have left of records that were under way: torn and overtaken
-    /// ones come where the log device may lose what it has not synced, and nowhere else.
+    /// What crashes of the victim's host have left of records that were under way: torn and
+    /// overtaken ones come where the log device may lose what it has not synced, and nowhere else.
     pub fn unsynced(&self) -> Unsynced {
         self.state().unsynced
     }

@@ -77,8 +77,8 @@ fn find(name: &str) -> Result<&'static System> {
     found.ok_or_else(|| anyhow!("no system of the commit family is called '{name}'"))
 }
 
-/// The system called `name`, on nodes of type `N`, from `source`: replicated, and without anything that
-/// only some have.
+/// The system called `name`, on nodes of type `N`, from `source`: replicated, and without anything
+/// that only some have.
 pub(crate) const fn system<N>(name: &'static str, source: &'static str) -> System
 where
     N: CommitNode + SystemNode<Config: SystemConfig>,

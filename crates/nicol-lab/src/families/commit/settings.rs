@@ -23,8 +23,8 @@ use crate::settings::{
     number, sabotage, switch,
 };
 
-/// How long a phase waits on threads: they share cores, and where load made a phase take longer than
-/// the timeout of modelled hardware, transactions gave up and began anew for ever.
+/// How long a phase waits on threads: they share cores, and where load made a phase take longer
+/// than the timeout of modelled hardware, transactions gave up and began anew for ever.
 const LIVE_TIMEOUT: Nanos = Nanos::from_millis(500);
 /// What `--set help` says of it.
 const TIMEOUT_US: Setting = (
@@ -40,9 +40,9 @@ const SERVING_TABLE_MIN: u64 = 8 << 20;
 const SERVING_INDEX_PART: u64 = 8;
 /// Bytes that a cached object may take on average.
 const SERVING_OBJECT: u64 = 256;
-/// First slots of a table, in percent of the records that it is prepared for, and their most. A table
-/// that is sparse has a record on every page: it takes the memory of all slots, and the first write
-/// to each page waits for the system to clear it.
+/// First slots of a table, in percent of the records that it is prepared for, and their most. A
+/// table that is sparse has a record on every page: it takes the memory of all slots, and the first
+/// write to each page waits for the system to clear it.
 const SERVING_SLOTS_PERCENT: u64 = 6;
 const SERVING_SLOTS_MAX: u64 = 1 << 18;
 

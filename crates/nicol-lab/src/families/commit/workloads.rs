@@ -50,7 +50,8 @@ pub(super) fn is_local(spec: &WorkloadSpec) -> bool {
     }
 }
 
-/// The same of a workload whose settings are not all known yet: trees are what TPC-C takes where it can.
+/// The same of a workload whose settings are not all known yet: trees are what TPC-C takes where it
+/// can.
 pub(super) fn may_be_local(spec: &WorkloadSpec) -> bool {
     is_local(spec) || spec.is_tpcc() && spec.indices.is_none()
 }

@@ -33,7 +33,8 @@ use crate::system::{Needs, System};
 
 /// How a system of single operations runs.
 pub trait KeyValueConfig: SystemConfig {
-    /// What the system promises as it is set: linearizable operations, and what else survives a crash.
+    /// What the system promises as it is set: linearizable operations, and what else survives a
+    /// crash.
     fn promise(&self) -> Promise {
         Promise::Linearizable
     }

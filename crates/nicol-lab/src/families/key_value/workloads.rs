@@ -16,8 +16,8 @@ const USERS: u64 = 1_000;
 /// Records of churn per node by default.
 const CHURN_ROWS: u64 = 64;
 
-/// Can a system that offers these operations, on values of so many bytes at most, run this workload?
-/// Otherwise, why not.
+/// Can a system that offers these operations, on values of so many bytes at most, run this
+/// workload? Otherwise, why not.
 pub(super) fn accepts(
     spec: &WorkloadSpec,
     offered: Offered,
@@ -78,7 +78,8 @@ pub(super) fn fit(spec: &mut WorkloadSpec, value_bytes_max: u32) {
     }
 }
 
-/// Bytes that a value has at most, where a byte-string key stands beside it; `None` if too few for any.
+/// Bytes that a value has at most, where a byte-string key stands beside it; `None` if too few for
+/// any.
 fn beside_key(spec: &WorkloadSpec, value_bytes_max: u32) -> Option<u32> {
     match spec.key_form {
         Some(KeyForm::Bytes) => {

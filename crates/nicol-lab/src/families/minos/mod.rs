@@ -12,8 +12,8 @@ use crate::families::key_value::system;
 use crate::families::serving::serve;
 use crate::system::{Needs, SingleRecords, System};
 
-/// Bytes of the largest record of a store that is served. Each engine keeps 256 of them on their way to a
-/// log.
+/// Bytes of the largest record of a store that is served. Each engine keeps 256 of them on their
+/// way to a log.
 const SERVED_BYTES: usize = 32 << 10;
 
 /// The systems of the family: MINOS-B, MINOS-O, and the five models of each.

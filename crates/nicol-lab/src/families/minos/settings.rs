@@ -91,8 +91,8 @@ impl KeyValueConfig for MinosConfig {
         Promise::Durable(self.model)
     }
 
-    /// What is in the hosts' memory stays. Of MINOS-B that is all that was acknowledged; offloaded, all
-    /// that was read, while what only the vFIFOs have is lost with the NICs.
+    /// What is in the hosts' memory stays. Of MINOS-B that is all that was acknowledged; offloaded,
+    /// all that was read, while what only the vFIFOs have is lost with the NICs.
     fn promise_while_hosts_live(&self) -> Option<Promise> {
         let synced = matches!(self.model, Persistency::Synch | Persistency::Strict);
         let kept = if synced || !self.offload { Persistency::Synch } else { Persistency::Renf };

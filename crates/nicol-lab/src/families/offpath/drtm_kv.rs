@@ -68,8 +68,8 @@ const fn harmless(alternative: Alternative) -> &'static [(&'static str, &'static
     }
 }
 
-/// How many faults must show at least: where the SoC looks keys up, nobody READs buckets or copies of
-/// them.
+/// How many faults must show at least: where the SoC looks keys up, nobody READs buckets or copies
+/// of them.
 const fn least_faults(alternative: Alternative) -> usize {
     match alternative {
         Alternative::A3 => 4,
@@ -188,8 +188,8 @@ impl SystemConfig for DrtmKvConfig {
 
 impl KeyValueConfig for DrtmKvConfig {}
 
-/// Runs in which a broken protocol shows: one bucket with a long chain, hardly an extent more than there
-/// are values, and a cache that holds a part.
+/// Runs in which a broken protocol shows: one bucket with a long chain, hardly an extent more than
+/// there are values, and a cache that holds a part.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec { records: Some(12), ..WorkloadSpec::named("ycsb") };
     // Frames of several messages let puts follow each other more closely.

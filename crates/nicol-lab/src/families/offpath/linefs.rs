@@ -129,8 +129,9 @@ impl KeyValueConfig for LineFsConfig {}
 
 const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= Node::VALUE_BYTES_MAX as u64);
 
-/// Runs in which a broken protocol shows: few blocks and many writers, chunks of a few writes, one at a
-/// time of each log, a primary that crashes, one that comes back, and one that does not crash alone.
+/// Runs in which a broken protocol shows: few blocks and many writers, chunks of a few writes, one
+/// at a time of each log, a primary that crashes, one that comes back, and one that does not crash
+/// alone.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(3),
@@ -161,7 +162,8 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let restart_after = Some(Nanos::from_micros(500));
     let mut returning = with_crash(Crash { restart_after, ..crash });
     returning.length = Some(Length::Transactions(3_000));
-    // A head and the middle of its chain crash at once: what is between them and behind them may differ.
+    // A head and the middle of its chain crash at once: what is between them and behind them may
+    // differ.
     let middle = Crash { node: crash.node.wrapping_add(2), ..crash };
     let mut broken = with_crash(crash);
     (broken.nodes, broken.replicas) = (4, 4);

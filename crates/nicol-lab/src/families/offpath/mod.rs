@@ -1,5 +1,5 @@
-//! Off-path SmartNICs (OSDI '23): the paths of a card, alone and together, and the systems of the case
-//! studies.
+//! Off-path SmartNICs (OSDI '23): the paths of a card, alone and together, and the systems of the
+//! case studies.
 
 mod drtm_kv;
 pub(crate) mod experiments;

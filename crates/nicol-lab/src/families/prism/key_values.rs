@@ -29,7 +29,8 @@ pub(super) const PRISM_KV: System = System {
     ..system::<Node>("prism", "prism-kv", "PRISM, SOSP '21")
 };
 
-/// Bytes of the largest record of a store that is served: what an item has beside its key and header.
+/// Bytes of the largest record of a store that is served: what an item has beside its key and
+/// header.
 const SERVED_BYTES: usize = (ITEM_BYTES_MAX - KvConfig::item_bytes(KEY_BYTES, 0)) as usize;
 
 /// Bytes of a workload's key.

@@ -201,8 +201,8 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     vec![calm, lossy]
 }
 
-/// The same, a client that dies, and replicas that come back one after the other: so many blocks that
-/// some are not written meanwhile.
+/// The same, a client that dies, and replicas that come back one after the other: so many blocks
+/// that some are not written meanwhile.
 fn trials_of_rs(system: &System, seed: u64) -> Vec<BenchConfig> {
     let mut trials = trials(system, seed);
     let mut dying = trials[0].clone();

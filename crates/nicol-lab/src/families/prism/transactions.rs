@@ -137,8 +137,8 @@ impl SystemConfig for TxConfig {
     }
 }
 
-/// Runs in which a broken protocol shows: few records, many clients on nodes of their own, clients that
-/// die.
+/// Runs in which a broken protocol shows: few records, many clients on nodes of their own, clients
+/// that die.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let calm = contended(system, "ycsb-t", seed);
     let mut blind = contended(system, "ycsb-t", seed);
@@ -147,7 +147,8 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     lossy.faults.messages = true;
     let mut crashing = BenchConfig {
         fault_plan: Some(deaths(2..7, Nanos::from_micros(500), seed)),
-        // Five of six nodes die. What they leave others must see: two leases later, and a while after.
+        // Five of six nodes die. What they leave others must see: two leases later, and a while
+        // after.
         length: Some(Length::Time(Nanos::from_millis(30))),
         client_nodes: 6,
         ..blind.clone()

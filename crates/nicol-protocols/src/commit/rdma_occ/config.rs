@@ -2,7 +2,8 @@
 //!
 //! The systems are the constructors of [`RdmaOccConfig`]:
 //!
-//! FaRM over software verbs, `farm-software`, is FaRM as PRISM sets it ([`RdmaOccConfig::farm_software`]).
+//! FaRM over software verbs, `farm-software`, is FaRM as PRISM sets it
+//! ([`RdmaOccConfig::farm_software`]).
 //!
 //! | | FaRM | FaSST | DrTM+R | DrTM+R original | DrTM+H | DrTM+H NC |
 //! |---|---|---|---|---|---|---|
@@ -138,8 +139,8 @@ pub struct RdmaOccConfig {
     pub log_acks: bool,
     /// How primaries get their writes.
     pub commit_by: Primitive,
-    /// Does the client wait until the primaries have installed its writes? Without backups nobody has
-    /// them before.
+    /// Does the client wait until the primaries have installed its writes? Without backups nobody
+    /// has them before.
     pub await_commit: bool,
     /// What executes verbs.
     pub verbs: Verbs,
@@ -193,9 +194,9 @@ impl RdmaOccConfig {
         }
     }
 
-    /// FaRM as PRISM compares with it, over the software that executes its chains: a lookup takes two
-    /// READs, of the bucket and of the value; RPCs travel as PRISM's do; one copy suffices. [PRISM21
-    /// 8.1, 8.3]
+    /// FaRM as PRISM compares with it, over the software that executes its chains: a lookup takes
+    /// two READs, of the bucket and of the value; RPCs travel as PRISM's do; one copy suffices.
+    /// [PRISM21 8.1, 8.3]
     pub fn farm_software(records: u64, value: usize) -> Self {
         let mut config = Self {
             verbs: Verbs::Software,

@@ -1,9 +1,9 @@
-//! The second round of the public code: a coordinator tells every backup that all of them have logged
-//! a transaction, and only then may its records be truncated. AMB-44
+//! The second round of the public code: a coordinator tells every backup that all of them have
+//! logged a transaction, and only then may its records be truncated. AMB-44
 //!
 //! One exception keeps two transactions from waiting for each other's space at two backups, each
-//! with a record at one of them: while a LOG that came by RPC finds no space, records that have been
-//! applied are truncated as they are without a second round. A ring that a coordinator writes
+//! with a record at one of them: while a LOG that came by RPC finds no space, records that have
+//! been applied are truncated as they are without a second round. A ring that a coordinator writes
 //! itself needs none, since space is reserved at every backup before the first record is written.
 
 use std::cell::{Cell, RefCell};

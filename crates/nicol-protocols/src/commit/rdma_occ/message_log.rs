@@ -152,8 +152,8 @@ impl<F: Fabric> Outbox<F> {
     }
 }
 
-/// Starts reading what `other` writes to this engine, for `service`, and watching over what this engine
-/// writes to it.
+/// Starts reading what `other` writes to this engine, for `service`, and watching over what this
+/// engine writes to it.
 pub(super) fn start<F: Fabric>(
     logs: &Rc<MessageLogs<F>>,
     node: &Node,
@@ -246,8 +246,8 @@ impl<F: Fabric> MessageLogs<F> {
         }
     }
 
-    /// Writes a record, now or when there is space for it; none to a node that is gone. `keys` hands over
-    /// what the letter is about, for traces.
+    /// Writes a record, now or when there is space for it; none to a node that is gone. `keys`
+    /// hands over what the letter is about, for traces.
     fn write_part(
         self: &Rc<Self>,
         to: NodeId,

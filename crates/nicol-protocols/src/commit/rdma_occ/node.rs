@@ -43,8 +43,8 @@ pub struct Node {
     /// The logs of the cluster's host engines. An engine of another node writes its log here
     /// one-sidedly; one of this node keeps what it backs up.
     logs: Rings,
-    /// The message logs that the cluster's host engines write here one-sidedly; none where messages are
-    /// SENDs.
+    /// The message logs that the cluster's host engines write here one-sidedly; none where messages
+    /// are SENDs.
     messages: Rings,
     /// Where records of other shards stand.
     addresses: Mutex<Addresses>,
@@ -163,8 +163,8 @@ impl Node {
         self.addresses().slots.forget(key);
     }
 
-    /// Has everything been read that has landed in `logs`? What a node wrote last before it was lost
-    /// may be torn, and what it wrote behind that is nobody's to read.
+    /// Has everything been read that has landed in `logs`? What a node wrote last before it was
+    /// lost may be torn, and what it wrote behind that is nobody's to read.
     fn are_read(&self, logs: &Rings) -> bool {
         let is_lost = |index| {
             let mut writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
@@ -262,8 +262,8 @@ impl SystemNode for Node {
     fn empty(config: &RdmaOccConfig, source: &dyn RecordSource) -> Replica {
         let mut table = config.table;
         table.size_heap_for(&source.value_lengths());
-        // Sources name the lengths that no slot might hold. Where slots hold less than they might, the
-        // other values need memory, too.
+        // Sources name the lengths that no slot might hold. Where slots hold less than they might,
+        // the other values need memory, too.
         table.size_heap_for(&[(config.short_value as u32, config.records)]);
         Replica::new(RemoteTable::new(Geometry::new(table), config.records))
     }

@@ -21,8 +21,8 @@ use crate::kit::VIEW_WAIT;
 /// How long what found no space, or failed and must happen, waits before it is tried again.
 const RETRY_WAIT: Nanos = Nanos::from_micros(5);
 
-/// How many times [`VIEW_WAIT`] an engine whose verb failed waits for the view that confirms the crash: 50
-/// ms, which is several leases. By then a node that had merely not started yet is up.
+/// How many times [`VIEW_WAIT`] an engine whose verb failed waits for the view that confirms the
+/// crash: 50 ms, which is several leases. By then a node that had merely not started yet is up.
 const VIEW_WAITS_MAX: u32 = 1_000;
 
 /// What one host engine may reach of other nodes, and what it lets their engines reach.
@@ -68,9 +68,9 @@ impl<F: Fabric> Reach<F> {
         self.node.lost().contain(node)
     }
 
-    /// Waits after `error`, which is why a request to `node` that must take effect has not: if a life
-    /// of the node is over, for the view that tells so. A later life that has no lease yet drops
-    /// what it is asked, so that nothing is asked again before.
+    /// Waits after `error`, which is why a request to `node` that must take effect has not: if a
+    /// life of the node is over, for the view that tells so. A later life that has no lease yet
+    /// drops what it is asked, so that nothing is asked again before.
     pub(super) async fn wait_after(&self, node: NodeId, error: FabricError) {
         if error != FabricError::Unreachable {
             return self.wait_to_retry().await;

@@ -92,7 +92,8 @@ impl Primary {
         self.lock(key, txn) == Ok(read)
     }
 
-    /// Is what was `read` of `key` still current, and the key not locked? `scratch` takes its value.
+    /// Is what was `read` of `key` still current, and the key not locked? `scratch` takes its
+    /// value.
     pub(super) fn validate(
         &self,
         key: Key,

@@ -26,8 +26,8 @@ impl CommitNode for Node {
 
     const SCANS: bool = true;
 
-    /// Starts a baseline on one engine of `node`: a host engine coordinates, serves and applies logs; a
-    /// NIC engine has nothing to do, since the NIC executes verbs by itself.
+    /// Starts a baseline on one engine of `node`: a host engine coordinates, serves and applies
+    /// logs; a NIC engine has nothing to do, since the NIC executes verbs by itself.
     fn start<F: Fabric>(
         self: &Arc<Self>,
         fabric: &F,

@@ -42,8 +42,8 @@ pub enum Faithful {
 /// How a local read-only transaction makes sure of what it has read. [AMB-08]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalRead {
-    /// As printed: it reads the host table twice, without asking the NIC. It misses what the NIC has
-    /// committed and the host has not applied; for experiments.
+    /// As printed: it reads the host table twice, without asking the NIC. It misses what the NIC
+    /// has committed and the host has not applied; for experiments.
     Paper,
     /// One question to the local NIC: are these the current versions, and unlocked?
     Strict,
@@ -109,7 +109,8 @@ pub struct XenicConfig {
     pub local_read: LocalRead,
     /// Until when locks are held under a log device.
     pub locks_until: LocksUntil,
-    /// Who decides which host engine coordinates a transaction; `None`: the one that its client is on.
+    /// Who decides which host engine coordinates a transaction; `None`: the one that its client is
+    /// on.
     pub schedule: Option<ScheduleConfig>,
     /// Which features keys have, for scheduling.
     pub features: FeatureMap,

@@ -26,7 +26,8 @@
 //! executes a local transaction reads and scans them itself, each range under its version, and its
 //! NIC says whether the ranges are current; a NIC asks its host (`server::lookup`, `host::trees`).
 //!
-//! With a scheduler (`scheduled`) a client's transaction is coordinated by the host engine that it advises.
+//! With a scheduler (`scheduled`) a client's transaction is coordinated by the host engine that it
+//! advises.
 //!
 //! Deviations from the paper are tagged where they stand. Recovery [4.2.1] is not here yet: what a
 //! crash takes and leaves stands in `losses`.

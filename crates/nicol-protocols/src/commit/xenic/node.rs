@@ -190,8 +190,8 @@ impl Node {
     }
 
     /// The LOGs that a transaction may lead to which another node executes for `coordinator`: every
-    /// shard of `shards` that it may write, as `of` says of each of its keys, with each backup. Both
-    /// nodes go through them in this order. `coordinator` logs to itself. [Xenic21 4.2.3]
+    /// shard of `shards` that it may write, as `of` says of each of its keys, with each backup.
+    /// Both nodes go through them in this order. `coordinator` logs to itself. [Xenic21 4.2.3]
     pub(super) fn delegated_logs(
         &self,
         txn: &Txn,
@@ -361,8 +361,8 @@ impl Node {
     }
 }
 
-/// An empty replica with space for so many records, or for as many as its first slots hold if it may
-/// grow.
+/// An empty replica with space for so many records, or for as many as its first slots hold if it
+/// may grow.
 fn table_for(records: u64, config: &XenicConfig) -> Replica {
     let geometry = Geometry::new(
         (records * config.slots_percent / 100).max(SLOTS_MIN),
@@ -507,7 +507,8 @@ impl NodeState for Node {
             && self.logs.iter().all(|log| log.is_settled())
             && self.has_released()
             && self.schedule.as_ref().is_none_or(|shared| shared.is_settled())
-            // Last: a reader that finds a COMMIT's locks released finds it counted until it is durable.
+            // Last: a reader that finds a COMMIT's locks released finds it counted until it is
+            // durable.
             && self.syncing.is_none()
     }
 

@@ -72,8 +72,8 @@ impl<F: Fabric> OpenTxn<F> {
         self.keys.of(shard, self.shards.of(&self.txn, wanted));
     }
 
-    /// Selects the keys of the first shard behind `last` that has any which are `wanted`, and returns
-    /// that shard.
+    /// Selects the keys of the first shard behind `last` that has any which are `wanted`, and
+    /// returns that shard.
     pub(super) fn next_shard(
         &mut self,
         last: Option<ShardId>,

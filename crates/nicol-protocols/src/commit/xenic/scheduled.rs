@@ -1,9 +1,10 @@
-//! Which host engine coordinates a client's transaction: its own or, with a scheduler before the node's
-//! coordinators, the one that is advised. [AlNiCo22]
+//! Which host engine coordinates a client's transaction: its own or, with a scheduler before the
+//! node's coordinators, the one that is advised. [AlNiCo22]
 //!
 //! Clients of a node send their transactions to the node's scheduler, a NIC core or what
-//! [`Kind`](crate::schedule::Kind) says, as clients of engines do. The host engine that gets one runs it as
-//! its own, until it has committed or refuses. Locks and versions are Xenic's: any assignment is serializable.
+//! [`Kind`](crate::schedule::Kind) says, as clients of engines do. The host engine that gets one
+//! runs it as its own, until it has committed or refuses. Locks and versions are Xenic's: any
+//! assignment is serializable.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -25,8 +25,8 @@ impl CommitNode for Node {
 
     const SCANS: bool = true;
 
-    /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and gets
-    /// a coordinator.
+    /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and
+    /// gets a coordinator.
     fn start<F: Fabric>(
         self: &Arc<Self>,
         fabric: &F,

@@ -29,8 +29,8 @@ pub enum Sabotage {
     KeepsExtents,
     /// A put leaves the old value in the cache.
     KeepsCached,
-    /// A put takes the key's old place out of its bucket, and writes the new one a little later: a READ
-    /// of the bucket meanwhile has half of the change.
+    /// A put takes the key's old place out of its bucket, and writes the new one a little later: a
+    /// READ of the bucket meanwhile has half of the change.
     TearsBuckets,
     /// A put changes the copies of the index one by one while the old value can still be read.
     LeavesOldCopies,

@@ -68,7 +68,8 @@ impl<F: Fabric> Client<F> {
         Self(Rc::new(Engine { fabric, node, keys }))
     }
 
-    /// Does the next get ask the SoC? [OffPath23 figure 18: with A4 + A5 those of one client machine do]
+    /// Does the next get ask the SoC? [OffPath23 figure 18: with A4 + A5 those of one client
+    /// machine do]
     fn asks(&self) -> bool {
         let Engine { fabric, node, .. } = &*self.0;
         match node.config().alternative {
@@ -93,7 +94,8 @@ impl<F: Fabric> Client<F> {
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
         for _ in 0..STALE_MAX {
-            // [OffPath23 advice 1] Of several copies any will do: the one next door may be in another row.
+            // [OffPath23 advice 1] Of several copies any will do: the one next door may be in
+            // another row.
             let copy = match self.0.node.config().copies {
                 1 => 0,
                 copies => self.0.fabric.random() % copies,
@@ -152,7 +154,8 @@ impl<F: Fabric> Client<F> {
         self.read_extent(server, key, address, at, value).await
     }
 
-    /// READs an extent, `at` an offset of a region; false if it does not hold the value of `address`.
+    /// READs an extent, `at` an offset of a region; false if it does not hold the value of
+    /// `address`.
     async fn read_extent(
         &self,
         server: Server,
@@ -180,7 +183,8 @@ impl<F: Fabric> Client<F> {
         Ok(true)
     }
 
-    /// Asks the SoC for a value, and READs it where it tells its address. [OffPath23 5.2: A2, A3, A5]
+    /// Asks the SoC for a value, and READs it where it tells its address. [OffPath23 5.2: A2, A3,
+    /// A5]
     async fn get_by_asking(
         &self,
         server: Server,

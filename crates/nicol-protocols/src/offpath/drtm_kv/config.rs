@@ -69,8 +69,8 @@ pub struct DrtmKvConfig {
     /// Copies of what clients READ of the SoC's memory, in other rows of it: a READ takes any.
     /// [OffPath23 advice 1]
     pub copies: u64,
-    /// Of a thousand gets those that ask, where a client can do both (A4 + A5). Without it one client node
-    /// asks, and the others READ.
+    /// Of a thousand gets those that ask, where a client can do both (A4 + A5). Without it one
+    /// client node asks, and the others READ.
     pub asks_permille: Option<u16>,
     /// How gets choose between READs and asking at run time, where a client can do both (A4 + A5).
     /// With it there is no share.

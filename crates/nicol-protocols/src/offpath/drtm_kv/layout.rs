@@ -5,8 +5,8 @@ use nicol_core::wire::Malformed;
 
 /// Bytes of a bucket. [OffPath23 5.2]
 pub(super) const BUCKET: u64 = 64;
-/// Entries of a bucket: word 0 is the next bucket's number and one more, words 1 to 6 are entries, word 7
-/// says which of their values the SoC keeps.
+/// Entries of a bucket: word 0 is the next bucket's number and one more, words 1 to 6 are entries,
+/// word 7 says which of their values the SoC keeps.
 pub(super) const ENTRIES: u64 = 3;
 /// Bits of word 7 for an entry: the slot that the SoC keeps its value in, and one more.
 const KEPT_BITS: u64 = 21;
@@ -19,7 +19,8 @@ pub(super) const KEPT: u64 = 56;
 pub(super) const VERSION: u64 = 16;
 /// Bytes of a row of memory: what is in one is in one bank. [C4.11]
 const ROW: u64 = 2 << 10;
-/// From one copy of so many bytes to the next: the same offset in two of them is in different banks.
+/// From one copy of so many bytes to the next: the same offset in two of them is in different
+/// banks.
 pub(super) const fn copy_stride(bytes: u64) -> u64 {
     bytes.next_multiple_of(16 * ROW) + ROW
 }
@@ -119,8 +120,8 @@ pub(super) enum Unfit {
     Torn,
 }
 
-/// The value in an extent, if it is whole, of `key`, and of `version`. `trusts` takes it anyway, for
-/// negative tests.
+/// The value in an extent, if it is whole, of `key`, and of `version`. `trusts` takes it anyway,
+/// for negative tests.
 pub(super) fn verify(extent: &[u8], key: Key, version: u32, trusts: bool) -> Result<&[u8], Unfit> {
     let word = |at: usize| extent.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     let first = word(0).ok_or(Unfit::Other)?;
@@ -159,9 +160,10 @@ mod tests {
         }
     }
 
-    /// A card reads the 64 bytes of a bucket at one instant; threads read it word by word. Whichever
-    /// words of it are from before a put and whichever from after, a search finds the old address or the
-    /// new one, since a put changes one word. Had it moved the entry, some mixtures would lose the key.
+    /// A card reads the 64 bytes of a bucket at one instant; threads read it word by word.
+    /// Whichever words of it are from before a put and whichever from after, a search finds the old
+    /// address or the new one, since a put changes one word. Had it moved the entry, some mixtures
+    /// would lose the key.
     #[test]
     fn a_torn_bucket_leads_to_the_old_place_or_the_new_one() {
         let (old, new) =

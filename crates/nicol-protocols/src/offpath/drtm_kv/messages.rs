@@ -24,8 +24,8 @@ impl Message for Hello {
     fn emit(&self, _: &mut Writer<'_>) {}
 }
 
-/// The answer to HELLO: the keys of index and values, and of the values that the SoC keeps if clients
-/// READ these.
+/// The answer to HELLO: the keys of index and values, and of the values that the SoC keeps if
+/// clients READ these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) index: RKey,

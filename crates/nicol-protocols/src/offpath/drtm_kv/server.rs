@@ -223,15 +223,16 @@ impl<F: Fabric> Server<F> {
             node.table().drop_put(key, address);
             return Err(error);
         }
-        // Out of the cache before the index changes: after a client has read the new value, from the index
-        // or from here, no client may read the old one.
+        // Out of the cache before the index changes: after a client has read the new value, from
+        // the index or from here, no client may read the old one.
         fabric.access().await;
         let hooks = config.hooks();
         let was_cached = hooks.forgets_cached() && node.table().forget(key);
         let Some((old, word)) = node.table().entry(key) else { return Err(FabricError::Malformed) };
         if config.copies > 1 && hooks.retires_old() {
-            // [OffPath23 advice 1] Once a client has read the new value, a client that READs another copy of
-            // the index must not get the old one: its extent is made unreadable first.
+            // [OffPath23 advice 1] Once a client has read the new value, a client that READs
+            // another copy of the index must not get the old one: its extent is made unreadable
+            // first.
             let old = old.offset(extent_bytes(config.value_bytes)) + VERSION;
             fabric.dma_write(&values, old, &0_u64.to_le_bytes()).await?;
         }

@@ -95,7 +95,8 @@ impl Table {
         written
     }
 
-    /// Keeps the value of a record that is loaded where clients READ it, and tells so in its bucket.
+    /// Keeps the value of a record that is loaded where clients READ it, and tells so in its
+    /// bucket.
     fn load_kept(&mut self, key: Key, word: u64, value: &[u8]) -> bool {
         let slot = self.slots.len() as u32;
         let bucket = word / BUCKET * BUCKET;
@@ -179,8 +180,8 @@ impl Table {
         self.cache.insert(key, value.to_vec());
     }
 
-    /// Begins a put of `key`: takes an extent for its next version. `Ok(None)`: another put of it is
-    /// under way. `Err`: there is no such record, or no extent is free.
+    /// Begins a put of `key`: takes an extent for its next version. `Ok(None)`: another put of it
+    /// is under way. `Err`: there is no such record, or no extent is free.
     pub(super) fn begin_put(&mut self, key: Key) -> Result<Option<ValueAddress>, Full> {
         let Some(record) = self.records.get(&key) else { return Err(Full) };
         if self.writing.contains(&key) {
@@ -191,8 +192,8 @@ impl Table {
         Ok(Some(ValueAddress { extent, version: record.address.version + 1 }))
     }
 
-    /// Takes `key` out of the cache: was it there? From here on it is not cached before the put ends, and
-    /// who READs its slot finds no version of it.
+    /// Takes `key` out of the cache: was it there? From here on it is not cached before the put
+    /// ends, and who READs its slot finds no version of it.
     pub(super) fn forget(&mut self, key: Key) -> bool {
         if let Some(slot) = self.slots.get(&key) {
             let retired =
@@ -220,7 +221,8 @@ impl Table {
             let old = std::mem::replace(&mut record.address, address);
             assert!(old.version < address.version, "a put moves the version forward");
             if frees {
-                // Behind all that are free: a reader that still has its address sees another version.
+                // Behind all that are free: a reader that still has its address sees another
+                // version.
                 self.free.push_back(old.extent);
             }
         }

@@ -1,7 +1,7 @@
 //! How a node comes to have the files of its head: after a promotion, and when it comes back.
 //!
-//! The first host engine of each node looks after every view what is due, shard by shard. It asks for
-//! the files page by page, makes each page persistent and takes it; then it tells the head. See
+//! The first host engine of each node looks after every view what is due, shard by shard. It asks
+//! for the files page by page, makes each page persistent and takes it; then it tells the head. See
 //! [`State`](super::standing::State) for what each of them may do meanwhile.
 
 use std::rc::Rc;
@@ -58,7 +58,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Copies the files of a shard from the first of `from` that has them, or gives them up if none has.
+    /// Copies the files of a shard from the first of `from` that has them, or gives them up if none
+    /// has.
     async fn copy(&self, due: &Due, from: &[NodeId]) -> Result<(), FabricError> {
         let mut failed = Ok(());
         for &node in from {

@@ -1,5 +1,5 @@
-//! File replication broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
-//! they decide, and know no fault by name.
+//! File replication broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`]
+//! about what they decide, and know no fault by name.
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -15,8 +15,8 @@ pub enum Sabotage {
     BreaksChain,
     /// A chunk that is published overwrites newer blocks.
     PublishesOld,
-    /// Some chunks are written with a byte that is not theirs: backups refuse them, and they are written
-    /// again. Harmless, as long as a backup compares what it finds with the CRC.
+    /// Some chunks are written with a byte that is not theirs: backups refuse them, and they are
+    /// written again. Harmless, as long as a backup compares what it finds with the CRC.
     CorruptsChunks,
     /// The same, and backups do not compare.
     TrustsChunks,

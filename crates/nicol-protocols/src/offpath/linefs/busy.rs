@@ -1,4 +1,5 @@
-//! What a busy host does besides: a program that clusters points, on every core. [OffPath23 figure 13]
+//! What a busy host does besides: a program that clusters points, on every core. [OffPath23 figure
+//! 13]
 
 use std::rc::Rc;
 
@@ -7,8 +8,9 @@ use nicol_core::units::Nanos;
 
 use super::member::Member;
 
-/// How long the operating system lets either run: assumed, shorter than what a Linux scheduler gives
-/// (milliseconds), so that a short run sees many turns. Of two that want the core, each has half of it.
+/// How long the operating system lets either run: assumed, shorter than what a Linux scheduler
+/// gives (milliseconds), so that a short run sees many turns. Of two that want the core, each has
+/// half of it.
 const TURN: Nanos = Nanos::from_micros(100);
 /// Points of a step, and coordinates of each.
 const POINTS: usize = 128;
@@ -16,8 +18,8 @@ const COORDINATES: usize = 32;
 /// A step on a core of 3.6 GHz that handles eight coordinates a nanosecond: assumed.
 const STEP: Nanos = Nanos(POINTS as u64 * COORDINATES as u64 / 8);
 
-/// Takes turns of this core while the engine has anything to do, for ever. Without that nobody would
-/// notice, and the cluster would never come to rest.
+/// Takes turns of this core while the engine has anything to do, for ever. Without that nobody
+/// would notice, and the cluster would never come to rest.
 pub(super) async fn cluster_points<F: Fabric>(member: Rc<Member<F>>) {
     let Member { fabric, node, working, .. } = &*member;
     let points: Vec<[f32; COORDINATES]> = (0..POINTS).map(|at| [at as f32; COORDINATES]).collect();

@@ -9,8 +9,8 @@ pub(super) const BLOCK: usize = 64 << 10;
 /// Bytes before each packed block: its lengths, packed and not.
 const HEADER: usize = 8;
 
-/// What packing, or unpacking, costs a core of the SoC: so much for each byte that is not packed, and
-/// for each sequence (a run of literals and a match) that the packed form consists of.
+/// What packing, or unpacking, costs a core of the SoC: so much for each byte that is not packed,
+/// and for each sequence (a run of literals and a match) that the packed form consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Picoseconds of a byte.
@@ -20,9 +20,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Measured of this library on a server core of 2.6 GHz (`examples/compression.rs`: text at 0.49
-    /// GB/s, zeros at 22 GB/s, random bytes at 18 GB/s, hence 50 ps a byte and 18 ns a sequence), times
-    /// 2.6 for a core of the SoC, as `nic_slowdown_permille` of bluefield2: assumed.
+    /// Measured of this library on a server core of 2.6 GHz (`examples/compression.rs`: text at
+    /// 0.49 GB/s, zeros at 22 GB/s, random bytes at 18 GB/s, hence 50 ps a byte and 18 ns a
+    /// sequence), times 2.6 for a core of the SoC, as `nic_slowdown_permille` of bluefield2:
+    /// assumed.
     pub const COMPRESSION: Self = Self { byte_ps: 130, sequence_ns: 47 };
     /// The same of unpacking: 3.1 GB/s of text, 50 GB/s of what is not compressed.
     pub const DECOMPRESSION: Self = Self { byte_ps: 50, sequence_ns: 7 };

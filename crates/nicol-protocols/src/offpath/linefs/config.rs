@@ -43,7 +43,8 @@ pub struct LineFsConfig {
     /// Transfers are posted in pieces of so many bytes; as a whole where there is none. [OffPath23
     /// advices 2 and 3]
     pub segment: Option<Bytes>,
-    /// Does the host compress what A3 sends? The study leaves that out, for what it costs its cores.
+    /// Does the host compress what A3 sends? The study leaves that out, for what it costs its
+    /// cores.
     pub host_compresses: bool,
     /// What compression costs a core of the SoC.
     pub compression: Cost,

@@ -48,8 +48,8 @@ impl Files {
         self.0.retain(|key, _| !forgotten(*key));
     }
 
-    /// Blocks of a shard from `first` on, one behind the other as in a chunk, at least one and not more
-    /// than so many bytes of several; and the last key that they speak of.
+    /// Blocks of a shard from `first` on, one behind the other as in a chunk, at least one and not
+    /// more than so many bytes of several; and the last key that they speak of.
     pub(super) fn page(
         &self,
         first: Key,

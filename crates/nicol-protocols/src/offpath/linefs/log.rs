@@ -81,8 +81,8 @@ impl<F: Fabric> Log<F> {
 
     /// Appends a write, and waits until its chunk is replicated and published. Returns its version.
     ///
-    /// Waits for space while every slot is taken and the open chunk is full. Fails with `NoResources`
-    /// if no chunk can hold it.
+    /// Waits for space while every slot is taken and the open chunk is full. Fails with
+    /// `NoResources` if no chunk can hold it.
     pub(super) async fn append(
         self: &Rc<Self>,
         key: Key,
@@ -118,8 +118,8 @@ impl<F: Fabric> Log<F> {
         }
     }
 
-    /// Puts a write into the open chunk of its shard: its version, and the chunk's outcome. `None`: the chunk
-    /// has no space.
+    /// Puts a write into the open chunk of its shard: its version, and the chunk's outcome. `None`:
+    /// the chunk has no space.
     fn take(
         &self,
         shard: ShardId,
@@ -145,8 +145,8 @@ impl<F: Fabric> Log<F> {
         Ok(Some((version, open.outcome.clone())))
     }
 
-    /// Lets an open chunk leave, if there is any and a slot for it; shards take turns. Nothing waits for
-    /// a chunk to fill.
+    /// Lets an open chunk leave, if there is any and a slot for it; shards take turns. Nothing
+    /// waits for a chunk to fill.
     fn seal(self: &Rc<Self>) {
         let next = {
             let open = self.open.borrow();
@@ -185,8 +185,8 @@ impl<F: Fabric> Log<F> {
         if hooks.acknowledges_early() {
             outcome.decide(true);
         }
-        // [OffPath23 5.1] RDMA writes to persistent memory as to DRAM; the own copy has to be durable
-        // as well.
+        // [OffPath23 5.1] RDMA writes to persistent memory as to DRAM; the own copy has to be
+        // durable as well.
         let durable = fabric.persist(memory.log(), memory.offset_in_log(*slot), bytes.len());
         let mut held = self.replicate_once(&sealed).await;
         if durable.await.is_err() {
@@ -199,7 +199,8 @@ impl<F: Fabric> Log<F> {
                     held = Some(chain);
                     break;
                 }
-                // A node has joined the chain, and copies what is published: so it must have this first.
+                // A node has joined the chain, and copies what is published: so it must have this
+                // first.
                 Verdict::Grown => held = self.replicate_once(&sealed).await,
                 Verdict::Deposed => {}
             }
@@ -221,8 +222,8 @@ impl<F: Fabric> Log<F> {
         let _phase = self.member.fabric.phase("chain: replicate");
         let (raw, way) = (bytes.len() as u32, Way::along(*shard, &chain));
         if *by_host {
-            // [OffPath23 A3] The host writes the chunk to the next host, without compressing it unless it
-            // is told to.
+            // [OffPath23 A3] The host writes the chunk to the next host, without compressing it
+            // unless it is told to.
             let packed = match self.member.node.config().host_compresses {
                 true => Some(self.member.compress(bytes, Cost::HOST_COMPRESSION).await),
                 false => None,
@@ -253,8 +254,8 @@ impl<F: Fabric> Log<F> {
         }
     }
 
-    /// Makes the writes of a chunk readable on the head if each member of its chain has it. `held` is
-    /// the chain whose members have it; without it, the chunk is published unchecked.
+    /// Makes the writes of a chunk readable on the head if each member of its chain has it. `held`
+    /// is the chain whose members have it; without it, the chunk is published unchecked.
     async fn publish(&self, sealed: &Sealed, held: Option<&Chain>) -> Verdict {
         let Member { fabric, node, .. } = &*self.member;
         let _phase = fabric.phase("publish");

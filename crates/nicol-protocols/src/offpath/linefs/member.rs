@@ -87,9 +87,9 @@ impl<F: Fabric> Member<F> {
         Rc::new(Self { fabric, node, memory, working, keys, is_writing, written })
     }
 
-    /// Passes the bytes of a chunk on to the first backup behind this node that is a member, which does
-    /// the same with those after it. Whatever fails is done again, until a view tells that somebody is
-    /// lost: to take a chunk twice changes nothing.
+    /// Passes the bytes of a chunk on to the first backup behind this node that is a member, which
+    /// does the same with those after it. Whatever fails is done again, until a view tells that
+    /// somebody is lost: to take a chunk twice changes nothing.
     ///
     /// Cost: a WRITE, in pieces if so configured, and a call.
     pub(super) async fn pass_on(&self, chunk: &Chunk, bytes: &[u8]) -> Result<Replicated, Gone> {
@@ -132,7 +132,8 @@ impl<F: Fabric> Member<F> {
         let offset = self.memory.place_of(here.side, chunk.slot);
         let corrupted = self.corrupted(bytes);
         let bytes = corrupted.as_deref().unwrap_or(bytes);
-        // [LineFS21, OffPath23 5.1] WRITE the chunk: by (2) from SoC to SoC, by (1) from host to host.
+        // [LineFS21, OffPath23 5.1] WRITE the chunk: by (2) from SoC to SoC, by (1) from host to
+        // host.
         let (times, began) = (&self.node.counts.times, self.fabric.now());
         self.write(backup.node, rkey, offset, bytes).await?;
         add_time(&times.write, &self.fabric, began);
@@ -168,8 +169,8 @@ impl<F: Fabric> Member<F> {
 
     /// WRITEs `bytes`, in pieces where transfers are segmented. [OffPath23 advices 2 and 3]
     ///
-    /// One chunk of an engine at a time: a link carries what was posted in its order, and the messages
-    /// that say that a chunk is there would wait behind every chunk that is not.
+    /// One chunk of an engine at a time: a link carries what was posted in its order, and the
+    /// messages that say that a chunk is there would wait behind every chunk that is not.
     pub(super) async fn write(
         &self,
         node: NodeId,

@@ -22,8 +22,8 @@ pub(super) struct Memory {
     /// Slots of the own host engines.
     log: Arc<Region>,
     log_key: Mutex<Option<RKey>>,
-    /// By side: slots of every host engine of every node, and their key. What the host has in its own
-    /// are the persistent copies; what comes to the SoC is packed.
+    /// By side: slots of every host engine of every node, and their key. What the host has in its
+    /// own are the persistent copies; what comes to the SoC is packed.
     inboxes: [Arc<Region>; 2],
     inbox_keys: [Mutex<Option<RKey>>; 2],
     nodes: usize,

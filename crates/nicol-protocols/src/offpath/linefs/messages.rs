@@ -145,7 +145,8 @@ impl Submit {
     }
 }
 
-/// CHUNK: a chunk that was written to the receiver's memory, and the members behind it in the chain.
+/// CHUNK: a chunk that was written to the receiver's memory, and the members behind it in the
+/// chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) slot: Slot,

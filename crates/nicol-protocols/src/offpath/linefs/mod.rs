@@ -1,10 +1,10 @@
 //! Replication of files by an off-path SmartNIC as LineFS does it (OSDI '23, section 5.1; LineFS,
 //! SOSP '21), and the study's alternatives to it.
 //!
-//! A file is a row of blocks; a block is a record. The host appends writes to a log in its persistent
-//! memory, and what has gathered there leaves as a chunk. A write is acknowledged when its chunk is
-//! persistent on the primary and on every backup of the view; only then is it published, so that a
-//! read never sees what a crash may take back.
+//! A file is a row of blocks; a block is a record. The host appends writes to a log in its
+//! persistent memory, and what has gathered there leaves as a chunk. A write is acknowledged when
+//! its chunk is persistent on the primary and on every backup of the view; only then is it
+//! published, so that a read never sees what a crash may take back.
 //!
 //! | step | what | where |
 //! |---|---|---|
@@ -18,11 +18,11 @@
 //!
 //! With A2 + A3 a share of all chunks goes either way.
 //!
-//! The primary gives each write of a block a version, and publishing skips older ones, since chunks of
-//! several logs overtake each other (AMB-37). (Decisions 0044, 0052)
+//! The primary gives each write of a block a version, and publishing skips older ones, since chunks
+//! of several logs overtake each other (AMB-37). (Decisions 0044, 0052)
 //!
-//! DEVIATION: on a backup the file index is written by the side that persists the chunk, the SoC with A1
-//! and A2; LineFS publishes by DMA later, and also frees its log then.
+//! DEVIATION: on a backup the file index is written by the side that persists the chunk, the SoC
+//! with A1 and A2; LineFS publishes by DMA later, and also frees its log then.
 
 mod align;
 mod backup;

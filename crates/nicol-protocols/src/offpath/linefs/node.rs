@@ -40,8 +40,8 @@ pub(super) struct Counts {
     pub(super) times: Times,
 }
 
-/// Where the time of chunks went that a node has sent or taken, all of them together. Parts of a chunk
-/// overlap, and those of several chunks do.
+/// Where the time of chunks went that a node has sent or taken, all of them together. Parts of a
+/// chunk overlap, and those of several chunks do.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// The SoC fetches a chunk of its host.

@@ -1,20 +1,21 @@
 //! The role of a node for each shard: head of the shard's chain, backup in it, or neither.
 //!
-//! The chain of a shard is the list of its replicas that are members of the view, in the order in which
-//! they joined; those that joined together are in the order of the placement. So a node that comes back is
-//! the last of the chain, and when the head dies the next member is promoted. Every message of a chain
-//! names the head, and a member that knows another head refuses it.
+//! The chain of a shard is the list of its replicas that are members of the view, in the order in
+//! which they joined; those that joined together are in the order of the placement. So a node that
+//! comes back is the last of the chain, and when the head dies the next member is promoted. Every
+//! message of a chain names the head, and a member that knows another head refuses it.
 //!
-//! A node is *complete* if it has everything that was acknowledged. A node that comes back becomes complete
-//! by copying the files of its head; meanwhile it receives every new chunk. A node that a view left out is
-//! incomplete, since it missed the writes of that time.
+//! A node is *complete* if it has everything that was acknowledged. A node that comes back becomes
+//! complete by copying the files of its head; meanwhile it receives every new chunk. A node that a
+//! view left out is incomplete, since it missed the writes of that time.
 //!
-//! A promoted head serves once every member of its chain has aligned its files with it. Chunks that were
-//! under way when the last head died may be on some members only. They were not acknowledged: those on the
-//! new head stay, the others are dropped.
+//! A promoted head serves once every member of its chain has aligned its files with it. Chunks that
+//! were under way when the last head died may be on some members only. They were not acknowledged:
+//! those on the new head stay, the others are dropped.
 //!
-//! A head that has lost its files asks each member for them. A member that lacks them can get them from this
-//! head alone: once all have said so, the files are *lost*, and nobody asks again under this head.
+//! A head that has lost its files asks each member for them. A member that lacks them can get them
+//! from this head alone: once all have said so, the files are *lost*, and nobody asks again under
+//! this head.
 
 use std::collections::BTreeSet;
 
@@ -96,8 +97,8 @@ impl Standing {
     }
 }
 
-/// A node's files and its role for each shard, together: a chunk is published only while the role allows
-/// it.
+/// A node's files and its role for each shard, together: a chunk is published only while the role
+/// allows it.
 #[derive(Debug)]
 pub(super) struct State {
     here: NodeId,
@@ -229,8 +230,8 @@ impl State {
         self.of(shard).life_of(node)
     }
 
-    /// Is a chunk of the head that this node knows, which is a backup of it and knows the view in which
-    /// it was sent?
+    /// Is a chunk of the head that this node knows, which is a backup of it and knows the view in
+    /// which it was sent?
     pub(super) fn admits(&self, chunk: &Chunk) -> bool {
         let standing = self.of(chunk.way.shard);
         let known = self.view.as_ref().is_some_and(|view| view.epoch() >= chunk.way.epoch);
@@ -277,9 +278,9 @@ impl State {
 
     /// Takes a page of files from `first` on, of whomever `due` names. False: it counts no more.
     ///
-    /// A complete backup has the same as its head from then on. Nobody writes meanwhile, since the head
-    /// waits for this. One that is not complete has forgotten what it had, and gets new chunks at the
-    /// same time: the newer of two versions counts.
+    /// A complete backup has the same as its head from then on. Nobody writes meanwhile, since the
+    /// head waits for this. One that is not complete has forgotten what it had, and gets new chunks
+    /// at the same time: the newer of two versions counts.
     pub(super) fn take(&mut self, due: &Due, first: Key, page: &Page<'_>) -> bool {
         if !self.is_current(due) {
             return false;
@@ -329,8 +330,8 @@ impl State {
         is_head
     }
 
-    /// Files of `shard` from `first` on, not more than so many bytes of them but for the first, for a member
-    /// of the chain of `head`.
+    /// Files of `shard` from `first` on, not more than so many bytes of them but for the first, for
+    /// a member of the chain of `head`.
     pub(super) fn page(
         &self,
         shard: ShardId,

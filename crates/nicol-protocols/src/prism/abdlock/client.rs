@@ -19,8 +19,8 @@ use crate::prism::tag::{Name, Tag, Writer, parse};
 
 /// The longest wait before an attempt to lock.
 const BACKOFF_MOST: Nanos = Nanos::from_micros(512);
-/// How often an unlock that was not answered is tried again, and how long after: a card gives up before
-/// a cut has healed.
+/// How often an unlock that was not answered is tried again, and how long after: a card gives up
+/// before a cut has healed.
 const UNLOCKS_MAX: u32 = 256;
 const UNLOCK_WAIT: Nanos = Nanos::from_micros(200);
 

@@ -1,5 +1,5 @@
-//! ABDLOCK: replicated blocks over plain verbs, with a lock before each block. The baseline that the
-//! paper adapts from DrTM. [PRISM21 7.2]
+//! ABDLOCK: replicated blocks over plain verbs, with a lock before each block. The baseline that
+//! the paper adapts from DrTM. [PRISM21 7.2]
 //!
 //! | step | at each replica | function in `client.rs` |
 //! |---|---|---|
@@ -11,13 +11,13 @@
 //! `abdlock-software` posts the same verbs to the software that executes PRISM's chains
 //! ([`Verbs`](crate::prism::Verbs)).
 //!
-//! What the paper leaves open: *"a protocol to force release locks if a client fails part way"* is a
-//! server's own. A lock names its holder's engine and life; once a view says that the holder is gone,
-//! and some time for what is under way has passed, the server releases it (`server.rs`). The hazard of
-//! any such protocol remains: a client that is not dead but out of the view, and whose WRITE comes later
-//! still, overwrites what others have written since; and one that died within a WRITE may leave a value
-//! of two halves. *"Additional locks at the remaining replicas"*: an operation whose majority breaks
-//! begins anew, under the same tag.
+//! What the paper leaves open: *"a protocol to force release locks if a client fails part way"* is
+//! a server's own. A lock names its holder's engine and life; once a view says that the holder is
+//! gone, and some time for what is under way has passed, the server releases it (`server.rs`). The
+//! hazard of any such protocol remains: a client that is not dead but out of the view, and whose
+//! WRITE comes later still, overwrites what others have written since; and one that died within a
+//! WRITE may leave a value of two halves. *"Additional locks at the remaining replicas"*: an
+//! operation whose majority breaks begins anew, under the same tag.
 
 mod broken;
 mod client;

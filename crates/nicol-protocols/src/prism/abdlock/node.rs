@@ -163,8 +163,8 @@ impl NodeState for Node {
     }
 
     fn is_settled(&self) -> bool {
-        // Of a dead client's locks the next view tells. That is asked last, since it goes over every
-        // block.
+        // Of a dead client's locks the next view tells. That is asked last, since it goes over
+        // every block.
         self.open.load(Ordering::Relaxed) == 0 && self.locked().next().is_none()
     }
 

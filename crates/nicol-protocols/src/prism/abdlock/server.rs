@@ -1,4 +1,5 @@
-//! What a server's host engines do: tell clients what they may reach, and release locks of the dead.
+//! What a server's host engines do: tell clients what they may reach, and release locks of the
+//! dead.
 
 use std::rc::Rc;
 use std::sync::Arc;

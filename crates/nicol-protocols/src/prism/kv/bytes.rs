@@ -159,8 +159,8 @@ mod tests {
 
     type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-    /// A client that compares what it reads with what a map holds. Where slots are used again, new keys
-    /// come all the time.
+    /// A client that compares what it reads with what a map holds. Where slots are used again, new
+    /// keys come all the time.
     struct Compared {
         nodes: Vec<Arc<Node>>,
         seed: u64,

@@ -1,5 +1,5 @@
-//! How a client gets a slot for a key that has none, where the slots of deleted keys are used again: it
-//! asks the server. AMB-48
+//! How a client gets a slot for a key that has none, where the slots of deleted keys are used
+//! again: it asks the server. AMB-48
 
 use nicol_core::fabric::{Fabric, FabricError, Message, Timeout};
 use nicol_core::ids::{EngineId, Key};

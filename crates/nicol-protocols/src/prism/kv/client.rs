@@ -212,8 +212,8 @@ impl<F: Fabric> Client<F> {
         self.0.node.config().largest_item() as u32
     }
 
-    /// Determines the slot of `name`: the one that holds its item, or else the first unused one. Where
-    /// asked for, reads the item's `value` as well.
+    /// Determines the slot of `name`: the one that holds its item, or else the first unused one.
+    /// Where asked for, reads the item's `value` as well.
     async fn find_slot(
         &self,
         server: &Server,
@@ -343,7 +343,8 @@ impl<F: Fabric> Client<F> {
         Err(Failure::Aborted(Reason::NoResources))
     }
 
-    /// [PRISM21 6.1 PUT 4] Asynchronously notifies the server that the old version's buffer is free.
+    /// [PRISM21 6.1 PUT 4] Asynchronously notifies the server that the old version's buffer is
+    /// free.
     pub(super) fn report_replaced(&self, server: &Server, located: &Located, replaced: u64) {
         let form = self.0.node.config().form();
         if replaced == 0 || !self.hooks().reports_replaced() {

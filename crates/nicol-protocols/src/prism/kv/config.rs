@@ -12,15 +12,16 @@ const SMALLEST: u64 = 64;
 /// Bytes of the largest item: a chain's results hold one, with space to spare.
 pub const ITEM_BYTES_MAX: u64 = 32 << 10;
 
-/// Of a store that serves: a search ends after so many slots. At most half of them are used as long as
-/// there are no more keys than the store is prepared for, and no search is a tenth as long.
+/// Of a store that serves: a search ends after so many slots. At most half of them are used as long
+/// as there are no more keys than the store is prepared for, and no search is a tenth as long.
 const SERVING_PROBES: usize = 1_024;
-/// Of a store that serves: buffers of a size beyond one for each key: under way, or not reported yet.
+/// Of a store that serves: buffers of a size beyond one for each key: under way, or not reported
+/// yet.
 const SERVING_SPARE: u64 = 16_384;
 /// Of a store that serves: items of the largest size that must fit.
 const SERVING_LARGEST: u64 = 64;
-/// Of a store that serves: buffers below which a free list is refilled, and how often a server looks.
-/// Between two looks many are taken, and a server without clients is to sleep.
+/// Of a store that serves: buffers below which a free list is refilled, and how often a server
+/// looks. Between two looks many are taken, and a server without clients is to sleep.
 const SERVING_WATERMARK: u32 = 8_192;
 const SERVING_REFILL: Nanos = Nanos::from_millis(5);
 
@@ -29,8 +30,8 @@ const SERVING_REFILL: Nanos = Nanos::from_millis(5);
 pub enum Hash {
     /// At a hash of the key.
     Probing,
-    /// At the number of the record, where it meets no other: the function of the paper's experiments.
-    /// [PRISM21 6.2] Byte strings are hashed.
+    /// At the number of the record, where it meets no other: the function of the paper's
+    /// experiments. [PRISM21 6.2] Byte strings are hashed.
     CollisionFree,
 }
 
@@ -101,9 +102,9 @@ impl KvConfig {
         }
     }
 
-    /// Without records yet: space for `records` keys, whose items share `memory`, all sizes alike. The
-    /// slots of deleted keys are used again.
-    /// `None`: the index does not fit, or beside it too few items of the largest size.
+    /// Without records yet: space for `records` keys, whose items share `memory`, all sizes alike.
+    /// The slots of deleted keys are used again. `None`: the index does not fit, or beside it too
+    /// few items of the largest size.
     pub fn serving(self, memory: u64, records: u64) -> Option<Self> {
         let entries = (2 * records).next_power_of_two().max(64);
         let (reuse, deleted_slots) = (Reuse::Generation, DeletedSlots::Reused);

@@ -60,8 +60,8 @@ impl Install<'_> {
     }
 
     /// The chain: WRITE what the slot is to have besides its pointer to a temporary location, if
-    /// anything (AMB-40); ALLOCATE, redirected to where the pointer belongs in there; CAS the slot. At
-    /// last, whatever has come of it, READ what was allocated (AMB-12).
+    /// anything (AMB-40); ALLOCATE, redirected to where the pointer belongs in there; CAS the slot.
+    /// At last, whatever has come of it, READ what was allocated (AMB-12).
     pub(super) fn chain(&self, rkey: RKey, list: FreeListKey) -> Chain {
         let form = self.config.form();
         let tmp = |word: usize| scratch((word * WORD) as u64);

@@ -35,8 +35,8 @@ pub(super) const SLOT_WORDS_MAX: usize = 4;
 pub enum Slots {
     /// A pointer: a GET asks for as many bytes as the largest item may have.
     Pointer,
-    /// A pointer and the item's length, its bound: a GET gets as many bytes as there are. The chain of
-    /// a PUT then begins with a WRITE that stages the bound. AMB-40
+    /// A pointer and the item's length, its bound: a GET gets as many bytes as there are. The chain
+    /// of a PUT then begins with a WRITE that stages the bound. AMB-40
     Bounded,
 }
 
@@ -142,7 +142,8 @@ pub(super) struct Item<'a> {
     /// Names the PUT that wrote it.
     pub(super) stamp: u64,
     pub(super) key: &'a [u8],
-    /// The value, as far as it was read; `None` of a deleted key, and of one that has got a slot only.
+    /// The value, as far as it was read; `None` of a deleted key, and of one that has got a slot
+    /// only.
     pub(super) value: Option<&'a [u8]>,
 }
 
@@ -216,8 +217,8 @@ pub(super) const fn stamp(engine: EngineId, life: Incarnation, sequence: u32) ->
     (engine.pack() as u64) << 40 | (life.0 as u64 & 0xff) << 32 | sequence as u64
 }
 
-/// The slot of a key, or a free slot for it, as it was read, with the stamp of the item of the key that it
-/// holds.
+/// The slot of a key, or a free slot for it, as it was read, with the stamp of the item of the key
+/// that it holds.
 pub(super) struct Located {
     pub(super) slot: u64,
     pub(super) words: SlotWords,

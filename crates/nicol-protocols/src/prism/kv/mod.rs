@@ -10,13 +10,13 @@
 //! | PUT 3 | CAS the slot to it, conditional | `install.rs`, `chain` |
 //! | PUT 4 | tell the server that the old version's buffer is free | `client.rs`, `report_replaced` |
 //!
-//! Where the slots of deleted keys are used again, a key without a slot gets one from the server's CPU
-//! (`claim.rs`, `slots.rs`), and PUT 2 and 3 then replace what that has put there.
+//! Where the slots of deleted keys are used again, a key without a slot gets one from the server's
+//! CPU (`claim.rs`, `slots.rs`), and PUT 2 and 3 then replace what that has put there.
 //!
 //! A server for clients from elsewhere runs procedures over one record (`procedure.rs`).
 //!
-//! PUT 2 and 3 are one chain, and one round trip. The server's CPU (`server.rs`) fills free lists and
-//! takes buffers back.
+//! PUT 2 and 3 are one chain, and one round trip. The server's CPU (`server.rs`) fills free lists
+//! and takes buffers back.
 //!
 //! What the paper leaves open: AMB-09 (two operands of the CAS), AMB-12 (what a failed chain has
 //! allocated), AMB-40 (when the chain has a WRITE), AMB-48 (which slots a deleted key leaves).

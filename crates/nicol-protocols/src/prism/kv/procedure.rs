@@ -1,5 +1,5 @@
-//! A procedure over one record, for a front that asks for transactions: a GET, and where the procedure
-//! writes, the second half of a PUT.
+//! A procedure over one record, for a front that asks for transactions: a GET, and where the
+//! procedure writes, the second half of a PUT.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,10 +20,10 @@ use crate::kit::outcome_of;
 
 /// Runs procedures that touch one record.
 ///
-/// What is written depends on what was read: the CAS that installs it compares the pointer under which
-/// that was read. A buffer that came back under the same pointer in between the CAS does not notice, so
-/// the caller must not run two procedures that write one record at a time. The front of a server sees to
-/// that.
+/// What is written depends on what was read: the CAS that installs it compares the pointer under
+/// which that was read. A buffer that came back under the same pointer in between the CAS does not
+/// notice, so the caller must not run two procedures that write one record at a time. The front of
+/// a server sees to that.
 #[derive(Clone)]
 pub struct OneRecord<F: Fabric> {
     node: Arc<Node>,

@@ -1,6 +1,6 @@
 //! The server's CPU: it tells clients what they may reach, takes back buffers that are not used any
-//! more, and keeps the free lists filled. It executes no GET, PUT or DELETE. Where the slots of deleted
-//! keys are used again, it says which slot a new key gets (`slots.rs`).
+//! more, and keeps the free lists filled. It executes no GET, PUT or DELETE. Where the slots of
+//! deleted keys are used again, it says which slot a new key gets (`slots.rs`).
 
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
@@ -70,7 +70,8 @@ impl<F: Fabric> Server<F> {
         }
         pool.refill(&self.fabric);
         if posted < reported.len() {
-            // Said twice; or a buffer that was replaced holds a later item than its client has seen.
+            // Said twice; or a buffer that was replaced holds a later item than its client has
+            // seen.
             scan_later(&self.fabric, &self.node);
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! A client's chain changes nothing but the item of a key in the slot that the key has. Which slots
 //! have a key, which are free and which end a search, the first engine of the server decides, one
-//! thing after the other. Hence a key has one slot at most; a key with a value keeps its slot; and no
-//! slot that a search for it passes becomes empty. A slot that gets another key, or none, gets another
-//! generation: what a client has read before does not hold any more.
+//! thing after the other. Hence a key has one slot at most; a key with a value keeps its slot; and
+//! no slot that a search for it passes becomes empty. A slot that gets another key, or none, gets
+//! another generation: what a client has read before does not hold any more.
 //!
 //! ```text
 //! empty  --CLAIM-->  claimed  --PUT-->  live  --DELETE-->  deleted  --PUT-->  live
@@ -127,8 +127,8 @@ impl<F: Fabric> Keeper<F> {
         Ok(Seen { words, stamp, header: Header::of_lengths(lengths), is_key_s })
     }
 
-    /// Where `name` is; or else the first slot of those that nobody needs, or only a key that has none
-    /// but this.
+    /// Where `name` is; or else the first slot of those that nobody needs, or only a key that has
+    /// none but this.
     async fn search(&self, name: Name<'_>) -> Result<Place, Reason> {
         let form = self.client.config().form();
         let (mut free, mut claimed) = (None, None);
@@ -205,8 +205,8 @@ impl<F: Fabric> Keeper<F> {
         }
     }
 
-    /// READs the item of `slot` as far as its key goes. Gives `each` the words and the key, which is
-    /// empty where there is none.
+    /// READs the item of `slot` as far as its key goes. Gives `each` the words and the key, which
+    /// is empty where there is none.
     async fn with_key<T>(
         &self,
         slot: u64,
@@ -237,8 +237,8 @@ impl<F: Fabric> Keeper<F> {
         Name::of(key).probes(config.hash, config.entries).next().unwrap_or_default()
     }
 
-    /// Frees the slot of this index if its key is deleted. Then this and the free slots that searches for
-    /// the key have passed become empty, if no other search needs them.
+    /// Frees the slot of this index if its key is deleted. Then this and the free slots that
+    /// searches for the key have passed become empty, if no other search needs them.
     async fn retire_slot(&self, index: u64) -> Result<(), Reason> {
         let config = self.client.config();
         let (pointer, entries) = (config.form().pointer, config.entries);

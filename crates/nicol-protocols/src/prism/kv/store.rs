@@ -108,8 +108,8 @@ impl Store {
         }
     }
 
-    /// The index of the slot whose pointer is at `pointer`, if its key was deleted, for all that the CPU
-    /// can tell: the item may be replaced meanwhile.
+    /// The index of the slot whose pointer is at `pointer`, if its key was deleted, for all that
+    /// the CPU can tell: the item may be replaced meanwhile.
     pub(super) fn deleted_at(&self, pointer: u64) -> Option<u64> {
         let index = self.form.index_of(pointer, self.entries)?;
         let at = self.region.load(pointer).ok().filter(|at| *at > RETIRED)?;

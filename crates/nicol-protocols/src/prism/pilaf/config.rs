@@ -9,8 +9,8 @@ use super::broken::{Hooks, Sabotage};
 pub enum Index {
     /// An item is at or behind its hash.
     Probing,
-    /// An item is at one of three hashes. A PUT may move others; a GET that finds nothing asks the server,
-    /// since an item may have moved past a GET.
+    /// An item is at one of three hashes. A PUT may move others; a GET that finds nothing asks the
+    /// server, since an item may have moved past a GET.
     Cuckoo,
 }
 

@@ -1,5 +1,5 @@
-//! Pilaf (USENIX ATC '13), as PRISM's paper describes and compares with it (section 6): clients GET by
-//! two one-sided READs, and the server's CPU executes PUTs that come as RPCs.
+//! Pilaf (USENIX ATC '13), as PRISM's paper describes and compares with it (section 6): clients GET
+//! by two one-sided READs, and the server's CPU executes PUTs that come as RPCs.
 //!
 //! | step | what | where |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | GET 3 | verify the key, else probe the next entry | `client.rs`, `get_bytes` |
 //! | PUT | an RPC: write a new extent, then the entry, then free the old extent | `server.rs` |
 //!
-//! A READ beside a PUT may see half of it: entries and extents verify themselves, and a GET that finds
-//! one torn reads again. With [`Reads::Chains`] READs go to whatever executes chains at the server,
-//! which is PRISM's software in its testbeds: `pilaf-software`.
+//! A READ beside a PUT may see half of it: entries and extents verify themselves, and a GET that
+//! finds one torn reads again. With [`Reads::Chains`] READs go to whatever executes chains at the
+//! server, which is PRISM's software in its testbeds: `pilaf-software`.
 
 mod broken;
 mod client;

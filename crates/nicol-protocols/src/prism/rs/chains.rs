@@ -30,7 +30,8 @@ pub(super) fn read(config: &RsConfig, handles: &Handles, block: u64) -> Chain {
         Blocks::Variable => Target::Bounded(pointer),
     };
     let len = (TAG + config.value_bytes) as u32;
-    // A GET that may end after this must know of every replica that has rejoined: see `Replica::fence`.
+    // A GET that may end after this must know of every replica that has rejoined: see
+    // `Replica::fence`.
     let rkey = if config.always_write_back { handles.region } else { handles.pointers };
     let mut chain = Chain::default();
     // [PRISM21 7.3 read phase] READ of the metadata array where addr_i is, with the indirect bit.

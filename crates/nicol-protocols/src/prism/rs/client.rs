@@ -21,7 +21,8 @@ use crate::prism::recycling::Recycles;
 use crate::prism::servers::{Servers, voids_handles};
 use crate::prism::tag::{Tag, Writer};
 
-/// How long an operation that has found no quorum waits before it looks again: at first, and at most.
+/// How long an operation that has found no quorum waits before it looks again: at first, and at
+/// most.
 const WAIT_FIRST: Nanos = Nanos::from_micros(4);
 const WAIT_MOST: Nanos = Nanos::from_micros(256);
 
@@ -66,7 +67,8 @@ impl<F: Fabric> KeyValue for Client<F> {
         let config = self.0.node.config();
         let needed = !found.everywhere || config.always_write_back;
         if config.hooks().writes_back(needed) {
-            // [PRISM21 7.1 write phase] the same to f + 1 replicas, so that no later GET finds less.
+            // [PRISM21 7.1 write phase] the same to f + 1 replicas, so that no later GET finds
+            // less.
             let wrote = self.write_phase(key, block, found.tag, value).await;
             wrote.map_err(|unwritten| Failure::Aborted(unwritten.why))?;
         }
@@ -216,8 +218,8 @@ impl<F: Fabric> Client<F> {
                 }
                 self.collect(block, tag, posted, replies);
             }
-            // What a life has acknowledged that is over counts for nothing: its replica may have come
-            // back without.
+            // What a life has acknowledged that is over counts for nothing: its replica may have
+            // come back without.
             acks.retain(|acknowledged| !self.is_over(acknowledged));
             if acks.len() >= needed {
                 return Ok(());
@@ -238,8 +240,8 @@ impl<F: Fabric> Client<F> {
         view.replicas_of(view.shard_of(key)).to_vec()
     }
 
-    /// Posts a chain to each of `replicas` that can be reached, and starts to wait for `needed` that
-    /// `grants` accepts; nothing is posted where fewer can be.
+    /// Posts a chain to each of `replicas` that can be reached, and starts to wait for `needed`
+    /// that `grants` accepts; nothing is posted where fewer can be.
     fn post<G>(
         &self,
         (key, replicas): (Key, &[NodeId]),

@@ -17,8 +17,8 @@ pub(super) const TAG: u64 = 8;
 pub enum Blocks {
     /// All of [`RsConfig::value_bytes`], as the paper assumes "for simplicity".
     Fixed,
-    /// Of up to as many: the metadata has a length as well, and buffers are powers of two, so that at
-    /// most half of one is unused. [PRISM21 3.2, 7.3]
+    /// Of up to as many: the metadata has a length as well, and buffers are powers of two, so that
+    /// at most half of one is unused. [PRISM21 3.2, 7.3]
     Variable,
 }
 

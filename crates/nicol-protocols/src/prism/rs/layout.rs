@@ -1,8 +1,8 @@
 //! Blocks in a replica's memory. [PRISM21 7.3, Figure 5]
 //!
 //! The metadata array comes first: block i's tag and address, and with blocks of variable size its
-//! length, so that a CAS replaces them together. Buffers follow; each begins with the tag once more,
-//! then the value, and is never changed while it is in use.
+//! length, so that a CAS replaces them together. Buffers follow; each begins with the tag once
+//! more, then the value, and is never changed while it is in use.
 
 use nicol_core::memory::WORD;
 

@@ -1,18 +1,20 @@
 //! A replica that has come back without its blocks.
 //!
-//! The paper's replicas fail for good. Here one that restarts may count in quorums again once it has
-//! copied every block from f + 1 others, and once nobody counts what its last life acknowledged: a PUT
-//! that was under way when it crashed could otherwise end with fewer copies than f + 1.
+//! The paper's replicas fail for good. Here one that restarts may count in quorums again once it
+//! has copied every block from f + 1 others, and once nobody counts what its last life
+//! acknowledged: a PUT that was under way when it crashed could otherwise end with fewer copies
+//! than f + 1.
 //!
-//! 1. REJOIN to the others. Each notes the new life, and takes back the key under which clients swap
-//!    its pointers ([`Replica::fence`]): a client that swaps one there later has said HELLO since, and
-//!    learnt of the new life.
+//! 1. REJOIN to the others. Each notes the new life, and takes back the key under which clients
+//!    swap its pointers ([`Replica::fence`]): a client that swaps one there later has said HELLO
+//!    since, and learnt of the new life.
 //! 2. Copy each block from f + 1 that have answered: the most recent tag.
 //! 3. Serve.
 //!
-//! A PUT that counts an acknowledgement of the last life has f others. One of them is among the f + 1
-//! of the copy: either it had the block before the copy, which then has it too, or its acknowledgement
-//! came under the new key, so that the client knows of the new life and counts the last one no more.
+//! A PUT that counts an acknowledgement of the last life has f others. One of them is among the f +
+//! 1 of the copy: either it had the block before the copy, which then has it too, or its
+//! acknowledgement came under the new key, so that the client knows of the new life and counts the
+//! last one no more.
 
 use std::sync::Arc;
 

@@ -114,9 +114,9 @@ impl Replica {
         }
     }
 
-    /// Node `node` rejoins in `life`: revokes the key for swapping pointers. A client that swaps one from
-    /// here on has asked for the new key, and has learnt of that life. Resolves when no chain
-    /// under the old key is under way.
+    /// Node `node` rejoins in `life`: revokes the key for swapping pointers. A client that swaps
+    /// one from here on has asked for the new key, and has learnt of that life. Resolves when no
+    /// chain under the old key is under way.
     pub(super) async fn fence<F: Fabric>(&self, fabric: &F, node: NodeId, life: Incarnation) {
         {
             let keys = &mut *self.keys();

@@ -30,8 +30,8 @@ impl<F: Fabric> Server<F> {
         }
     }
 
-    /// REJOIN: answers with what the sender may copy, once no client can count an acknowledgement of its
-    /// last life any more.
+    /// REJOIN: answers with what the sender may copy, once no client can count an acknowledgement
+    /// of its last life any more.
     fn rejoin(
         &self,
         replica: Arc<Replica>,

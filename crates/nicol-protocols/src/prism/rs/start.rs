@@ -97,8 +97,8 @@ impl NodeState for Node {
     }
 
     fn is_settled(&self) -> bool {
-        // Of a chain that a dead client leaves behind the next view tells. That is asked last, since
-        // it goes over every buffer.
+        // Of a chain that a dead client leaves behind the next view tells. That is asked last,
+        // since it goes over every buffer.
         self.open.load(Ordering::Relaxed) == 0
             && self.serving().is_none_or(|replica| replica.pool.is_as_loaded())
     }

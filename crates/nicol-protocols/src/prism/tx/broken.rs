@@ -22,8 +22,8 @@ pub enum Sabotage {
     NeverBumps,
     /// Replaced buffers are not reported.
     KeepsOldBuffers,
-    /// A server ends a dead client's transaction by what it holds of it itself: it commits unless one of
-    /// these writes has failed.
+    /// A server ends a dead client's transaction by what it holds of it itself: it commits unless
+    /// one of these writes has failed.
     RecoversAlone,
     /// The outcome is told, and the writes are given up, before they are installed.
     ForgetsInstalls,

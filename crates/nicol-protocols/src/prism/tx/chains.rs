@@ -93,8 +93,8 @@ impl At<'_> {
         let item = Primitive::Read { from, len: len as u32 }.under(rkey);
         let mut chain = Chain::default();
         match self.config.read_version {
-            // DEVIATION [PRISM21 8.2 execution]: the buffer's timestamp is not the key's C once an abort
-            // has raised that, and C must not be later than what was read. AMB-14b
+            // DEVIATION [PRISM21 8.2 execution]: the buffer's timestamp is not the key's C once an
+            // abort has raised that, and C must not be later than what was read. AMB-14b
             ReadVersion::SlotFirst => chain.push(slot).push(item.conditional()),
             ReadVersion::SlotLast => chain.push(item).push(slot.conditional()),
             ReadVersion::Buffer => chain.push(item),
@@ -159,7 +159,8 @@ impl At<'_> {
         chain
     }
 
-    /// What [`At::check_read`] came to: "the client can distinguish the two using the value returned".
+    /// What [`At::check_read`] came to: "the client can distinguish the two using the value
+    /// returned".
     pub(super) fn read_checked(self, reply: &[u8], rc: Tag) -> Result<ReadCheck, FabricError> {
         let results = parse(reply)?;
         match results.outcome(0) {
@@ -189,9 +190,10 @@ impl At<'_> {
             chain.push(Primitive::Read { from, len: 8 }.under(rkey).conditional());
             return chain;
         }
-        // DEVIATION [PRISM21 8.2 write validation]: the item is allocated here, and PW and PR as the CAS
-        // has found them are written to it, so that the servers can end the transaction of a client
-        // that dies. The CAS returns PR with PW, of one instant: PR need not be read again. AMB-14c
+        // DEVIATION [PRISM21 8.2 write validation]: the item is allocated here, and PW and PR as
+        // the CAS has found them are written to it, so that the servers can end the transaction of
+        // a client that dies. The CAS returns PR with PW, of one instant: PR need not be read
+        // again. AMB-14c
         let (marks, addr) = (scratch(0), scratch(24));
         let data = &ts.to_le_bytes();
         let tmp = Primitive::Write { to: Target::At(marks), data: Data::Inline(data) };

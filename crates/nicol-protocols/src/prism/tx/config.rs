@@ -21,10 +21,11 @@ pub enum OwnReads {
 /// What an abort does to C of keys whose PW it has raised. AMB-14
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bump {
-    /// "The client updates C to TS if TS > C, for every key it successfully completed the write check
-    /// for", at once, as printed. A prepared write with an earlier timestamp is then lost.
+    /// "The client updates C to TS if TS > C, for every key it successfully completed the write
+    /// check for", at once, as printed. A prepared write with an earlier timestamp is then lost.
     Checked,
-    /// Of every key whose PW it has raised, once the write before it has been installed or given up.
+    /// Of every key whose PW it has raised, once the write before it has been installed or given
+    /// up.
     InOrder,
 }
 
@@ -63,8 +64,8 @@ pub struct TxConfig {
     pub absent: u64,
     /// Buffers of each size beyond those: staged, or not reported yet.
     pub spare_buffers: u32,
-    /// How buffers are recycled. Where a scan finds them, clients still report which transactions are
-    /// complete.
+    /// How buffers are recycled. Where a scan finds them, clients still report which transactions
+    /// are complete.
     pub recycling: Recycling,
     /// By how much the clocks of two client engines may differ.
     pub clock_skew: Nanos,
@@ -87,8 +88,8 @@ impl TxConfig {
         Hooks::new(self.sabotage)
     }
 
-    /// The paper's choices with its gaps closed, for items of so many bytes and their numbers, and for
-    /// items of up to so many bytes.
+    /// The paper's choices with its gaps closed, for items of so many bytes and their numbers, and
+    /// for items of up to so many bytes.
     pub fn paper(items: Vec<(u64, u64)>, short: (u64, u64)) -> Self {
         let sized: u64 = items.iter().map(|(_, count)| count).sum();
         let records = sized + short.1;
@@ -127,8 +128,8 @@ impl TxConfig {
         longest.unwrap_or(HEADER).max(self.short.0)
     }
 
-    /// The free lists of a server: powers of two up to the largest item, which has a list of its own.
-    /// [PRISM21 3.2]
+    /// The free lists of a server: powers of two up to the largest item, which has a list of its
+    /// own. [PRISM21 3.2]
     pub(super) fn classes(&self) -> Vec<SizeClass> {
         let largest = self.item_bytes_max().next_multiple_of(8).max(SMALLEST);
         let powers = std::iter::successors(Some(SMALLEST), |bytes| Some(bytes * 2));

@@ -96,11 +96,11 @@ impl<F: Fabric> CommitProtocol for Coordinator<F> {
 impl<F: Fabric> Steps<F> {
     /// Commits a transaction. [PRISM21 8.2]
     ///
-    /// Errors: it has not committed, and holds nothing that others wait for, but for what a task of its
-    /// own gives up.
+    /// Errors: it has not committed, and holds nothing that others wait for, but for what a task of
+    /// its own gives up.
     async fn commit_transaction(self: &Rc<Self>, txn: &mut Txn) -> Result<Outcome, Abort> {
-        // [PRISM21 8.2 execution] Read every key, and compute the writes. Keys that this adds are read in
-        // a further round.
+        // [PRISM21 8.2 execution] Read every key, and compute the writes. Keys that this adds are
+        // read in a further round.
         let mut executed = self.execute(txn, None).await?;
         let mut rounds = 1;
         while self.compute(txn, rounds)? == Computed::AddedKeys {
@@ -111,8 +111,8 @@ impl<F: Fabric> Steps<F> {
         let latest = executed.latest(txn);
         let ts = self.clock.after(latest).ok_or(Abort::NoResources)?;
         txn.install_at(ts.version());
-        // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR). All of them before any write's: a
-        // transaction that has raised PW reads what is not there yet.
+        // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR). All of them before any
+        // write's: a transaction that has raised PW reads what is not there yet.
         let valid = self.check_reads(txn, executed, ts).await?;
         // [PRISM21 8.2 write validation] TS > PW, and PW := TS; TS >= PR.
         let prepared = self.check_writes(txn, valid, ts).await?;

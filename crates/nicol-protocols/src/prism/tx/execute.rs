@@ -51,7 +51,8 @@ enum Looked {
 }
 
 impl<F: Fabric> Steps<F> {
-    /// Reads every key that has not been read yet. A key that is only overwritten is only looked for.
+    /// Reads every key that has not been read yet. A key that is only overwritten is only looked
+    /// for.
     pub(super) async fn execute(
         &self,
         txn: &mut Txn,

@@ -17,15 +17,15 @@ use crate::kit::{Calls, Open, count};
 use crate::prism::messages::Unused;
 use crate::prism::tag::Tag;
 
-/// How long a client waits before it looks at C again, or sends again what must happen: at first, and
-/// at most.
+/// How long a client waits before it looks at C again, or sends again what must happen: at first,
+/// and at most.
 const WAIT_FIRST: Nanos = Nanos::from_micros(2);
 const WAIT_MOST: Nanos = Nanos::from_micros(64);
 
 impl<F: Fabric> Steps<F> {
-    /// [PRISM21 8.2 commit] Installs the writes, if TS > C. The transaction has committed when the last
-    /// check has passed; its client learns it when they are installed, since no other copy of them is
-    /// to be found by a reader.
+    /// [PRISM21 8.2 commit] Installs the writes, if TS > C. The transaction has committed when the
+    /// last check has passed; its client learns it when they are installed, since no other copy of
+    /// them is to be found by a reader.
     pub(super) async fn commit(self: &Rc<Self>, txn: &Txn, prepared: Prepared, ts: Tag) -> Outcome {
         let _phase = self.fabric.phase("commit");
         let writes = prepared.writes();
@@ -41,7 +41,8 @@ impl<F: Fabric> Steps<F> {
             let ended = self.installed(txn, &writes[place], ts, writes.len(), reply).await;
             ends.push((place, ended));
         }
-        // Only now: until every write is installed, each of them tells that the transaction commits.
+        // Only now: until every write is installed, each of them tells that the transaction
+        // commits.
         let mut outcome = Outcome::Committed;
         for (place, ended) in ends {
             match ended {
@@ -60,7 +61,8 @@ impl<F: Fabric> Steps<F> {
         self.post(&write.access, &chain)
     }
 
-    /// Takes the answer to an install, and sees to it that there is one; `None` if its server has died.
+    /// Takes the answer to an install, and sees to it that there is one; `None` if its server has
+    /// died.
     async fn installed(
         &self,
         txn: &Txn,
@@ -133,8 +135,9 @@ impl<F: Fabric> Steps<F> {
         for write in writes {
             let bump = match write.state {
                 WriteCheck::Raised { old_pw, old_pr, .. } => match self.node.config().bump {
-                    // DEVIATION [PRISM21 8.2 abort]: of every key whose PW was raised, and in the order of
-                    // timestamps: C must not pass a write that has prepared and is not there yet. AMB-14
+                    // DEVIATION [PRISM21 8.2 abort]: of every key whose PW was raised, and in the
+                    // order of timestamps: C must not pass a write that has prepared and is not
+                    // there yet. AMB-14
                     Bump::InOrder => Some(old_pw),
                     Bump::Checked => self.passes(old_pr, ts).then_some(Tag(0)),
                 },

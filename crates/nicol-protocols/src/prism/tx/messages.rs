@@ -1,5 +1,5 @@
-//! The messages by which servers, and clients whose chains go unanswered, find out what has become of
-//! transactions: AMB-14c. The others are those of PRISM's systems.
+//! The messages by which servers, and clients whose chains go unanswered, find out what has become
+//! of transactions: AMB-14c. The others are those of PRISM's systems.
 
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, NodeId};

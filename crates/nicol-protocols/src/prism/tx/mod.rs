@@ -14,11 +14,11 @@
 //! | afterwards | buffers that are not used any more are reported | `finish.rs`, `store.rs` |
 //! | a client has died | the servers end its transactions | `recovery.rs` |
 //!
-//! Where it departs from the paper, each as a value of [`TxConfig`]: a transaction does not conflict
-//! with its own reads (AMB-13), an abort waits for its turn before it raises C (AMB-14), RC comes from
-//! C, read before the buffer (AMB-14b), and writes are staged with their check, so that servers can
-//! end what a dead client leaves (AMB-14c). A key without a record gets a slot before it is read or
-//! written, since it is slots that have timestamps.
+//! Where it departs from the paper, each as a value of [`TxConfig`]: a transaction does not
+//! conflict with its own reads (AMB-13), an abort waits for its turn before it raises C (AMB-14),
+//! RC comes from C, read before the buffer (AMB-14b), and writes are staged with their check, so
+//! that servers can end what a dead client leaves (AMB-14c). A key without a record gets a slot
+//! before it is read or written, since it is slots that have timestamps.
 //!
 //! It promises serializability, and not in the order of real time: clocks of clients may differ.
 

@@ -142,7 +142,8 @@ impl Node {
         ts.writer().engine(self.lost.loaded()).is_some_and(|engine| engine.node == of)
     }
 
-    /// May the transaction of `ts` stay undecided for ever, because its client and a server are lost?
+    /// May the transaction of `ts` stay undecided for ever, because its client and a server are
+    /// lost?
     pub(super) fn may_stay_undecided(&self, ts: Tag) -> bool {
         let client = || ts.writer().engine(self.lost.loaded());
         self.has_lost_server() && client().is_some_and(|engine| self.lost.contain(engine.node))
@@ -164,8 +165,8 @@ impl Node {
         Left { unreadable, staged, undecided }
     }
 
-    /// Is there no transaction of a dead client here that a server will end? What has been found once is
-    /// remembered.
+    /// Is there no transaction of a dead client here that a server will end? What has been found
+    /// once is remembered.
     fn is_clean(&self) -> bool {
         let turned = self.store.as_ref().map_or(0, |store| store.pool.turned());
         let known = self.clean_at.load(Ordering::Relaxed) == turned;

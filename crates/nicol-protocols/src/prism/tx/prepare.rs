@@ -196,8 +196,8 @@ impl<F: Fabric> Steps<F> {
     pub(super) fn passes(&self, pr: Tag, ts: Tag) -> bool {
         match self.node.config().own_reads {
             OwnReads::Conflict => pr < ts,
-            // DEVIATION [PRISM21 8.2 write validation]: not TS > PR, which a transaction that reads what it
-            // writes has made impossible itself. AMB-13
+            // DEVIATION [PRISM21 8.2 write validation]: not TS > PR, which a transaction that reads
+            // what it writes has made impossible itself. AMB-13
             OwnReads::Pass => pr <= ts,
         }
     }

@@ -1,9 +1,9 @@
 //! What servers do for clients that have died: AMB-14c.
 //!
-//! A client that dies between its write checks and its installs leaves PW > C, which nobody else can
-//! undo. Every write that it has checked is staged at its server, with what the check has found and
-//! how many writes the transaction has. So the servers can tell what the client has decided, or was
-//! to decide: it commits if every check has passed, and only then.
+//! A client that dies between its write checks and its installs leaves PW > C, which nobody else
+//! can undo. Every write that it has checked is staged at its server, with what the check has found
+//! and how many writes the transaction has. So the servers can tell what the client has decided, or
+//! was to decide: it commits if every check has passed, and only then.
 //!
 //! 1. A server that learns of a client's death waits until no chain of it can arrive any more.
 //! 2. It asks the other servers what they hold of that client's transactions. From here on nobody's
@@ -12,8 +12,9 @@
 //!    Otherwise it aborts: C is raised as by its client. If a server has died besides, and with it
 //!    perhaps writes that had passed, the transaction stays undecided.
 //!
-//! An item is kept until its transaction is complete, although another one may have replaced it: else
-//! a write that was installed could look like one that was never checked ([`Store::take_back`]).
+//! An item is kept until its transaction is complete, although another one may have replaced it:
+//! else a write that was installed could look like one that was never checked
+//! ([`Store::take_back`]).
 //!
 //! [`Store::take_back`]: super::store::Store::take_back
 

@@ -79,10 +79,10 @@ impl Store {
         Name::of(&bytes).probes(self.config.hash, self.config.entries).map(slot_at)
     }
 
-    /// Posts what clients report. A report that names the slot is the writer's own: its transaction is
-    /// complete. One that names the slot's pointer comes from the transaction that replaced the item: it counts
-    /// once the writer's transaction is complete, because until then the item tells what has become
-    /// of that. Returns how many were posted.
+    /// Posts what clients report. A report that names the slot is the writer's own: its transaction
+    /// is complete. One that names the slot's pointer comes from the transaction that replaced the
+    /// item: it counts once the writer's transaction is complete, because until then the item tells
+    /// what has become of that. Returns how many were posted.
     pub(super) fn take_back<F: Fabric>(&self, fabric: &F, reports: &[Unused]) -> usize {
         reports.iter().filter(|report| self.take_back_one(fabric, report)).count()
     }
@@ -218,8 +218,8 @@ impl Store {
         Some(stored.item.ts.version())
     }
 
-    /// The keys that no transaction can read, as they are: somebody has prepared to write them, at the
-    /// timestamp beside each, and has neither done so nor given up. Once quiet there are none.
+    /// The keys that no transaction can read, as they are: somebody has prepared to write them, at
+    /// the timestamp beside each, and has neither done so nor given up. Once quiet there are none.
     pub(super) fn unreadable(&self) -> Vec<(Key, Tag)> {
         let mut unreadable = Vec::new();
         self.for_each(&mut |Stored { slot, item, .. }| {
@@ -234,8 +234,8 @@ impl Store {
         unreadable
     }
 
-    /// Checks that a search finds every key where it is, and that no timestamp is later than one that
-    /// it must not exceed; once quiet.
+    /// Checks that a search finds every key where it is, and that no timestamp is later than one
+    /// that it must not exceed; once quiet.
     ///
     /// # Panics
     /// If not.

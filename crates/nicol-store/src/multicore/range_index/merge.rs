@@ -64,11 +64,13 @@ impl Drop for Held<'_> {
 }
 
 impl RangeIndex {
-    /// Takes the leaf of `key` out if it is empty, with the nodes above it that nothing else is under.
+    /// Takes the leaf of `key` out if it is empty, with the nodes above it that nothing else is
+    /// under.
     ///
-    /// Of its two edges the one goes at which keys part in the lower bit (see [`Node::parting`]): a leaf
-    /// of a prefix goes to a neighbour of that prefix, whatever their parents, so that scans do not
-    /// meet what is inserted behind another prefix. Only the last leaf of a prefix goes to another's.
+    /// Of its two edges the one goes at which keys part in the lower bit (see [`Node::parting`]): a
+    /// leaf of a prefix goes to a neighbour of that prefix, whatever their parents, so that scans
+    /// do not meet what is inserted behind another prefix. Only the last leaf of a prefix goes to
+    /// another's.
     ///
     /// Where others change the same nodes again and again, it stays: an empty leaf is only memory.
     pub(super) fn take_out(&self, key: u64) -> Obsolete {
@@ -121,7 +123,8 @@ impl RangeIndex {
         path.nodes[split..path.len].iter().try_for_each(|node| held.lock(*node))?;
         other.nodes[split + 1..other.len].iter().try_for_each(|node| held.lock(*node))?;
 
-        // From here on nothing stands in the way. The empty leaf goes, and what is empty without it.
+        // From here on nothing stands in the way. The empty leaf goes, and what is empty without
+        // it.
         let mut level = path.leaf();
         let mut gone = 0;
         while level > split {

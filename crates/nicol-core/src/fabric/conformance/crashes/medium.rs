@@ -15,7 +15,8 @@ pub struct Unsynced {
     /// Of the records that were asked for and not acknowledged when the host crashed, those that
     /// are there, whole or torn.
     pub kept: u64,
-    /// Of the same records, those that are gone: the device has lost them, or they had not reached it.
+    /// Of the same records, those that are gone: the device has lost them, or they had not reached
+    /// it.
     pub missing: u64,
 }
 

@@ -101,8 +101,8 @@ fn search(study: &Study<'_>) -> Result<Fewest> {
     Ok(Fewest { host, nic, points })
 }
 
-/// The least number of `1..=most` for which `holds` is true, by bisection: it is true for `most`, and for
-/// every number above one for which it is true.
+/// The least number of `1..=most` for which `holds` is true, by bisection: it is true for `most`,
+/// and for every number above one for which it is true.
 fn least(most: usize, mut holds: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
     ensure!(most > 0, "the profile has no such thread");
     let (mut low, mut high) = (1, most);

@@ -34,12 +34,12 @@ const WARM_UP: [[Nanos; 2]; 2] = [
     [Nanos::from_millis(60), Nanos::from_millis(14)],
     [Nanos::from_millis(60), Nanos::from_millis(6)],
 ];
-/// How often the engine's epoch moves on, and deleted records are taken out [Silo13 4.1]; in the quick
-/// form a twentieth.
+/// How often the engine's epoch moves on, and deleted records are taken out [Silo13 4.1]; in the
+/// quick form a twentieth.
 const EPOCH_US: [u64; 2] = [40_000, 2_000];
-/// The feedback epoch (C2.03) and the time of a batch of Strife [AlNiCo22, setup]; in the quick form a
-/// twentieth of them, so that a short run has several. The warm-up is long enough for contended features
-/// to get a weight, which takes an abort for each worker on average.
+/// The feedback epoch (C2.03) and the time of a batch of Strife [AlNiCo22, setup]; in the quick
+/// form a twentieth of them, so that a short run has several. The warm-up is long enough for
+/// contended features to get a weight, which takes an abort for each worker on average.
 const FEEDBACK_US: [u64; 2] = [20_000, 1_000];
 const BATCH_US: [u64; 2] = [5_000, 250];
 /// Records of YCSB, of which the paper has 10 million.
@@ -49,8 +49,8 @@ const TABLES: u8 = 20;
 /// Items and customers of TPC-C: the specification's, and fewer.
 const ITEMS: [u32; 2] = [100_000, 10_000];
 const CUSTOMERS: [u16; 2] = [3_000, 300];
-/// Records of TPC-C by the customers of a district: ten districts, and for each customer its row, its index
-/// entries and an order of about ten lines.
+/// Records of TPC-C by the customers of a district: ten districts, and for each customer its row,
+/// its index entries and an order of about ten lines.
 const PER_CUSTOMER: u64 = 10 * 15;
 /// Bytes of memory of a record, rounded up, and what a run needs besides.
 const FOOTPRINT: u64 = 300;
@@ -139,7 +139,8 @@ impl Run {
         if kind.is_some_and(Kind::batches) {
             settings.push(format!("batch_us={}", form.of(BATCH_US)));
         }
-        // The others spread long transactions over all workers, "for fair reserved core" (artifact).
+        // The others spread long transactions over all workers, "for fair reserved core"
+        // (artifact).
         if self.workload.is_tpcc() && weighs_features {
             settings.push("reserved=2".to_owned());
         }

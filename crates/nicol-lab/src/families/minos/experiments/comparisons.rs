@@ -221,8 +221,8 @@ fn node_counts(context: &Context<'_>) -> Result<Table> {
     by(context, &NODES, |load, nodes| Load { nodes, ..load })
 }
 
-/// Requests are issued at a node that holds the record, which departs from the paper: there every node
-/// holds every record [MINOS24 II].
+/// Requests are issued at a node that holds the record, which departs from the paper: there every
+/// node holds every record [MINOS24 II].
 fn scale(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
     let requests = form.of(SCALE_REQUESTS);

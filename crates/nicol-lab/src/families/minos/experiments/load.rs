@@ -61,8 +61,8 @@ pub(super) struct Point {
     pub(super) write: Option<(f64, f64)>,
     pub(super) read: Option<(f64, f64)>,
     pub(super) login: Option<(f64, f64)>,
-    /// The time in communication of a write: from the first INV to the last ACK, less the mean time in
-    /// which a follower handles an INV. [MINOS24 IV]
+    /// The time in communication of a write: from the first INV to the last ACK, less the mean time
+    /// in which a follower handles an INV. [MINOS24 IV]
     pub(super) communication_us: f64,
     /// What the checkers found wrong.
     pub(super) violations: Vec<String>,

@@ -98,7 +98,8 @@ const BASE: u64 = 200 << 20;
 /// What is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Content {
-    /// Of every 4 KiB the first half random and the rest zeros, as fio's buffer_compress_percentage=50.
+    /// Of every 4 KiB the first half random and the rest zeros, as fio's
+    /// buffer_compress_percentage=50.
     Half,
     /// Words and numbers, as in a log.
     Text,
@@ -487,9 +488,9 @@ mod tests {
     use super::*;
     use crate::planner::{Description, plan};
 
-    /// What the planner says of a chunk holds for the system that replicates chunks, with its chain,
-    /// its logs and their acknowledgements: each bound within 15 %, and the share that it recommends
-    /// of the best share within 10 %.
+    /// What the planner says of a chunk holds for the system that replicates chunks, with its
+    /// chain, its logs and their acknowledgements: each bound within 15 %, and the share that it
+    /// recommends of the best share within 10 %.
     #[test]
     fn the_plan_of_linefs_holds_for_the_system() {
         let text = include_str!("../../../../../../docs/plans/linefs.toml");

@@ -62,15 +62,16 @@ pub(super) static ALL: [Experiment; 2] = [
     },
 ];
 
-/// Machines that ask, at most, and clients of each: what their cores have under way. [OffPath23 5.2]
+/// Machines that ask, at most, and clients of each: what their cores have under way. [OffPath23
+/// 5.2]
 const MACHINES: usize = 11;
 const PER_MACHINE: usize = 24 * 3;
 /// Bytes of a value. [OffPath23 5.2]
 const VALUE_BYTES: u32 = 64;
 /// Records: the study does not say how many; in its 10 GB range many.
 const RECORDS: [u64; 2] = [1_000_000, 10_000];
-/// The measured time, and the part before it: of the slowest alternative, with most clients, a request
-/// takes 100 us.
+/// The measured time, and the part before it: of the slowest alternative, with most clients, a
+/// request takes 100 us.
 const WINDOW: [Nanos; 2] = [Nanos::from_millis(2), Nanos::from_millis(1)];
 const WARM_UP: [Nanos; 2] = [Nanos::from_micros(500), Nanos::from_micros(300)];
 /// Bytes of memory of a record, and of what a run needs besides.
@@ -97,8 +98,8 @@ const fn row(name: &'static str, system: &'static str, settings: &'static [&'sta
     Row { name, system, settings }
 }
 
-/// What the rows are: the part of a system's name after the colon, then how it differs. Copies: of what
-/// clients READ of the SoC's memory, so that hot keys are in several banks (advice 1).
+/// What the rows are: the part of a system's name after the colon, then how it differs. Copies: of
+/// what clients READ of the SoC's memory, so that hot keys are in several banks (advice 1).
 static ROWS: [Row; 10] = [
     row("rnic", "drtm-kv:rnic", &[]),
     row("a1", "drtm-kv:a1", &[]),

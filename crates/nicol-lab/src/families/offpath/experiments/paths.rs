@@ -235,8 +235,8 @@ fn doorbells(context: &Context<'_>) -> Result<Table> {
     Ok(table)
 }
 
-/// [OffPath23 4.1, figure 12]: machines are added at one endpoint until its units are saturated, and
-/// then at the other.
+/// [OffPath23 4.1, figure 12]: machines are added at one endpoint until its units are saturated,
+/// and then at the other.
 fn saturation(context: &Context<'_>) -> Result<Table> {
     const MOST: usize = 11;
     let bed = Testbed::of(context)?;

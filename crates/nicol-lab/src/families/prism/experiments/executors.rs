@@ -1,6 +1,7 @@
-//! The end-to-end figures of PRISM once more, with every executor of chains side by side: software on
-//! host cores, the card of section 4.2, and the cores of a BlueField. The paper compares them in figures
-//! 1 and 2 only. Beside them stands the baseline with plain verbs. [PRISM21 4, 6.2, 7.4, 8.3]
+//! The end-to-end figures of PRISM once more, with every executor of chains side by side: software
+//! on host cores, the card of section 4.2, and the cores of a BlueField. The paper compares them in
+//! figures 1 and 2 only. Beside them stands the baseline with plain verbs. [PRISM21 4, 6.2, 7.4,
+//! 8.3]
 
 use anyhow::Result;
 use nicol_workload::ycsb::Mix;
@@ -29,7 +30,8 @@ const LOAD_CHART: Chart = Chart::Lines {
     scale: Scale::LogY,
 };
 
-/// The systems whose requests are chains. The others are the baselines, whose requests are plain verbs.
+/// The systems whose requests are chains. The others are the baselines, whose requests are plain
+/// verbs.
 const OF_CHAINS: [&str; 3] = ["prism-kv", "prism-rs", "prism-tx"];
 
 /// The executor of a baseline's verbs: the card, as it is.
@@ -228,7 +230,8 @@ fn transactions_of_load(context: &Context<'_>) -> Result<Table> {
 
 fn peaks(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
-    // The run with the most of them stands for a parameter, and what is wrong with any of them counts.
+    // The run with the most of them stands for a parameter, and what is wrong with any of them
+    // counts.
     let measure = |series: &Series, zipf_percent: u8| {
         let case = |&clients: &usize| {
             let case = Case { system: series.system, clients, zipf_percent };

@@ -1,4 +1,5 @@
-//! A system of PRISM under closed-loop clients of their own nodes: what the end-to-end figures share.
+//! A system of PRISM under closed-loop clients of their own nodes: what the end-to-end figures
+//! share.
 
 use anyhow::{Result, ensure};
 use nicol_core::units::Nanos;

@@ -13,9 +13,9 @@ use crate::workloads::WorkloadSpec;
 
 /// "Both hardware and software RDMA implementations for FaRM".
 const SYSTEMS: &[&str] = &["prism-tx", "farm", "farm-software"];
-/// What they run with: no collisions, as the paper's key-value stores; FaRM with two READs for a lookup,
-/// RPCs as PRISM's, and clients that wait until the only copy of their writes is installed, as those
-/// of PRISM-TX do. [PRISM21 8.3]
+/// What they run with: no collisions, as the paper's key-value stores; FaRM with two READs for a
+/// lookup, RPCs as PRISM's, and clients that wait until the only copy of their writes is installed,
+/// as those of PRISM-TX do. [PRISM21 8.3]
 const OF_PRISM_TX: &[&str] = &["hash=collision-free"];
 const OF_FARM: &[&str] = &[
     "slots_percent=200",

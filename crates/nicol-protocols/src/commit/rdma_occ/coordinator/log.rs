@@ -103,8 +103,8 @@ impl<F: Fabric> Steps<F> {
         Ok(())
     }
 
-    /// The sizes of the bodies that `node` is to log: of each shard that it backs up or, if it is the
-    /// whole write set, one.
+    /// The sizes of the bodies that `node` is to log: of each shard that it backs up or, if it is
+    /// the whole write set, one.
     pub(super) fn bodies_for(
         &self,
         open: &OpenTxn<F>,

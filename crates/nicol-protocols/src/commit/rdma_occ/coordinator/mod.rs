@@ -162,8 +162,8 @@ impl<F: Fabric> Steps<F> {
         // [FaRM15 4 step 3] LOG at every backup of every shard written: then it has committed. A
         // read-only transaction has nothing to log: it is complete.
         let logged = self.log(txn, open, validated).await?;
-        // [FaRM15 4 step 4] COMMIT at the primaries. The client does not wait for it, where others have
-        // logged the writes.
+        // [FaRM15 4 step 4] COMMIT at the primaries. The client does not wait for it, where others
+        // have logged the writes.
         Ok(self.commit(txn, open, logged).await)
         // [FaRM15 4 step 5] The backups' workers apply the logs (`worker`) and free their space.
     }

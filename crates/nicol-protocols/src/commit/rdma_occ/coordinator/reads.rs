@@ -140,8 +140,8 @@ impl<F: Fabric> Steps<F> {
         }
     }
 
-    /// Reads `key` again, which was being written under the lock of `writer`; unless a crash has cut
-    /// that off.
+    /// Reads `key` again, which was being written under the lock of `writer`; unless a crash has
+    /// cut that off.
     fn read_again(&self, key: Key, writer: Option<EngineId>, at: At) -> Result<Next, Abort> {
         let again = Abort::LockConflict { key };
         match self.node.conflict(key, writer.map(|engine| engine.node), again) {

@@ -20,7 +20,8 @@ use crate::kit::AllGranted;
 pub(super) struct Validated(AllGranted);
 
 impl Validated {
-    /// The proof that every owner that was asked to lock has locked, and that nothing read has changed.
+    /// The proof that every owner that was asked to lock has locked, and that nothing read has
+    /// changed.
     pub(super) fn granted(self) -> AllGranted {
         self.0
     }

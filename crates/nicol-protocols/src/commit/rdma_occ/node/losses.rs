@@ -1,12 +1,14 @@
-//! What a crash leaves behind at a node that survives it, where nothing recovers yet (decision 0020).
+//! What a crash leaves behind at a node that survives it, where nothing recovers yet (decision
+//! 0020).
 //!
-//! Keys that a crashed coordinator locked, by CAS or through their owner, stay locked. Transactions that
-//! want them are refused with the reason, which follows from the lock word: it names the engine that holds
-//! it.
+//! Keys that a crashed coordinator locked, by CAS or through their owner, stay locked. Transactions
+//! that want them are refused with the reason, which follows from the lock word: it names the
+//! engine that holds it.
 //!
-//! A card executes the verbs of every engine that has its keys, without a lease. So a node that was given up
-//! can still lock, log and install at a node that does not know the new view. That does no harm as long as
-//! no view moves a shard. A verb to an incarnation that is over fails, since its keys are revoked.
+//! A card executes the verbs of every engine that has its keys, without a lease. So a node that was
+//! given up can still lock, log and install at a node that does not know the new view. That does no
+//! harm as long as no view moves a shard. A verb to an incarnation that is over fails, since its
+//! keys are revoked.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +22,8 @@ use crate::commit::rdma_occ::messages::{LOCK, RESERVE};
 use crate::commit::survivor::Survivor;
 
 impl Node {
-    /// Why a transaction that wants `key`, which an engine of `holder` has locked, aborts: `conflict`, or
-    /// `AwaitsRecovery` if the holder is lost.
+    /// Why a transaction that wants `key`, which an engine of `holder` has locked, aborts:
+    /// `conflict`, or `AwaitsRecovery` if the holder is lost.
     pub(in crate::commit::rdma_occ) fn conflict(
         &self,
         key: Key,

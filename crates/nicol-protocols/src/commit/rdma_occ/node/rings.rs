@@ -1,5 +1,5 @@
-//! The rings that other engines write in a node's memory, made when their writers first ask for them: of
-//! many engines of a cluster few work with one node.
+//! The rings that other engines write in a node's memory, made when their writers first ask for
+//! them: of many engines of a cluster few work with one node.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,8 @@ use nicol_core::units::Bytes;
 
 use crate::commit::log::LogMemory;
 
-/// A ring for each host engine of the cluster that has asked for one, by the engine's index among them.
+/// A ring for each host engine of the cluster that has asked for one, by the engine's index among
+/// them.
 #[derive(Debug)]
 pub(super) struct Rings {
     size: Bytes,

@@ -156,8 +156,8 @@ impl<F: Fabric> NicCoordinator<F> {
         }
     }
 
-    /// P2 is gone and may have executed: its LOGs may have reached backups of both shards. P1 has no
-    /// writes to send after them, and must not release what backups may have been written.
+    /// P2 is gone and may have executed: its LOGs may have reached backups of both shards. P1 has
+    /// no writes to send after them, and must not release what backups may have been written.
     fn leave_undecided(&self, open: &mut OpenTxn<F>) {
         self.report(open, Outcome::Unknown);
         self.node.did(Without::ExecutionNode);

@@ -75,8 +75,8 @@ impl<F: Fabric> NicCoordinator<F> {
         Ok(Executed(self.gather_values(open).await?))
     }
 
-    /// Sends the primaries what `ask` makes of the keys in `open.keys`: of all wanted keys of a shard
-    /// or, where keys are not combined, of one. [Xenic21 5.7] AMB-45
+    /// Sends the primaries what `ask` makes of the keys in `open.keys`: of all wanted keys of a
+    /// shard or, where keys are not combined, of one. [Xenic21 5.7] AMB-45
     pub(super) fn scatter(
         &self,
         open: &mut OpenTxn<F>,
@@ -183,8 +183,8 @@ impl<F: Fabric> NicCoordinator<F> {
     /// Waits for the acks of every backup that is left, and reports the outcome.
     ///
     /// A backup that the view has removed need not acknowledge: it holds nothing any more. Who has
-    /// written a shard whose primary is gone commits all the same, since nobody serves the shard and
-    /// its backups keep the write; unless none of them is left to keep it.
+    /// written a shard whose primary is gone commits all the same, since nobody serves the shard
+    /// and its backups keep the write; unless none of them is left to keep it.
     pub(super) async fn await_logs(&self, open: &mut OpenTxn<F>) -> Logged {
         while let Some((call, mut reply)) = open.logs.next().await {
             let mut superseded = None;
@@ -278,8 +278,8 @@ impl<F: Fabric> NicCoordinator<F> {
         .await;
     }
 
-    /// Sends each primary that may hold locks its write-set keys, once for each request that must be
-    /// fenced, and waits until it has answered. One that the view has removed has no locks to
+    /// Sends each primary that may hold locks its write-set keys, once for each request that must
+    /// be fenced, and waits until it has answered. One that the view has removed has no locks to
     /// release, and nobody reads there what is not installed.
     async fn tell_primaries(
         &self,

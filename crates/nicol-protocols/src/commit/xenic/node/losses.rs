@@ -1,8 +1,8 @@
-//! What a crash leaves behind at a node that survives it, where nothing recovers yet (decision 0020)
-//! [Xenic21 4.2.1].
+//! What a crash leaves behind at a node that survives it, where nothing recovers yet (decision
+//! 0020) [Xenic21 4.2.1].
 //!
-//! A transaction that a crashed node left undecided keeps its locks. Other transactions that want these
-//! keys are refused with the reason.
+//! A transaction that a crashed node left undecided keeps its locks. Other transactions that want
+//! these keys are refused with the reason.
 
 use nicol_core::fabric::{Fabric, ReplyTo};
 use nicol_core::ids::{Key, TxnId};
@@ -37,8 +37,8 @@ impl Node {
         if self.lost().have_left(holder) { Abort::AwaitsRecovery { key } } else { conflict }
     }
 
-    /// Why a read of `key` is not current: the key was written, or it is locked, perhaps by a transaction
-    /// that a lost node left undecided.
+    /// Why a read of `key` is not current: the key was written, or it is locked, perhaps by a
+    /// transaction that a lost node left undecided.
     pub(in crate::commit::xenic) fn staleness(&self, key: Key) -> Abort {
         let stale = Abort::Stale { key };
         self.holder(key).map_or(stale, |holder| self.conflict(key, holder, stale))
@@ -77,8 +77,8 @@ impl Node {
         (keys.len(), ordered_keys) == (locked, ordered)
     }
 
-    /// Takes the locks of the keys that `txn` is about to lock from those who have left them: broken
-    /// on purpose.
+    /// Takes the locks of the keys that `txn` is about to lock from those who have left them:
+    /// broken on purpose.
     pub(in crate::commit::xenic) fn steal(&self, keys: impl Iterator<Item = Key>) {
         for key in keys {
             let holder = self.index().holder(SlotHash::of(key), key);

@@ -90,7 +90,8 @@ impl<F: Fabric> LogWriter<F> {
     /// Remembers that `key` is pinned until the record at `position` has been applied.
     ///
     /// # Panics
-    /// If a later record's key was pinned before: keys are pinned right after their record is appended.
+    /// If a later record's key was pinned before: keys are pinned right after their record is
+    /// appended.
     pub(super) fn pin(&self, position: Position, key: Key) {
         let mut pins = self.pins.borrow_mut();
         assert!(pins.back().is_none_or(|last| last.0 <= position.0), "pins are in the log's order");

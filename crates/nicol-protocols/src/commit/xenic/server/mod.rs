@@ -1,7 +1,7 @@
 //! The server's NIC engine: what a primary and a backup do for a coordinator. [Xenic21 4.2: D]
 //!
-//! A request is parsed here, once, where it arrives. The step that has its name serves it: there and
-//! then if it waits for nothing, else in a task of its own (decision 0028).
+//! A request is parsed here, once, where it arrives. The step that has its name serves it: there
+//! and then if it waits for nothing, else in a task of its own (decision 0028).
 
 mod lock_and_read;
 mod log_writer;
@@ -157,7 +157,8 @@ impl<F: Fabric> NicServer<F> {
         Ok(())
     }
 
-    /// Are these keys read without waiting? Those of ordered tables the host may have to be asked for.
+    /// Are these keys read without waiting? Those of ordered tables the host may have to be asked
+    /// for.
     pub(super) fn reads_at_once(&self, mut keys: impl Iterator<Item = Key>) -> bool {
         self.fabric.transfers_at_once() && keys.all(|key| !key.is_ordered())
     }
@@ -334,8 +335,8 @@ impl<F: Fabric> NicServer<F> {
     /// undo it: the backups have its LOGs durable, and recovery takes the transaction by those.
     /// Returns whether it did. (decision 0058)
     ///
-    /// A backup that a view has removed need not have a LOG: once a node is lost, nothing is released
-    /// early.
+    /// A backup that a view has removed need not have a LOG: once a node is lost, nothing is
+    /// released early.
     fn release_before_sync(&self, writes: &Writes<impl AsRef<[u8]>>) -> bool {
         let allowed = self.node.syncing().is_allowed() && !self.node.lost().are_any();
         let releases = allowed && !self.fabric.memory_is_durable();
