@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nicol_core::history::{
-    self, Action, Crash, End, Found, History, Initial, Operation, Promise, Read, Txn, Write,
+    self, Action, Crash, Effect, End, Found, History, Initial, Operation, Promise, Read, Txn, Write,
 };
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::medium::MediumWrite;
@@ -84,6 +84,7 @@ pub(crate) fn judge_read_back(
             told.operations.push(reader(records, history));
             let mut state = Restored(records);
             let mut wrong = cluster.judge.judge(&told).wrong;
+            wrong.extend(forgotten(records, history));
             wrong.extend(cluster.judge.invariants_of_read_back(&mut state));
             wrong
         }
@@ -92,6 +93,40 @@ pub(crate) fn judge_read_back(
     wrong.truncate(VIOLATIONS_SHOWN);
     check.violations.extend(wrong.into_iter().map(|line| format!("read back: {line}")));
     check.read_back = Some(read.map_or(0, |records| records.len() as u64));
+}
+
+/// What was acknowledged and is not there when the logs are read back. Where a system promises
+/// serializability only, the reader might come before it in the order of transactions, and no
+/// check of that order would notice.
+fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
+    let found: BTreeMap<history::Key, Version> =
+        records.iter().map(|(&key, (version, _))| (key.into(), *version)).collect();
+    let writes = |operation: &Operation| match &operation.action {
+        Action::Txn(txn) => txn.writes.clone(),
+        _ => Vec::new(),
+    };
+    let may_have_happened = history.operations.iter().filter(|one| one.end != End::Failed);
+    let deleted: BTreeSet<history::Key> = may_have_happened
+        .flat_map(writes)
+        .filter(|write| !matches!(write.effect, Effect::Put { .. }))
+        .map(|write| write.key)
+        .collect();
+    let mut forgotten = Vec::new();
+    for operation in history.operations.iter().filter(|one| one.end == End::Ok) {
+        for Write { key, version, .. } in writes(operation) {
+            let Some(version) = version else { continue };
+            let is_there = match found.get(&key) {
+                Some(found) => found.0 >= version,
+                None => deleted.contains(&key),
+            };
+            if !is_there {
+                let id = operation.id;
+                let what = format!("version {version} of {key:?}, acknowledged by operation {id}");
+                forgotten.push(format!("{what}, is lost"));
+            }
+        }
+    }
+    forgotten
 }
 
 /// A transaction behind everything that reads all that was read back.

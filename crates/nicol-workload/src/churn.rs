@@ -269,6 +269,10 @@ impl Workload for Churn {
         kind as usize
     }
 
+    fn adds_keys(&self, kind: usize) -> bool {
+        self.config.scan_first && kind == Kind::InsertByScan as usize
+    }
+
     fn kinds(&self) -> &'static [&'static str] {
         if self.config.ordered { &NAMES } else { &NAMES[..UNORDERED] }
     }
