@@ -417,3 +417,45 @@ fn audit_invariants(cluster: &Cluster, audits: &[(NodeId, Audit)], check: &mut C
     check.invariants = wrong.is_empty();
     check.violations.extend(wrong.into_iter().take(VIOLATIONS_SHOWN));
 }
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::ids::TableId;
+
+    use super::*;
+
+    const PUT: Effect = Effect::Put { digest: None };
+
+    fn wrote(version: u64, effect: Effect, end: End) -> Operation {
+        let key = Key::new(TableId(1), 7).into();
+        let writes = vec![Write { key, effect, version: Some(version) }];
+        Operation {
+            client: 0,
+            sequence: version,
+            id: version,
+            invoked: 10 * version,
+            responded: Some(10 * version + 5),
+            end,
+            action: Action::Txn(Txn { writes, ..Txn::default() }),
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_read_back_or_was_overwritten() {
+        let lost = |found: Option<u64>, operations: &[Operation]| {
+            let found = found.map(|version| (Key::new(TableId(1), 7), (Version(version), None)));
+            let history = History { operations: operations.to_vec(), ..History::default() };
+            forgotten(&found.into_iter().collect(), &history).len()
+        };
+        let acknowledged = [wrote(2, PUT, End::Ok), wrote(3, PUT, End::Ok)];
+        assert_eq!([3, 4].map(|found| lost(Some(found), &acknowledged)), [0, 0]);
+        assert_eq!([2, 1].map(|found| lost(Some(found), &acknowledged)), [1, 2]);
+        assert_eq!(lost(None, &acknowledged), 2, "nothing deletes it");
+        for (end, is_lost) in [(End::Ok, 0), (End::Unknown, 0), (End::Failed, 2)] {
+            let deleted = [&acknowledged[..], &[wrote(4, Effect::Delete, end)]].concat();
+            assert_eq!(lost(None, &deleted), is_lost, "{end:?}");
+        }
+        let unknown = [wrote(2, PUT, End::Ok), wrote(3, PUT, End::Unknown)];
+        assert_eq!(lost(Some(2), &unknown), 0, "what was not acknowledged may be lost");
+    }
+}
