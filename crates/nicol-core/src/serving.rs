@@ -1,7 +1,10 @@
 //! What a front, such as a server of clients outside the cluster, asks of a store that it serves,
-//! whichever family the store's system belongs to: procedures over named keys, each run once.
+//! whichever family the store's system belongs to: procedures over named keys, each run once. And
+//! how the event loop of a front shares an engine's thread.
 
 use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
 use crate::ids::Key;
 use crate::txn::{Outcome, ProcedureId};
@@ -76,4 +79,31 @@ pub trait Backend: Send + Sync {
     fn is_full(&self) -> bool {
         false
     }
+}
+
+/// The event loop of a front, such as a server's, on an engine's thread: it runs between the rounds
+/// of the engines, and the thread sleeps in it. What a client asks and what it is answered then
+/// stay on one core, and no thread wakes another.
+pub trait EventLoop: Send {
+    /// Waits for events: until there is one, `limit` is over, or the waker is called. With a limit
+    /// of 0 it only looks. The wait may end early, and a
+    /// millisecond late.
+    fn wait(&mut self, limit: Duration);
+
+    /// Handles the events of the last wait and what engines have answered. Does not wait.
+    fn turn(&mut self) -> Turn;
+
+    /// Ends a wait, the next one if there is none now. May be called on any thread.
+    fn waker(&self) -> Waker;
+}
+
+/// What a turn of an [`EventLoop`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There was nothing to do.
+    Idle,
+    /// Something was done: there may be more for the engines, or for another turn.
+    Worked,
+    /// The loop has ended. It is to be dropped.
+    Ended,
 }

@@ -139,6 +139,8 @@ struct Connection {
     answered: usize,
     request: Vec<u8>,
     written: usize,
+    /// The poll tells when the socket has room: asked for where a write found none.
+    awaits_room: bool,
     reply: Vec<u8>,
     since: Instant,
 }
@@ -169,6 +171,20 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Has the poll watch for room in the socket while there is something to write. Room that
+    /// nobody waits for would be told with every request that the server reads, at its expense.
+    fn watch(&mut self, poll: &Poll, token: Token) -> Result<()> {
+        let blocked = self.written < self.request.len();
+        if std::mem::replace(&mut self.awaits_room, blocked) == blocked {
+            return Ok(());
+        }
+        let interest = match blocked {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
+        };
+        Ok(poll.registry().reregister(&mut self.socket, token, interest)?)
     }
 
     /// Takes what has come; true once every request is answered.
@@ -220,15 +236,20 @@ fn drive(
     let (mut events, mut scratch) = (Events::with_capacity(1_024), vec![0; READ_BYTES]);
     let (mut operations, mut latencies, mut under_way) = (0, Vec::new(), connections.len());
     let (begun, server, client) = (Instant::now(), cpu(process)?, cpu(std::process::id())?);
-    for connection in connections.iter_mut() {
+    for (number, connection) in connections.iter_mut().enumerate() {
         connection.ask(load, kind, &mut next)?;
+        connection.watch(poll, Token(number))?;
     }
     while under_way > 0 {
         poll.poll(&mut events, Some(PATIENCE))?;
         ensure!(!events.is_empty(), "the server has not answered for {PATIENCE:?}");
         for event in &events {
             let connection = &mut connections[event.token().0];
-            if connection.asked.is_empty() || !connection.take(load, kind, &mut scratch)? {
+            if connection.asked.is_empty() {
+                continue;
+            }
+            if !connection.take(load, kind, &mut scratch)? {
+                connection.watch(poll, event.token())?;
                 continue;
             }
             operations += load.depth as u64;
@@ -238,6 +259,7 @@ fn drive(
                 under_way -= 1;
             } else {
                 connection.ask(load, kind, &mut next)?;
+                connection.watch(poll, event.token())?;
             }
         }
     }
@@ -302,14 +324,14 @@ pub fn measure(args: &[String]) -> Result<String> {
     let mut connections = Vec::new();
     for number in 0..count as usize {
         let mut socket = connect(&address).with_context(|| address.to_string())?;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut socket, Token(number), interest)?;
+        poll.registry().register(&mut socket, Token(number), Interest::READABLE)?;
         connections.push(Connection {
             socket,
             asked: Vec::new(),
             answered: 0,
             request: Vec::new(),
             written: 0,
+            awaits_room: false,
             reply: Vec::new(),
             since: Instant::now(),
         });

@@ -1,4 +1,4 @@
-//! The connected clients of all front threads.
+//! The connected clients of all fronts.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};

@@ -1,7 +1,8 @@
-//! The queue on which engines hand responses back to a front thread.
+//! The queue on which engines hand responses back to a front.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Wake;
 
 use mio::Waker;
 use nicol_core::txn::Outcome;
@@ -22,7 +23,7 @@ pub struct Completion {
     pub response: Response,
 }
 
-/// What other threads hand to one front thread. Bounded: a connection has one transaction in
+/// What other threads hand to one front. Bounded: a connection has one transaction in
 /// progress, and connections are limited.
 #[derive(Debug)]
 pub struct Mailbox {
@@ -30,7 +31,7 @@ pub struct Mailbox {
     accepted: Mutex<Vec<Stream>>,
     /// Connections to be closed: the place and the id of each.
     killed: Mutex<Vec<(usize, u64)>>,
-    /// Set while the thread sleeps or is about to: only then does a push have to wake it.
+    /// Set while the owner waits or is about to: only then does a push have to end the wait.
     sleeping: AtomicBool,
     waker: Waker,
 }
@@ -68,9 +69,14 @@ impl Mailbox {
     /// Makes the owner look around.
     pub fn wake(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
-            // It fails only if the event descriptor is gone, and with it the thread to wake.
-            let _ = self.waker.wake();
+            self.end_wait();
         }
+    }
+
+    /// Ends the owner's wait, the next one if there is none now.
+    fn end_wait(&self) {
+        // It fails only if the event descriptor is gone, and with it the thread to wake.
+        let _ = self.waker.wake();
     }
 
     /// Announces sleep; `false` if there is something to do first.
@@ -105,6 +111,17 @@ impl Mailbox {
     /// The connections handed over.
     pub fn take_accepted(&self) -> Vec<Stream> {
         std::mem::take(&mut *self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// For those who know of a wait by other means than the mailbox's own flag.
+impl Wake for Mailbox {
+    fn wake(self: Arc<Self>) {
+        self.end_wait();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.end_wait();
     }
 }
 

@@ -68,7 +68,7 @@ pub struct Limits {
     /// made, and who still waits for one is told that its outcome is unknown. Looked at every
     /// 250 ms.
     pub transaction_time: Duration,
-    /// Transactions of one front thread that the store has at a time; further ones wait in the
+    /// Transactions of one front that the store has at a time; further ones wait in the
     /// front.
     pub in_flight: usize,
     /// Bytes of their arguments.
@@ -163,7 +163,7 @@ pub struct ServerConfig {
     /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
     /// file system.
     pub password: Option<String>,
-    /// Front threads, 1 to 64. One serves several 100,000 pipelined operations a second.
+    /// Fronts, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,
     /// The seed of the hash from RESP keys to rows: the same on every node, forever.
     pub hash_seed: u64,
@@ -209,8 +209,8 @@ pub enum StartError {
         /// The most: what a client may send before it has logged in.
         max: usize,
     },
-    /// The number of threads.
-    #[error("{0} front threads: give 1 to 64")]
+    /// The number of fronts.
+    #[error("{0} fronts: give 1 to 64")]
     Threads(usize),
     /// A limit out of range.
     #[error("limit {name} = {value}: give {min} to {max}")]

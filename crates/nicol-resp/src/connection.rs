@@ -99,6 +99,8 @@ pub struct Connection {
     batch_max: usize,
     /// Replies not yet written.
     pub output: Vec<u8>,
+    /// The poll tells when the socket has room for replies: asked for where it had none.
+    pub awaits_room: bool,
     /// The socket may hold input.
     pub readable: bool,
     /// The client has closed its side, and that has not been read yet.
@@ -129,6 +131,7 @@ impl Connection {
             rest: Vec::new(),
             batch_max: usize::MAX,
             output: Vec::new(),
+            awaits_room: false,
             readable: true,
             ending: false,
             ended: false,

@@ -1,15 +1,17 @@
-//! The event loop of one front thread.
+//! The event loop of one front, on a thread of its own or on that of engines.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 use nicol_core::ids::Key;
 use nicol_core::rng;
+use nicol_core::serving::{EventLoop, Turn};
 use socket2::{Domain, Socket, Type};
 
 use super::address::Address;
@@ -21,6 +23,7 @@ use super::in_flight::InFlight;
 use super::joined::JoinedBatches;
 use super::plan::Kind;
 use super::reaper::Reaper;
+use super::roll::Enrolled;
 use super::session::Session;
 use super::shared::{Shared, count};
 use super::socket::{Listener, Stream};
@@ -51,6 +54,14 @@ pub struct Front {
     /// A descriptor that is given up for a moment to refuse a connection when there is no other.
     spare: Option<Socket>,
     poll: Poll,
+    /// Of the last wait, until they are handled.
+    events: Events,
+    /// When limits in time are looked at.
+    sweep_at: Instant,
+    /// When it ends although clients wait, once it is to stop.
+    stop_by: Option<Instant>,
+    /// The event descriptor is of no use any more.
+    broken: bool,
     pub(super) connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     pub(super) gate: Gate,
@@ -68,10 +79,53 @@ pub struct Front {
     accepted: usize,
     /// Transactions that the store has.
     pub(super) in_flight: InFlight,
+    /// Says that this front has ended.
+    _enrolled: Enrolled,
+}
+
+impl EventLoop for Front {
+    fn wait(&mut self, limit: Duration) {
+        let waits = limit > Duration::ZERO && self.again.is_empty() && self.mailbox.prepare_sleep();
+        let timeout = if waits { self.timeout().min(limit) } else { Duration::ZERO };
+        if let Err(error) = self.poll.poll(&mut self.events, Some(timeout)) {
+            self.broken |= error.kind() != ErrorKind::Interrupted;
+        }
+        if waits {
+            self.mailbox.woken();
+        }
+    }
+
+    fn turn(&mut self) -> Turn {
+        // With its event descriptor broken, no connection can be served any more.
+        if self.broken {
+            return Turn::Ended;
+        }
+        let mut worked = self.handle_events();
+        for slot in std::mem::take(&mut self.again) {
+            self.drive(slot);
+        }
+        worked |= self.go_on();
+        let now = Instant::now();
+        if now >= self.sweep_at {
+            self.sweep(now);
+            self.sweep_at = now + SWEEP;
+        }
+        if self.shared.stop.load(Ordering::SeqCst) {
+            let by = *self.stop_by.get_or_insert(now + self.shared.config.drain);
+            if self.drained() || now >= by {
+                return Turn::Ended;
+            }
+        }
+        if worked { Turn::Worked } else { Turn::Idle }
+    }
+
+    fn waker(&self) -> Waker {
+        self.mailbox.clone().into()
+    }
 }
 
 impl Front {
-    /// A front thread; the first one has the listener.
+    /// A front; the first one has the listener.
     pub fn new(
         shared: Arc<Shared>,
         mailbox: Arc<Mailbox>,
@@ -79,6 +133,7 @@ impl Front {
         listener: Option<Listener>,
         poll: Poll,
         random: rng::Stream,
+        enrolled: Enrolled,
     ) -> Self {
         Self {
             shared,
@@ -87,6 +142,10 @@ impl Front {
             listener,
             spare: None,
             poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            sweep_at: Instant::now() + SWEEP,
+            stop_by: None,
+            broken: false,
             connections: Vec::new(),
             free: Vec::new(),
             gate: Gate::default(),
@@ -100,6 +159,7 @@ impl Front {
             random,
             accepted: 0,
             in_flight: InFlight::default(),
+            _enrolled: enrolled,
         }
     }
 
@@ -108,54 +168,38 @@ impl Front {
         rows.iter().for_each(|&(deadline, row)| self.reaper.remember(deadline, row, &self.shared));
     }
 
-    /// Serves until the server stops.
+    /// Serves until the server stops, on a thread of its own.
     pub fn run(mut self) {
-        let mut events = Events::with_capacity(EVENTS_MAX);
-        let mut sweep = Instant::now() + SWEEP;
-        let mut stop_by: Option<Instant> = None;
-        loop {
-            let idle = self.again.is_empty() && self.mailbox.prepare_sleep();
-            let timeout = if idle { self.timeout(sweep) } else { Duration::ZERO };
-            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
-                && error.kind() != ErrorKind::Interrupted
-            {
-                // The event descriptor itself is broken: no connection can be served any more.
-                return;
-            }
-            self.mailbox.woken();
-            for event in &events {
-                match event.token() {
-                    LISTENER => self.accept(),
-                    WAKER => {}
-                    Token(slot) => {
-                        if let Some(connection) = self.connection(slot) {
-                            connection.readable |= event.is_readable() || event.is_error();
-                            connection.ending |= event.is_read_closed();
-                            self.drive(slot);
-                        }
-                    }
-                }
-            }
-            for slot in std::mem::take(&mut self.again) {
-                self.drive(slot);
-            }
-            self.turn();
-            let now = Instant::now();
-            if now >= sweep {
-                self.sweep(now);
-                sweep = now + SWEEP;
-            }
-            if self.shared.stop.load(Ordering::SeqCst) {
-                let by = *stop_by.get_or_insert(now + self.shared.config.drain);
-                if self.drained() || now >= by {
-                    return;
-                }
-            }
+        while self.turn() != Turn::Ended {
+            self.wait(SWEEP);
         }
     }
 
-    /// Takes what other threads left, lets due timers go off, and writes what is to be written.
-    fn turn(&mut self) {
+    /// Lets connections go on that have events; returns whether there was one.
+    fn handle_events(&mut self) -> bool {
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            match event.token() {
+                LISTENER => self.accept(),
+                WAKER => {}
+                Token(slot) => {
+                    if let Some(connection) = self.connection(slot) {
+                        connection.readable |= event.is_readable() || event.is_error();
+                        connection.ending |= event.is_read_closed();
+                        self.drive(slot);
+                    }
+                }
+            }
+        }
+        let any = !events.is_empty();
+        self.events = events;
+        self.events.clear();
+        any
+    }
+
+    /// Takes what other threads left, lets due timers go off, and writes what is to be written;
+    /// returns whether a connection was touched.
+    fn go_on(&mut self) -> bool {
         for stream in self.mailbox.take_accepted() {
             self.adopt(stream);
         }
@@ -184,16 +228,19 @@ impl Front {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
+        let any = !touched.is_empty();
         for slot in touched.drain(..) {
             self.settle(slot, now);
         }
         self.touched = touched;
+        any
     }
 
-    fn timeout(&self, sweep: Instant) -> Duration {
+    /// The time until the next limit in time or timer.
+    fn timeout(&self) -> Duration {
         let next = match self.timers.peek() {
-            Some(Reverse((at, ..))) => sweep.min(*at),
-            None => sweep,
+            Some(Reverse((at, ..))) => self.sweep_at.min(*at),
+            None => self.sweep_at,
         };
         next.saturating_duration_since(Instant::now())
     }
@@ -273,8 +320,25 @@ impl Front {
     }
 
     fn register(&self, stream: &mut Stream, slot: usize) -> std::io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(stream, Token(slot), interest)
+        self.poll.registry().register(stream, Token(slot), Interest::READABLE)
+    }
+
+    /// Has the poll watch for room in a connection's socket while there are replies that found
+    /// none. Room that nobody waits for would be told with every reply that the client reads.
+    fn watch_for_room(&mut self, slot: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
+        let blocked = connection.unread() > 0 && !matches!(connection.waiting, Waiting::Pause);
+        if std::mem::replace(&mut connection.awaits_room, blocked) == blocked {
+            return;
+        }
+        let interest = match blocked {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
+        };
+        let registry = self.poll.registry();
+        if registry.reregister(&mut connection.stream, Token(slot), interest).is_err() {
+            connection.life = Life::Dead;
+        }
     }
 
     fn insert(&mut self, slot: usize, stream: Stream, ends: (Address, Address)) {
@@ -372,6 +436,8 @@ impl Front {
             Waiting::Pause => 0,
             _ => connection.flush(&shared),
         };
+        self.watch_for_room(slot);
+        let Some(connection) = self.connection(slot) else { return };
         let limits = &shared.config.limits;
         let hard = match connection.session.authenticated {
             true => limits.output_hard_bytes,

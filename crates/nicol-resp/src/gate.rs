@@ -1,4 +1,4 @@
-//! Keeps transactions of one front thread that would conflict from running at the same time.
+//! Keeps transactions of one front that would conflict from running at the same time.
 //!
 //! Two transactions that lock one record cost an abort and a retry; here the second one waits for
 //! the first, in order. Conflicts with other threads and nodes are left to the protocol.

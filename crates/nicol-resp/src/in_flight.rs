@@ -1,6 +1,6 @@
 //! How many transactions the store has at a time.
 //!
-//! Beyond it a front thread keeps them, each with its connection, from which no more is read:
+//! Beyond it a front keeps them, each with its connection, from which no more is read:
 //! clients that send more than the store executes wait, and none of them is told that an outcome is
 //! unknown.
 
@@ -14,7 +14,7 @@ use super::backend::Request;
 use super::config::Limits;
 use super::gate::Waiter;
 
-/// What the store has of one front thread, and what waits. The latter is bounded by the
+/// What the store has of one front, and what waits. The latter is bounded by the
 /// connections: each has one transaction at most.
 #[derive(Debug, Default)]
 pub struct InFlight {

@@ -28,7 +28,7 @@ struct JoinedBatch {
     waiters: Vec<Waiter>,
 }
 
-/// The joined batches under way of one front thread.
+/// The joined batches under way of one front.
 #[derive(Debug, Default)]
 pub struct JoinedBatches(Vec<JoinedBatch>);
 

@@ -1,11 +1,12 @@
 //! The RESP front of `nicol serve`: Redis clients in, Nicol transactions out.
 //!
-//! A front thread (`front`) reads requests from non-blocking sockets, groups the data commands
-//! that a connection has pipelined into one transaction ([`plan`], `translate`), submits it to a
-//! [`Backend`] and writes the replies in order. The commands themselves run inside the engines, in
-//! one registered procedure (`procedure`), over records that hold RESP keys by hash
-//! (`record`). A MULTI/EXEC is one transaction; the keys of a WATCH are in its read set with the
-//! versions seen, so that an EXEC commits only if none of them has changed.
+//! A front (`front`), on a thread of its own or on that of engines, reads requests from
+//! non-blocking sockets, groups the data commands that a connection has pipelined into one
+//! transaction ([`plan`], `translate`), submits it to a [`Backend`] and writes the replies in
+//! order. The commands themselves run inside the engines, in one registered procedure
+//! (`procedure`), over records that hold RESP keys by hash (`record`). A MULTI/EXEC is one
+//! transaction; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
+//! commits only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0:
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
@@ -53,6 +54,7 @@ pub mod plan;
 mod procedure;
 mod reaper;
 mod record;
+mod roll;
 mod server;
 mod session;
 mod shared;
@@ -67,7 +69,7 @@ pub use backend::{Backend, Done, Request, Response};
 pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
 pub use plan::PROCEDURE;
 pub use record::{TABLE, first_deadline, row};
-pub use server::{Server, ServerHandle};
+pub use server::{FRONTS_MAX, Server, ServerHandle};
 pub use shared::{Counters, InfoLines, Persistence, ServerInfo};
 
 /// The procedures that the engines of a RESP store must have registered.

@@ -1,6 +1,6 @@
 //! Frees what has expired and is not touched any more.
 //!
-//! A front thread remembers the rows in which its clients let keys expire, once each, with the
+//! A front remembers the rows in which its clients let keys expire, once each, with the
 //! earliest deadline that was given there. When it comes, the thread submits a transaction that
 //! frees what is over in the row and tells the next deadline. Until then such keys only take space:
 //! every command sees them as absent from their deadline on.
@@ -27,7 +27,7 @@ const BATCH: usize = 128;
 /// How long a row waits whose transaction has aborted.
 const AGAIN_MS: i64 = 100;
 
-/// The rows of one front thread in which keys expire.
+/// The rows of one front in which keys expire.
 #[derive(Debug, Default)]
 pub struct Reaper {
     due: BTreeSet<(i64, Key)>,

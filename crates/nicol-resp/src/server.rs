@@ -1,40 +1,68 @@
 //! Starting and stopping the front.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 use mio::{Interest, Poll, Waker};
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::serving::EventLoop;
 
 use super::address::Address;
 use super::backend::Backend;
 use super::completions::Mailbox;
 use super::config::{ServerConfig, StartError};
 use super::front::{Front, LISTENER, WAKER};
+use super::roll::{Enrolled, Roll};
 use super::shared::{Counters, ServerInfo, Shared};
 use super::socket::{SocketFile, listen};
 
-/// Front threads that make sense on any machine.
-const THREADS_MAX: usize = 64;
+/// Fronts that make sense on any machine.
+pub const FRONTS_MAX: usize = 64;
 
 /// A RESP server.
 #[derive(Debug)]
 pub struct Server;
 
 impl Server {
-    /// Starts a server over `backend`.
+    /// Starts a server over `backend`, each front on a thread of its own.
     ///
     /// # Errors
     /// A limit out of range; an address that is not the loopback without a password; a password
-    /// that is empty, or longer than AUTH takes; the socket.
+    /// that is empty, or longer than AUTH takes; the socket; a thread that the system refuses.
     pub fn start(
         config: ServerConfig,
         backend: Arc<dyn Backend>,
         info: ServerInfo,
     ) -> Result<ServerHandle, StartError> {
+        Self::start_with(config, backend, info, |number, front| {
+            let builder = std::thread::Builder::new().name(format!("resp-{number}"));
+            builder.spawn(move || front.run()).map(drop)
+        })
+    }
+
+    /// Starts a server over `backend`, whose fronts run where `attach` puts them: it gets the
+    /// number of each and its event loop.
+    ///
+    /// # Errors
+    /// As [`Server::start`], and those of `attach`.
+    pub fn start_on(
+        config: ServerConfig,
+        backend: Arc<dyn Backend>,
+        info: ServerInfo,
+        mut attach: impl FnMut(usize, Box<dyn EventLoop>) -> io::Result<()>,
+    ) -> Result<ServerHandle, StartError> {
+        Self::start_with(config, backend, info, |number, front| attach(number, Box::new(front)))
+    }
+
+    fn start_with(
+        config: ServerConfig,
+        backend: Arc<dyn Backend>,
+        info: ServerInfo,
+        place: impl FnMut(usize, Front) -> io::Result<()>,
+    ) -> Result<ServerHandle, StartError> {
         config.limits.check()?;
-        if config.threads == 0 || config.threads > THREADS_MAX {
+        if config.threads == 0 || config.threads > FRONTS_MAX {
             return Err(StartError::Threads(config.threads));
         }
         match &config.password {
@@ -50,7 +78,7 @@ impl Server {
             }
         }
         let listen = config.listen.clone();
-        start(config, backend, info).map_err(|reason| StartError::Io { listen, reason })
+        start(config, backend, info, place).map_err(|reason| StartError::Io { listen, reason })
     }
 }
 
@@ -58,7 +86,8 @@ fn start(
     config: ServerConfig,
     backend: Arc<dyn Backend>,
     info: ServerInfo,
-) -> std::io::Result<ServerHandle> {
+    mut place: impl FnMut(usize, Front) -> io::Result<()>,
+) -> io::Result<ServerHandle> {
     let (mut listener, file) = listen(&config.listen)?;
     let address = listener.address()?;
     let threads = config.threads;
@@ -71,21 +100,23 @@ fn start(
     }
     polls[0].0.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let mailboxes: Vec<_> = polls.iter().map(|(_, mailbox)| mailbox.clone()).collect();
-    let mut handle =
-        ServerHandle { shared: shared.clone(), mailboxes, threads: Vec::new(), _file: file };
+    let roll = Arc::<Roll>::default();
+    // If a front finds no place, dropping the handle stops those that have one.
+    let handle =
+        ServerHandle { shared: shared.clone(), mailboxes, roll: roll.clone(), _file: file };
     let mut listener = Some(listener);
     for (index, (poll, mailbox)) in polls.into_iter().enumerate() {
-        // Jitter only has to differ between threads and nodes.
+        // Jitter only has to differ between fronts and nodes.
         let seed = u64::from(std::process::id()) << 16 | u64::from(address.port());
         let random = Stream::new(seed, Purpose::Protocol, index as u32);
         let peers = handle.mailboxes.clone();
-        let mut front = Front::new(shared.clone(), mailbox, peers, listener.take(), poll, random);
+        let (listener, enrolled) = (listener.take(), Enrolled::on(&roll));
+        let mut front =
+            Front::new(shared.clone(), mailbox, peers, listener, poll, random, enrolled);
         if index == 0 {
             front.expect_to_reap(&shared.config.expiring);
         }
-        let builder = std::thread::Builder::new().name(format!("resp-{index}"));
-        // If this fails, dropping the handle stops the threads already started.
-        handle.threads.push(builder.spawn(move || front.run())?);
+        place(index, front)?;
     }
     Ok(handle)
 }
@@ -94,7 +125,7 @@ fn start(
 pub struct ServerHandle {
     shared: Arc<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
-    threads: Vec<JoinHandle<()>>,
+    roll: Arc<Roll>,
     /// Removed behind the last reply.
     _file: Option<SocketFile>,
 }
@@ -127,14 +158,10 @@ impl ServerHandle {
     /// Waits until the server has stopped, for whatever reason.
     ///
     /// # Errors
-    /// The number of threads that panicked, if any did.
-    pub fn join(mut self) -> Result<(), usize> {
-        let panicked = self.wait();
+    /// The number of fronts that panicked, if any did.
+    pub fn join(self) -> Result<(), usize> {
+        let panicked = self.roll.wait();
         if panicked == 0 { Ok(()) } else { Err(panicked) }
-    }
-
-    fn wait(&mut self) -> usize {
-        self.threads.drain(..).map(|thread| usize::from(thread.join().is_err())).sum()
     }
 }
 
@@ -142,6 +169,6 @@ impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.stop();
         // A panic was printed by its thread; there is nobody left to tell.
-        let _ = self.wait();
+        let _ = self.roll.wait();
     }
 }

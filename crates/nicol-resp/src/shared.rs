@@ -1,4 +1,4 @@
-//! What the front threads share: configuration, backend, counters.
+//! What the fronts share: configuration, backend, counters.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -107,7 +107,7 @@ pub fn count(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
 }
 
-/// What every front thread sees.
+/// What every front sees.
 pub struct Shared {
     /// The configuration.
     pub config: ServerConfig,

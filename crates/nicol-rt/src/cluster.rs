@@ -10,6 +10,7 @@ use nicol_core::faults::FaultCounts;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 use nicol_core::memory::RegionTable;
+use nicol_core::serving::EventLoop;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Halves, Role, View};
 
@@ -267,6 +268,25 @@ impl LiveCluster {
         let builder = thread::Builder::new().name(name.to_owned());
         self.outside.push(builder.spawn(body).map_err(LiveError::Thread)?);
         Ok(())
+    }
+
+    /// The number of engine threads.
+    pub fn threads(&self) -> usize {
+        self.parkers.len()
+    }
+
+    /// Has an engine thread run an event loop between the rounds of its engines, and sleep in it,
+    /// until the loop or the cluster ends. It is dropped then. Returns when the thread has it.
+    ///
+    /// # Errors
+    /// If an engine panicked or a log device failed.
+    ///
+    /// # Panics
+    /// If there is no such thread, or it has been given one before.
+    pub fn attach(&self, thread: usize, event_loop: Box<dyn EventLoop>) -> Result<(), LiveError> {
+        assert!(thread < self.threads(), "thread {thread} of {}", self.threads());
+        self.crasher.attach(thread, event_loop);
+        self.control.check()
     }
 
     /// Crashes what lives of these sides, all at one time: their engines are taken apart, and what

@@ -13,13 +13,14 @@ use nicol_core::ids::{NodeId, Side};
 use nicol_core::medium::MediumCounts;
 use nicol_core::memory::Region;
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::serving::EventLoop;
 use nicol_core::trace::{Tracer, Track, What};
 use nicol_core::view::{Asking, View};
 
 use crate::config::{LiveError, Views};
 use crate::control::Control;
 use crate::log::LogQueue;
-use crate::orders::{Order, Orders, Rebirth};
+use crate::orders::{Handover, Order, Orders, Rebirth};
 use crate::world::{LiveWorld, Shared};
 
 const SIDES: [Side; 2] = [Side::Host, Side::Nic];
@@ -243,6 +244,14 @@ impl Crasher {
         let engine = self.assigned.iter().position(|&of| of == thread);
         engine.into_iter().for_each(|engine| self.shared.parkers[engine].wake());
         number
+    }
+
+    /// Has an engine thread run an event loop; the loop is dropped if the cluster stops instead.
+    pub(crate) fn attach(&self, thread: usize, event_loop: Box<dyn EventLoop>) {
+        let handover = Arc::new(Handover::new(event_loop));
+        if !self.have(&[thread], &Order::Attach(handover.clone())) {
+            drop(handover.take());
+        }
     }
 
     /// Gives an order to these threads and waits until they have followed it; false if the cluster

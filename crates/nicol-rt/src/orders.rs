@@ -2,6 +2,7 @@
 //! over which sides are up and which view holds.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use nicol_core::engine::{Life, Loss};
 use nicol_core::ids::{Incarnation, NodeId, Side};
 use nicol_core::medium::MediumWrite;
+use nicol_core::serving::EventLoop;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, View};
 
@@ -31,6 +33,29 @@ pub(crate) enum Order {
     Learn { node: NodeId, side: Side, life: Life, near: bool, far: bool },
     /// Engines of this life of a side have this view, and serve until their clock shows this time.
     Serve { side: Asking, view: View, until: Nanos },
+    /// Run this event loop between the rounds.
+    Attach(Arc<Handover>),
+}
+
+/// An event loop on its way to a thread, until the thread takes it.
+#[derive(Default)]
+pub(crate) struct Handover(Mutex<Option<Box<dyn EventLoop>>>);
+
+impl Handover {
+    pub(crate) fn new(event_loop: Box<dyn EventLoop>) -> Self {
+        Self(Mutex::new(Some(event_loop)))
+    }
+
+    /// The event loop, once.
+    pub(crate) fn take(&self) -> Option<Box<dyn EventLoop>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handover").finish_non_exhaustive()
+    }
 }
 
 /// What an engine starts with.

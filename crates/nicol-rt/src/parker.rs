@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 use std::thread::{self, Thread};
-use std::time::Duration;
 
 /// One thread's bed.
 ///
@@ -14,6 +14,8 @@ use std::time::Duration;
 pub(crate) struct Parker {
     parked: AtomicBool,
     thread: OnceLock<Thread>,
+    /// Ends the wait of the event loop in which the thread sleeps, if it has one.
+    event_loop: OnceLock<Waker>,
 }
 
 impl Parker {
@@ -23,11 +25,18 @@ impl Parker {
         assert!(first, "a parker has one thread");
     }
 
-    /// Sleeps for at most `limit` unless `has_work` (asked after the flag is up) or woken.
-    pub(crate) fn park(&self, limit: Duration, has_work: impl FnOnce() -> bool) {
+    /// From now on the thread sleeps in an event loop, whose wait this ends.
+    pub(crate) fn sleeps_in(&self, event_loop: Waker) {
+        let first = self.event_loop.set(event_loop).is_ok();
+        assert!(first, "a thread has one event loop");
+    }
+
+    /// Sleeps unless `has_work` (asked after the flag is up): `sleep` must end when it is time, and
+    /// when the thread is unparked or, in an event loop, the loop's waker is called.
+    pub(crate) fn park(&self, has_work: impl FnOnce() -> bool, sleep: impl FnOnce()) {
         self.parked.store(true, Ordering::SeqCst);
         if !has_work() {
-            thread::park_timeout(limit);
+            sleep();
         }
         self.parked.store(false, Ordering::SeqCst);
     }
@@ -38,7 +47,9 @@ impl Parker {
             && self.parked.swap(false, Ordering::SeqCst)
             && let Some(thread) = self.thread.get()
         {
+            // Both, since the loop may have ended: a call too many costs one short sleep.
             thread.unpark();
+            self.event_loop.get().into_iter().for_each(Waker::wake_by_ref);
         }
     }
 }
@@ -47,7 +58,7 @@ impl Parker {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -65,7 +76,8 @@ mod tests {
                     if left > done {
                         done = left;
                     } else {
-                        parker.park(Duration::from_secs(20), || work.load(Ordering::SeqCst) > done);
+                        let has_work = || work.load(Ordering::SeqCst) > done;
+                        parker.park(has_work, || thread::park_timeout(Duration::from_secs(20)));
                     }
                 }
                 started.elapsed()

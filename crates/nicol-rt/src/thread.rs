@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nicol_core::engine::{CrashSabotage, Engine, EngineStats, Life, Loss, Revival, StartOn};
 use nicol_core::faults::FaultCounts;
 use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
+use nicol_core::serving::{EventLoop, Turn};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, View};
 
@@ -20,6 +21,13 @@ use crate::world::{LiveWorld, Shared};
 
 /// The longest sleep; work always wakes a thread earlier.
 const PARK_MAX: Duration = Duration::from_millis(100);
+
+/// The least sleep in an event loop, whose waits are of whole milliseconds.
+const LOOP_GRAIN: Duration = Duration::from_millis(1);
+
+/// Turns of busy engines between two of the event loop: enough that a look at the sockets costs
+/// little beside them, and few enough that clients do not wait for it.
+const TURNS_PER_LOOK: u32 = 16;
 
 /// Sleep instead of a wait that is left out: long, for at the end of a run there are only such
 /// waits until somebody stops the cluster, which must not add to the instructions that are counted.
@@ -103,6 +111,8 @@ pub(crate) fn drive(slots: Vec<EngineSlot>, setting: Setting) -> ThreadReport {
         down: Vec::new(),
         attends,
         asks_at: Nanos::ZERO,
+        event_loop: None,
+        unlooked: 0,
         report: ThreadReport { nodes, ..ThreadReport::default() },
         setting,
     };
@@ -125,6 +135,10 @@ struct EngineThread {
     attends: bool,
     /// When leases are asked for again.
     asks_at: Nanos,
+    /// What runs between the rounds, if anything does.
+    event_loop: Option<Box<dyn EventLoop>>,
+    /// Turns since it ran.
+    unlooked: u32,
     report: ThreadReport,
     setting: Setting,
 }
@@ -177,6 +191,7 @@ impl EngineThread {
             }
             self.report.turns += 1;
             self.setting.shared.clock.end_turn();
+            progress |= self.look_for_events(progress);
             if progress {
                 stretch.working = true;
                 idle = 0;
@@ -197,9 +212,12 @@ impl EngineThread {
             } else if idle < spins + yields {
                 thread::yield_now();
             } else {
-                self.report.parks += 1;
                 self.sleep();
                 stretch.since = Instant::now();
+                if self.turn_event_loop() {
+                    stretch.working = true;
+                    idle = 0;
+                }
             }
         }
         stretch.end();
@@ -233,7 +251,35 @@ impl EngineThread {
         deadline.map(|deadline| clock.skip_to(deadline)).is_some()
     }
 
-    fn sleep(&self) {
+    /// Looks for events and gives the event loop its turn, if there is nothing else to do or the
+    /// last one was long ago; returns whether it did something.
+    fn look_for_events(&mut self, busy: bool) -> bool {
+        let Some(event_loop) = &mut self.event_loop else { return false };
+        self.unlooked += 1;
+        // A thread that sleeps at once looks as it does so.
+        let sleeps = !busy && self.setting.spins + self.setting.yields == 0;
+        if sleeps || busy && self.unlooked < TURNS_PER_LOOK {
+            return false;
+        }
+        event_loop.wait(Duration::ZERO);
+        self.turn_event_loop()
+    }
+
+    /// Gives the event loop its turn; returns whether it did something.
+    fn turn_event_loop(&mut self) -> bool {
+        let Some(event_loop) = &mut self.event_loop else { return false };
+        self.unlooked = 0;
+        match event_loop.turn() {
+            Turn::Idle => false,
+            Turn::Worked => true,
+            Turn::Ended => {
+                self.event_loop = None;
+                true
+            }
+        }
+    }
+
+    fn sleep(&mut self) {
         let now = self.now();
         let deadlines = self.living.iter().filter_map(Engine::next_deadline);
         let every = || self.living.iter().chain(&self.down).map(Engine::world);
@@ -242,12 +288,33 @@ impl EngineThread {
         let deadline = deadlines.chain(faults).chain(asks).min();
         let until =
             deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
-        self.setting.parker.park(until.min(PARK_MAX), || {
+        let until = until.min(PARK_MAX);
+        let has_work = || {
             self.setting.control.stops_before_sleep()
                 || self.setting.orders.any_before_sleep()
                 || self.living.iter().any(Engine::is_ready)
                 || every().any(LiveWorld::has_arrivals)
-        });
+        };
+        let Some(event_loop) = &mut self.event_loop else {
+            self.report.parks += 1;
+            self.setting.parker.park(has_work, || thread::park_timeout(until));
+            return;
+        };
+        if until < LOOP_GRAIN {
+            // Rather an empty turn too many than a timer that is late.
+            event_loop.wait(Duration::ZERO);
+            thread::yield_now();
+            return;
+        }
+        self.report.parks += 1;
+        let until = Duration::from_millis(until.as_millis() as u64);
+        self.setting.parker.park(has_work, || event_loop.wait(until));
+    }
+
+    fn attach(&mut self, event_loop: Option<Box<dyn EventLoop>>) {
+        let Some(event_loop) = event_loop else { return };
+        self.setting.parker.sleeps_in(event_loop.waker());
+        self.event_loop = Some(event_loop);
     }
 
     /// Loses what comes for engines that are down, and asks for leases.
@@ -301,6 +368,7 @@ impl EngineThread {
                 self.learn(news, near, far);
             }
             Order::Serve { side, view, until } => self.serve(side, &view, until),
+            Order::Attach(handover) => self.attach(handover.take()),
         }
     }
 

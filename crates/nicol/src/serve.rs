@@ -1,10 +1,10 @@
 //! `nicol serve`: an embedded replicated cluster behind RESP.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::units::Bytes;
@@ -13,7 +13,9 @@ use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
 use nicol_lab::store::{Keeper, Stored};
 use nicol_lab::systems::{self, ServeConfig, Served, System};
-use nicol_resp::{Address, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError};
+use nicol_resp::{
+    Address, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError,
+};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
 use serde::Deserialize;
 
@@ -112,7 +114,9 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
     info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found));
-    let server = Server::start(config, backend, info).map_err(not_started)?;
+    config.threads = fronts(config.single, world.threads());
+    let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
+    let server = Server::start_on(config, backend, info, attach).map_err(not_started)?;
     output::tell(&banner(&settings, server.address()));
     if let Some(few) = few {
         output::tell(&few);
@@ -137,7 +141,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let drained = server.join();
     ended?;
     failed.map_or(Ok(()), Err)?;
-    drained.map_err(|threads| anyhow!("{threads} threads of the RESP front panicked"))?;
+    drained.map_err(|fronts| anyhow!("{fronts} of the RESP fronts panicked"))?;
     world.stop()?;
     if let Some(line) = keeper.and_then(Keeper::finish) {
         output::tell(&line);
@@ -163,7 +167,7 @@ fn clients(wanted: usize) -> (usize, Option<String>) {
 }
 
 fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> ServeConfig {
-    // Half of the cores: the front and the kernel's network stack need the others.
+    // Half of the cores: the kernel's network stack, logs and clients need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
     ServeConfig {
@@ -177,14 +181,21 @@ fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> Serve
     }
 }
 
-/// How engines run on a machine with so many cores. On few, the front, the kernel and the clients
-/// want those on which an idle engine would wait; on many, an engine that waits saves a wake-up.
+/// How engines run on a machine with so many cores. On few, the kernel and the clients want those
+/// on which an idle engine would wait; on many, an engine that waits saves a wake-up.
 fn live_config(view: View, threads: Option<usize>, cores: usize) -> LiveConfig {
     let config = LiveConfig { threads, seed: view.hash_seed(), ..LiveConfig::new(view) };
     match cores < ROOMY {
         true => LiveConfig { spin: false, yields: 0, ..config },
         false => config,
     }
+}
+
+/// The fronts on so many engine threads. A store of single operations has one: its procedures are
+/// right only if nobody else is at their record, which each front's gate sees to among its own
+/// clients.
+fn fronts(single: bool, threads: usize) -> usize {
+    if single { 1 } else { threads.min(FRONTS_MAX) }
 }
 
 /// Keeps the store's folder short, and tells what is to be told.
@@ -343,6 +354,12 @@ mod tests {
     }
 
     #[test]
+    fn only_a_store_of_transactions_has_a_front_on_each_thread() {
+        assert_eq!((fronts(false, 3), fronts(true, 3)), (3, 1));
+        assert_eq!(fronts(false, 1_000), FRONTS_MAX);
+    }
+
+    #[test]
     fn a_cluster_without_clients_sleeps() {
         let view = View::new(3, 3, 1, 1).unwrap();
         let Served { backend, world, .. } = systems::find("xenic")
@@ -358,7 +375,9 @@ mod tests {
             })
             .unwrap();
         let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)).into());
-        let server = Server::start(config, backend, ServerInfo::new("0.0.0", "f00d")).unwrap();
+        let info = ServerInfo::new("0.0.0", "f00d");
+        let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
+        let server = Server::start_on(config, backend, info, attach).unwrap();
         // A client comes and goes; the threads that worked for it must park again.
         let mut client = TcpStream::connect(server.address().to_string()).unwrap();
         client.write_all(b"SET k v PX 1\r\nGET k\r\nQUIT\r\n").unwrap();

@@ -6,6 +6,7 @@
 //! ends.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,8 +71,14 @@ impl BufferUses {
 
     /// Every use that lasts, by offset.
     pub fn iter(&self) -> impl Iterator<Item = BufferUse> {
-        let Buffers { first, size, .. } = self.buffers;
-        (0..self.turns.len() as u64).filter_map(move |buffer| self.of(first + buffer * size))
+        self.among(0..self.buffers.count)
+    }
+
+    /// Every use that lasts of these buffers, by offset; there are none beyond the last buffer.
+    pub fn among(&self, buffers: Range<u32>) -> impl Iterator<Item = BufferUse> {
+        let Buffers { first, size, count, .. } = self.buffers;
+        let buffers = buffers.start.min(count)..buffers.end.min(count);
+        buffers.filter_map(move |buffer| self.of(first + u64::from(buffer) * size))
     }
 
     /// Uses that have begun or ended since the list was registered: while this stays, nothing has

@@ -17,17 +17,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{FreeListKey, RKey};
-use nicol_core::memory::{BufferUse, BufferUses, Buffers, Region, WORD};
+use nicol_core::memory::{BufferUses, Buffers, Region, WORD};
 use nicol_core::units::Nanos;
 
 use super::messages::{List, Unused};
+
+mod scan;
 
 /// How long a scan for what a lost answer has left waits before it begins: by then a chain whose
 /// client gave it up, or died, has reached this node or is lost. One that is later still leaks its
 /// buffer until the next scan.
 pub(crate) const SCAN_AFTER: Nanos = Nanos::from_millis(5);
-/// How often a scan asks whether the chains that were under way have ended.
-const SCAN_POLL: Nanos = Nanos::from_micros(20);
 
 /// Buffers of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,19 @@ impl Class {
     fn index_of(&self, offset: u64) -> Option<usize> {
         let index = offset.checked_sub(self.first)? / self.size.bytes;
         (index < u64::from(self.size.count)).then_some(index as usize)
+    }
+
+    /// The buffers that may ever have been in use: those before the fresh ones, and those behind.
+    fn ever_used(&self) -> [Range<u32>; 2] {
+        let fresh = self.back().fresh.clone();
+        let index = |offset: u64| self.index_of(offset).map(|index| index as u32);
+        match (index(fresh.start), index(fresh.end)) {
+            (Some(start), end) if !fresh.is_empty() => {
+                let count = self.size.count;
+                [0..start, end.unwrap_or(count)..count]
+            }
+            _ => [0..self.size.count, 0..0],
+        }
     }
 
     /// Notes that the use of the buffer at `offset` with this stamp is over. False if that is
@@ -315,23 +328,6 @@ impl BufferPool {
         in_use == loaded || self.lists.get().is_none()
     }
 
-    /// The uses that no pointer refers to: a client has yet to report them, or a chain to install
-    /// them, or nobody ever will. Cost: a word per pointer and per buffer.
-    pub(crate) fn unreferenced(&self) -> Vec<BufferUse> {
-        let Pointers { first, stride, count } = self.pointers;
-        let pointers = (0..count).filter_map(|index| self.region.load(first + index * stride).ok());
-        let referenced: BTreeSet<u64> = pointers.collect();
-        let mut unreferenced = Vec::new();
-        for ((_, uses), class) in self.lists.get().into_iter().flatten().zip(&self.classes) {
-            let back = class.back();
-            let is_nobody_s = |found: &BufferUse| {
-                !referenced.contains(&found.offset) && !back.contains(found.offset)
-            };
-            unreferenced.extend(uses.iter().filter(is_nobody_s));
-        }
-        unreferenced
-    }
-
     /// Is the buffer at `offset` in use, and not kept back?
     pub(crate) fn is_in_use(&self, offset: u64) -> bool {
         let lists = self.lists.get().into_iter().flatten();
@@ -379,38 +375,6 @@ impl BufferPool {
         let is_free = |at: &u64| lists().all(|(_, uses)| uses.of(*at).is_none()) || is_kept(at);
         // What lies before the pointers is no buffer: nothing, or a slot that is free.
         pointers.filter(|at| *at != 0 && *at >= first && is_free(at)).count()
-    }
-
-    /// Posts what nobody has reported: the uses without a pointer that have outlived every chain
-    /// which might have installed them. Waits for `after` first. Returns how many. [PRISM21 3.2]
-    pub(crate) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
-        self.scan_but(fabric, after, |_| false).await
-    }
-
-    /// The same, but for the buffers that `keep` accepts: it is asked of each before the wait and
-    /// after it.
-    pub(crate) async fn scan_but<F: Fabric>(
-        &self,
-        fabric: &F,
-        after: Nanos,
-        keep: impl Fn(u64) -> bool,
-    ) -> usize {
-        fabric.sleep_until(fabric.now() + after).await;
-        let (turned, mut found) = (self.turned(), self.unreferenced());
-        found.retain(|unused| !keep(unused.offset));
-        if found.is_empty() {
-            self.clean_at.store(turned, Ordering::Relaxed);
-            return 0;
-        }
-        let mark = fabric.mark_chains();
-        while !fabric.have_ended(mark) {
-            fabric.sleep_until(fabric.now() + SCAN_POLL).await;
-        }
-        // A buffer that had been popped and not written yet is looked at again: what was there
-        // before told of its last use.
-        let left = self.unreferenced();
-        let left = left.iter().filter(|unused| found.contains(unused) && !keep(unused.offset));
-        left.filter(|unused| self.post_found(fabric, unused.offset)).count()
     }
 }
 
