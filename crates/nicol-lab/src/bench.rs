@@ -27,6 +27,10 @@ pub fn run(config: &BenchConfig) -> Result<BenchRun> {
     if let Err(reason) = (system.accepts)(system, &config.workload) {
         bail!("{} on {}: {reason}", config.workload.name, system.name);
     }
+    ensure!(
+        config.recorded_run || !config.is_faulty(),
+        "--no-recorded-run: what --faults does is seen in the history; leave one of them out"
+    );
     let mut ran = (system.run)(system, config)?;
     if system.offloads && ran.report.profile.is_some() {
         let profile = hardware::first_profile(config)?;

@@ -70,7 +70,7 @@ pub struct BenchConfig {
     pub threads: Option<usize>,
     /// What a turn of the live world's only thread takes, if its turns tell the time.
     pub turn: Option<Nanos>,
-    /// Is the live world's run followed by a recorded one, which is judged?
+    /// Is a history recorded and judged? In the live world that of a second run.
     pub recorded_run: bool,
     /// What makes writes durable in the live world.
     pub log_device: LogDevice,
@@ -159,6 +159,12 @@ impl BenchConfig {
     /// Does anything go wrong in the run?
     pub fn is_faulty(&self) -> bool {
         self.fault_plan.is_some() || self.faults.any()
+    }
+
+    /// What to say of a run whose history is not judged.
+    pub(crate) fn unjudged(&self) -> Option<String> {
+        let unjudged = "no history was recorded: isolation was not judged";
+        (!self.recorded_run).then(|| unjudged.to_owned())
     }
 
     fn has_adaptive_window(&self) -> bool {

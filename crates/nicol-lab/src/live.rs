@@ -82,9 +82,7 @@ pub(crate) fn run(config: &BenchConfig, build: Build) -> Result<BenchRun> {
     if config.turn.is_some() {
         report.warnings.push("times are turns of the thread: they mean nothing".to_owned());
     }
-    if !config.recorded_run {
-        report.warnings.push("no run was recorded: isolation was not judged".to_owned());
-    }
+    report.warnings.extend(config.unjudged());
     report.memory = memory::finish(report.memory);
     Ok(BenchRun { report, history, decisions })
 }

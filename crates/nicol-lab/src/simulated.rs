@@ -40,10 +40,7 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
-    ensure!(
-        config.turn.is_none() && config.recorded_run,
-        "--turn-us, --no-recorded-run: only --on threads has a clock of its own and a second run"
-    );
+    ensure!(config.turn.is_none(), "--turn-us: only --on threads has a clock of its own");
     let mut hardware = Hardware::of(config, system)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
@@ -52,7 +49,7 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
         Length::Time(span) => span / 10,
         Length::Transactions(_) => Nanos::ZERO,
     });
-    let plan = config.plan(length, warmup, clients, true);
+    let plan = config.plan(length, warmup, clients, config.recorded_run);
     let built = build(config, Some(hardware.profiles[0].cores.nic_memory.value))?;
     let halves = hardware.halves(built.halves());
     hardware.view = hardware.view.with_halves(halves);
@@ -64,7 +61,8 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
     if let Some(media) = &measured.media {
         judge_read_back(cluster, media, &history, &mut check);
     }
-    let report = summary::report(config, cluster, Some(&profile), &measured, check);
+    let mut report = summary::report(config, cluster, Some(&profile), &measured, check);
+    report.warnings.extend(config.unjudged());
     Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
 

@@ -321,9 +321,28 @@ fn a_live_run_by_turns_repeats_step_by_step() {
         &["--threads", "1", "--turn-us", "0"],
         &["--threads", "1", "--turn-us", "20", "--faults", "messages"],
         &["--turn-us", "20"],
-        &["--on", "liquidio3", "--no-recorded-run"],
+        &["--on", "liquidio3", "--threads", "1", "--turn-us", "20"],
+        &["--on", "liquidio3", "--no-recorded-run", "--faults", "messages"],
+        &["--no-recorded-run", "--faults", "messages"],
     ] {
         ends(2, &[&flags[..], refused].concat());
+    }
+}
+
+#[test]
+fn a_simulated_run_without_a_history_is_the_same_run_and_says_that_it_was_not_judged() {
+    let flags = ["bench", "smallbank", "--on", "liquidio3", "--records", "300"];
+    let run = |more: &[&str]| -> serde_json::Value {
+        let format = ["--transactions", "500", "--format", "json"];
+        serde_json::from_str(&ends(0, &[&flags[..], &format, more].concat())).unwrap()
+    };
+    let (judged, unjudged) = (run(&[]), run(&["--no-recorded-run"]));
+    assert_eq!(judged["check"]["serializable"], true, "{judged}");
+    assert!(unjudged["check"]["serializable"].is_null(), "{unjudged}");
+    assert!(unjudged["warnings"].to_string().contains("not judged"), "{unjudged}");
+    for same in ["committed", "throughput_per_s", "latency_us", "trace_digest"] {
+        assert_eq!(judged[same], unjudged[same], "{same}");
+        assert!(!judged[same].is_null(), "{same}: {judged}");
     }
 }
 
