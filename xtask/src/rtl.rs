@@ -14,9 +14,9 @@ use crate::{cargo, finish};
 /// How much is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A million requests to an optimized model, and the estimate.
+    /// A million requests, and the estimate.
     Whole,
-    /// Few requests to the model as tests build it, and no estimate.
+    /// Few requests, and no estimate.
     Quick,
 }
 
@@ -25,13 +25,6 @@ impl Form {
         match self {
             Self::Whole => 1_000_000,
             Self::Quick => 20_000,
-        }
-    }
-
-    const fn profile(self) -> &'static [&'static str] {
-        match self {
-            Self::Whole => &["--release"],
-            Self::Quick => &[],
         }
     }
 }
@@ -69,11 +62,11 @@ fn compare(root: &Path, from: &Path, build: &Path, form: Form) -> Result<()> {
     verilator.args(SOURCES.map(|source| from.join(source))).arg(from.join("testbench.cpp"));
     verilator.stdout(Stdio::null());
     finish(&mut verilator)?;
+    // As tests build it: a million decisions take seconds.
     let example = ["-p", "nicol-protocols", "--example", "decisions"];
-    finish(cargo::command(root).arg("build").args(form.profile()).args(example))?;
+    finish(cargo::command(root).arg("build").args(example))?;
     let (mut model, requests) = (cargo::command(root), form.requests());
-    model.args(["run", "--quiet"]).args(form.profile()).args(example);
-    model.args(["--", &requests.to_string()]);
+    model.args(["run", "--quiet"]).args(example).args(["--", &requests.to_string()]);
     let mut model = model.stdout(Stdio::piped()).spawn().context("the model")?;
     let trace = model.stdout.take().context("the model's trace")?;
     let hardware = Command::new(build.join("Vscheduler"))
