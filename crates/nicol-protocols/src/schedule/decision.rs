@@ -277,7 +277,12 @@ mod tests {
         vectors.weights[3] = 90;
         vectors.steering[3] = 2;
         vectors.steering[4] = 17;
-        assert!(scheduler.publish(&vectors) && !scheduler.publish(&vectors));
+        assert!(scheduler.publish(&vectors));
+        for old in [5, 4, 0] {
+            let old = Vectors { epoch: old, ..Vectors::none() };
+            assert!(!scheduler.publish(&old), "epoch {}", old.epoch);
+        }
+        assert_eq!((scheduler.epoch(), scheduler.weight(3)), (5, 90));
         let ranks = scheduler.ranks(&hot);
         assert_eq!((ranks[0], ranks[2]), (0, 90));
         assert_eq!(scheduler.decide(&hot, 0), Some(2));
