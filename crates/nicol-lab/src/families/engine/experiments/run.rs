@@ -67,6 +67,8 @@ pub(super) struct Run {
     pub(super) clients: Option<usize>,
     /// How often the measured time is longer than usual.
     pub(super) longer: u64,
+    /// How often alnico's software computes vectors; `None`: as in the other figures.
+    pub(super) feedback_us: Option<u64>,
 }
 
 /// One judged run.
@@ -87,7 +89,7 @@ pub(super) struct Point {
 }
 
 /// Slices of a series.
-pub(super) const SLICES: u64 = 20;
+pub(super) const SLICES: u64 = 30;
 
 impl Run {
     /// TPC-C on so many warehouses.
@@ -119,8 +121,15 @@ impl Run {
         scheduler: &'static str,
         workload: WorkloadSpec,
     ) -> Self {
-        let settings = Vec::new();
-        Self { engine, scheduler, workload, settings, clients: None, longer: 1 }
+        Self {
+            engine,
+            scheduler,
+            workload,
+            settings: Vec::new(),
+            clients: None,
+            longer: 1,
+            feedback_us: None,
+        }
     }
 
     fn config(&self, context: &Context<'_>) -> BenchConfig {
@@ -134,7 +143,8 @@ impl Run {
         let kind = SCHEDULERS.iter().find(|(name, _)| *name == self.scheduler).map(|found| found.1);
         let weighs_features = kind.is_some_and(Kind::weighs_features);
         if weighs_features {
-            settings.push(format!("feedback_us={}", form.of(FEEDBACK_US)));
+            let feedback_us = self.feedback_us.unwrap_or(form.of(FEEDBACK_US));
+            settings.push(format!("feedback_us={feedback_us}"));
         }
         if kind.is_some_and(Kind::batches) {
             settings.push(format!("batch_us={}", form.of(BATCH_US)));
@@ -240,6 +250,18 @@ pub(super) fn slice_ms(context: &Context<'_>, longer: u64) -> f64 {
 
 /// Says in `table` what these figures assume.
 pub(super) fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
+    let feedback_us = context.options.form.of(FEEDBACK_US);
+    let reason = "(C2.03); in the quick form a twentieth, so that a short run has several";
+    assume_with_feedback(context, table, feedback_us, reason)
+}
+
+/// The same, with feedback every `feedback_us` for that reason.
+pub(super) fn assume_with_feedback(
+    context: &Context<'_>,
+    table: &mut Table,
+    feedback_us: u64,
+    feedback_reason: &str,
+) -> Result<()> {
     let form = context.options.form;
     let span = |span: Nanos| format!("{} us", span.0 / 1_000);
     table.ran_on(&Arc::new(profiles::load(testbed(context))?));
@@ -252,8 +274,7 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     }
     let reason = "[Silo13 4.1]; in the quick form a twentieth, as the feedback";
     table.assume("epoch of the engine", format!("{} us", form.of(EPOCH_US)), reason);
-    let reason = "(C2.03); in the quick form a twentieth, so that a short run has several";
-    table.assume("feedback", format!("{} us", form.of(FEEDBACK_US)), reason);
+    table.assume("feedback", format!("{feedback_us} us"), feedback_reason);
     let reason = "or 10,000 requests, as published; in the quick form a twentieth";
     table.assume("batch of strife", format!("{} us", form.of(BATCH_US)), reason);
     let reason = "of each of 2 machines; the paper has 24 threads with 1 to 4 requests under way";
