@@ -353,8 +353,7 @@ pub struct BenchArgs {
     /// instructions; its reported times mean nothing.
     #[arg(long, value_name = "N", requires = "threads")]
     pub turn_us: Option<u64>,
-    /// Record no history: a simulated run costs less, and a live one leaves out its second run,
-    /// which is recorded and judged. Isolation is then not checked; runs with --faults refuse it.
+    /// Record and judge no history: a live run then has no second one. Not with --faults.
     #[arg(long)]
     pub no_recorded_run: bool,
     /// What makes writes durable in the live world: memory (as if battery-backed, as in the
