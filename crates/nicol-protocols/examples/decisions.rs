@@ -22,7 +22,7 @@ const EPOCH: u64 = 5_000;
 const NOBODY: u8 = 31;
 
 fn vector(features: &Features) -> impl Iterator<Item = u8> {
-    features.touched.iter().flat_map(|word| word.to_le_bytes())
+    features.touched().iter().flat_map(|word| word.to_le_bytes())
 }
 
 fn vectors(random: &mut Stream, epoch: u64) -> Vectors {

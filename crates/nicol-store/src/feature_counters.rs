@@ -6,6 +6,11 @@
 //! line, so that a step looks at all workers at once. Where the machine has AVX2, the same steps
 //! take two vectors; the results are equal.
 
+mod list;
+
+pub use list::FeatureList;
+use list::WRITES;
+
 /// Features. (C2.03)
 pub const FEATURES: usize = 512;
 /// Workers at most: lanes.
@@ -47,6 +52,33 @@ pub struct Touches<'a> {
     pub touched: &'a Plane,
     /// Written. Where reads do not matter, the same as what is touched.
     pub written: &'a Plane,
+    /// The same features one by one, if their list is at hand.
+    pub listed: Option<&'a FeatureList>,
+    /// Whatever `listed` says, all of them are written: where reads do not matter.
+    pub all_written: bool,
+}
+
+impl Touches<'_> {
+    /// Calls `each` with every feature, and whether it is written. Of two planes, each word whose
+    /// number of features is not foreseen costs a mispredicted branch; a list costs one.
+    #[inline(always)]
+    fn each(&self, mut each: impl FnMut(usize, bool)) {
+        if let Some(list) = self.listed {
+            for &entry in list.entries() {
+                let writes = self.all_written || entry & WRITES != 0;
+                each(usize::from(entry & !WRITES) % FEATURES, writes);
+            }
+            return;
+        }
+        for word in 0..WORDS {
+            let mut left = self.touched[word];
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                each(64 * word + bit as usize, self.written[word] >> bit & 1 == 1);
+                left &= left - 1;
+            }
+        }
+    }
 }
 
 /// The workers that a request meets most.
@@ -139,17 +171,12 @@ impl FeatureCounters {
     #[inline]
     fn change(&mut self, worker: usize, request: Touches<'_>, by: u8) {
         assert!(worker < LANES, "workers are lanes");
-        for word in 0..WORDS {
-            let (mut left, written) = (request.touched[word], request.written[word]);
-            while left != 0 {
-                let bit = left.trailing_zeros();
-                let Counts(counts) = &mut self.counts[64 * word + bit as usize];
-                counts[TOUCHED][worker] = counts[TOUCHED][worker].wrapping_add(by);
-                let writes = (written >> bit & 1) as u8;
-                counts[WRITTEN][worker] = counts[WRITTEN][worker].wrapping_add(by * writes);
-                left &= left - 1;
-            }
-        }
+        request.each(|feature, writes| {
+            let Counts(counts) = &mut self.counts[feature];
+            counts[TOUCHED][worker] = counts[TOUCHED][worker].wrapping_add(by);
+            let written = by * u8::from(writes);
+            counts[WRITTEN][worker] = counts[WRITTEN][worker].wrapping_add(written);
+        });
     }
 
     /// What shows a feature to a request that writes it, or only reads it.
@@ -183,19 +210,17 @@ impl FeatureCounters {
         ranks
     }
 
-    /// Calls `each` with what shows each feature of a request that weighs anything, and its weight.
+    /// Calls `each` with what shows each feature of a request, and its weight. Of a plane only
+    /// features that weigh anything.
     #[inline(always)]
     fn each_row(&self, request: Touches<'_>, mut each: impl FnMut(&[u8; LANES], u16)) {
-        for word in 0..WORDS {
-            let mut left = request.touched[word] & self.weighing[word];
-            while left != 0 {
-                let bit = left.trailing_zeros();
-                let feature = 64 * word + bit as usize;
-                let writes = request.written[word] >> bit & 1 == 1;
-                each(self.row(feature, writes), u16::from(self.weights[feature]));
-                left &= left - 1;
-            }
+        let mut touched = *request.touched;
+        if request.listed.is_none() {
+            touched.iter_mut().zip(&self.weighing).for_each(|(word, weighing)| *word &= weighing);
         }
+        Touches { touched: &touched, ..request }.each(|feature, writes| {
+            each(self.row(feature, writes), u16::from(self.weights[feature]));
+        });
     }
 
     /// Where a request meets most, among workers whose queue is not longer than `longest`. Workers
@@ -248,15 +273,16 @@ fn choose(ranks: &Lanes, queued: &Lanes, longest: u16) -> Best {
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use std::arch::x86_64::{
-        __m256i, _mm_extract_epi16, _mm_min_epu16, _mm_minpos_epu16, _mm256_adds_epu16,
-        _mm256_and_si256, _mm256_andnot_si256, _mm256_castsi256_si128, _mm256_cmpeq_epi8,
-        _mm256_cmpeq_epi16, _mm256_cvtepi8_epi16, _mm256_extracti128_si256, _mm256_loadu_si256,
-        _mm256_min_epu16, _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16,
-        _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_setzero_si256, _mm256_storeu_si256,
-        _mm256_xor_si256,
+        __m256i, _mm_extract_epi16, _mm_min_epu16, _mm_minpos_epu16, _mm256_add_epi16,
+        _mm256_adds_epu16, _mm256_and_si256, _mm256_andnot_si256, _mm256_castsi256_si128,
+        _mm256_cmpeq_epi8, _mm256_cmpeq_epi16, _mm256_cvtepi8_epi16, _mm256_extracti128_si256,
+        _mm256_loadu_si256, _mm256_maddubs_epi16, _mm256_min_epu16, _mm256_movemask_epi8,
+        _mm256_or_si256, _mm256_packs_epi16, _mm256_permute2x128_si256, _mm256_permute4x64_epi64,
+        _mm256_set1_epi16, _mm256_setzero_si256, _mm256_storeu_si256, _mm256_unpackhi_epi8,
+        _mm256_unpacklo_epi8, _mm256_xor_si256,
     };
 
-    use super::{Best, FeatureCounters, LANES, Lanes, Touches};
+    use super::{Best, FEATURES, FeatureCounters, FeatureList, LANES, Lanes, Touches, WRITES};
 
     #[target_feature(enable = "avx2")]
     fn load(lanes: &Lanes) -> [__m256i; 2] {
@@ -267,8 +293,51 @@ mod wide {
         }
     }
 
+    /// The sums of a list, two features at a time. What they weigh together is less than
+    /// [`FeatureList::MOST`] times 256, and nothing overflows.
+    #[target_feature(enable = "avx2")]
+    fn sums_of_few(
+        counters: &FeatureCounters,
+        list: &FeatureList,
+        all_written: bool,
+    ) -> [__m256i; 2] {
+        let zero = _mm256_setzero_si256();
+        let written = if all_written { WRITES } else { 0 };
+        // Of each worker what the features weigh that it does not show, with a minus.
+        let (mut low, mut high, mut all) = (zero, zero, 0_u16);
+        let (pairs, rest) = list.entries().as_chunks::<2>();
+        let pairs = pairs.iter().map(|&[one, other]| (one, Some(other)));
+        for (one, other) in pairs.chain(rest.iter().map(|&one| (one, None))) {
+            let absent = |entry: u16| {
+                let feature = usize::from(entry & !WRITES) % FEATURES;
+                let row = counters.row(feature, (entry | written) & WRITES != 0);
+                // SAFETY: a row has 32 bytes; the load needs no alignment.
+                let counts = unsafe { _mm256_loadu_si256(row.as_ptr().cast()) };
+                (_mm256_cmpeq_epi8(counts, zero), u16::from(counters.weights[feature]))
+            };
+            let (one, weight) = absent(one);
+            let (other, further) = other.map_or((zero, 0), absent);
+            let weights = _mm256_set1_epi16((further << 8 | weight).cast_signed());
+            let first = _mm256_unpacklo_epi8(one, other);
+            let second = _mm256_unpackhi_epi8(one, other);
+            low = _mm256_add_epi16(low, _mm256_maddubs_epi16(weights, first));
+            high = _mm256_add_epi16(high, _mm256_maddubs_epi16(weights, second));
+            all += weight + further;
+        }
+        // Unpacking works within halves: these bring the workers into their order.
+        let order = [
+            _mm256_permute2x128_si256::<0x20>(low, high),
+            _mm256_permute2x128_si256::<0x31>(low, high),
+        ];
+        let all = _mm256_set1_epi16(all.cast_signed());
+        order.map(|sums| _mm256_add_epi16(sums, all))
+    }
+
     #[target_feature(enable = "avx2")]
     fn sums(counters: &FeatureCounters, request: Touches<'_>) -> [__m256i; 2] {
+        if let Some(list) = request.listed {
+            return sums_of_few(counters, list, request.all_written);
+        }
         let zero = _mm256_setzero_si256();
         let (mut low, mut high) = (zero, zero);
         counters.each_row(request, |row, weight| {
@@ -365,7 +434,16 @@ mod tests {
     }
 
     fn touches((touched, written): &Planes) -> Touches<'_> {
-        Touches { touched, written }
+        Touches { touched, written, listed: None, all_written: false }
+    }
+
+    /// The list of what planes have.
+    fn list((touched, written): &Planes) -> FeatureList {
+        let mut list = FeatureList::default();
+        let has = |plane: &Plane, feature: usize| plane[feature / 64] >> (feature % 64) & 1 == 1;
+        let features = (0..FEATURES).filter(|feature| has(touched, *feature));
+        features.for_each(|feature| list.push(feature, has(written, feature)));
+        list
     }
 
     /// The slides' sums, feature by feature and worker by worker, from the requests that are
@@ -410,7 +488,11 @@ mod tests {
             for _ in 0..random.below(60) {
                 let keys = random.below(30);
                 let one = (random.below(LANES as u64) as usize, draw(&mut random, keys));
-                both.iter_mut().for_each(|counters| counters.add(one.0, touches(&one.1)));
+                let listed = list(&one.1);
+                let ways = [listed.get(), None];
+                for (counters, listed) in both.iter_mut().zip(ways) {
+                    counters.add(one.0, Touches { listed, ..touches(&one.1) });
+                }
                 given.push(one);
             }
             for _ in 0..given.len() / 2 {
@@ -425,6 +507,9 @@ mod tests {
             let highest = open.map(|lane| expected[lane]).max();
             for counters in &both {
                 assert_eq!(counters.ranks(touches(&request)), expected);
+                let listed = list(&request);
+                let listed = Touches { listed: listed.get(), ..touches(&request) };
+                assert_eq!(counters.ranks(listed), expected);
                 let best = counters.best(touches(&request), &queued, longest);
                 assert_eq!(best.rank, highest.unwrap_or_default().min(u16::MAX - 1));
                 assert_eq!(best.tied == 0, highest.is_none());

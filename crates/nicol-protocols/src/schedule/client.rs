@@ -82,7 +82,7 @@ impl<F: Fabric> Client<F> {
                     Some(partition) => Some(usize::from(partition)),
                     None => shared.map.table(key),
                 });
-                let feature = || Features::of(&features.touched).next().unwrap_or_default();
+                let feature = || Features::of(features.touched()).next().unwrap_or_default();
                 host(partition.unwrap_or_else(feature) % ordinary)
             }
             Kind::Alnico => EngineId::nic(*server, 0),

@@ -130,11 +130,7 @@ impl Scheduler {
 
     /// What a request meets: with one plane every feature counts as written.
     const fn touches<'a>(planes: Planes, request: &'a Features) -> Touches<'a> {
-        let written = match planes {
-            Planes::One => &request.touched,
-            Planes::Two => &request.written,
-        };
-        Touches { touched: &request.touched, written }
+        request.touches(matches!(planes, Planes::One))
     }
 
     /// The rank of a request at each worker.

@@ -8,28 +8,60 @@ use nicol_core::records::RecordSource;
 use nicol_core::txn::{Procedures, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 pub use nicol_store::feature_counters::{FEATURES, Plane};
+use nicol_store::feature_counters::{FeatureList, Touches};
 
 /// An odd factor whose product spreads neighbouring keys over the high bits: 2^64 by the golden
 /// ratio.
 pub(super) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What a request touches: a plane of everything, and one of what it writes. (AMB-23)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
     /// Read or written.
-    pub touched: Plane,
+    touched: Plane,
     /// Written.
-    pub written: Plane,
+    written: Plane,
+    /// The same one by one.
+    list: FeatureList,
 }
+
+impl PartialEq for Features {
+    fn eq(&self, other: &Self) -> bool {
+        (self.touched, self.written) == (other.touched, other.written)
+    }
+}
+
+impl Eq for Features {}
 
 impl Features {
     /// Adds a feature.
     pub fn add(&mut self, feature: usize, write: bool) {
-        let bit = 1 << (feature % 64);
-        self.touched[feature / 64] |= bit;
-        if write {
-            self.written[feature / 64] |= bit;
+        let (word, bit) = (feature / 64, 1 << (feature % 64));
+        if self.touched[word] & bit == 0 {
+            self.list.push(feature, write);
+        } else if write {
+            self.list.write(feature);
         }
+        self.touched[word] |= bit;
+        if write {
+            self.written[word] |= bit;
+        }
+    }
+
+    /// What is read or written.
+    pub const fn touched(&self) -> &Plane {
+        &self.touched
+    }
+
+    /// How many features there are.
+    pub fn count(&self) -> u32 {
+        self.touched.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// As counters want them. Where reads do not matter, all are `all_written`.
+    pub const fn touches(&self, all_written: bool) -> Touches<'_> {
+        let written = if all_written { &self.touched } else { &self.written };
+        Touches { touched: &self.touched, written, listed: self.list.get(), all_written }
     }
 
     /// The features of a plane, in their order.
@@ -54,10 +86,14 @@ impl Features {
             *word = from.u64()?;
         }
         let stray = features.written.iter().zip(&features.touched).any(|(w, t)| w & !t != 0);
-        match stray {
-            true => Err(Malformed { what: "a feature that is written and not touched" }),
-            false => Ok(features),
+        if stray {
+            return Err(Malformed { what: "a feature that is written and not touched" });
         }
+        let is_written = |feature: usize| features.written[feature / 64] >> (feature % 64) & 1 == 1;
+        for feature in Self::of(&features.touched) {
+            features.list.push(feature, is_written(feature));
+        }
+        Ok(features)
     }
 }
 

@@ -228,8 +228,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             // What a core reads of every worker's state.
             let bytes = (shared.workers * size_of::<u64>() * 8) as u32;
             self.fabric.work(CoreWork::Copy { bytes });
-            let features =
-                header.features.touched.iter().map(|word| word.count_ones()).sum::<u32>();
+            let features = header.features.count();
             self.fabric.work(CoreWork::Execute { keys: features as u16 });
         }
         let mut assignments = shared.assignments();
@@ -334,10 +333,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         let taken: Vec<_> = batch.gathered.drain(..most).collect();
         batch.opened = self.fabric.now();
         let features: Vec<_> = taken.iter().map(|(_, header, _)| header.features).collect();
-        let keys: u32 = features
-            .iter()
-            .map(|features| features.touched.iter().map(|word| word.count_ones()).sum::<u32>())
-            .sum();
+        let keys: u32 = features.iter().map(|features| features.count()).sum();
         // Three passes over the keys of the batch, as in the artifact.
         (0..3).for_each(|_| {
             self.fabric.work(CoreWork::Execute { keys: keys.min(u32::from(u16::MAX)) as u16 });

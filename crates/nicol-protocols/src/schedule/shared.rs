@@ -134,7 +134,7 @@ impl Shared {
     /// The reserved worker that executes a long request. It follows from the request's first
     /// feature, so that Deliveries of one warehouse are executed one after the other. (AMB-39)
     pub(crate) fn reserved_for(&self, features: &Features) -> usize {
-        let first = Features::of(&features.touched).next().unwrap_or_default();
+        let first = Features::of(features.touched()).next().unwrap_or_default();
         self.ordinary() + first % self.config.reserved.max(1)
     }
 

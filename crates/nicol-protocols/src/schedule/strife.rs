@@ -43,7 +43,7 @@ pub fn plan(batch: &[Features], workers: usize) -> Plan {
     let mut members: Vec<Vec<usize>> = Vec::new();
     let mut between: Vec<(usize, Vec<usize>)> = Vec::new();
     for (position, request) in batch.iter().enumerate() {
-        let mut met: Vec<usize> = Features::of(&request.touched)
+        let mut met: Vec<usize> = Features::of(request.touched())
             .map(|feature| owner[feature])
             .filter(|owner| *owner != usize::MAX)
             .collect();
@@ -61,7 +61,7 @@ pub fn plan(batch: &[Features], workers: usize) -> Plan {
             }
         };
         members[cluster].push(position);
-        Features::of(&request.touched).for_each(|feature| owner[feature] = cluster);
+        Features::of(request.touched()).for_each(|feature| owner[feature] = cluster);
     }
     // Fuse.
     let mut fused: Vec<usize> = (0..members.len()).collect();
