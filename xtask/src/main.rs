@@ -47,7 +47,8 @@ usage: cargo xtask TASK
                libsimgrid-dev is installed
   peers redis [TIMES]  Smallbank on Nicol's threads beside a redis-server's, TIMES (3) times by turns,
                where redis-server is installed
-  plans        the planner's closed form against the simulator, for 200 drawn descriptions
+  plans        the planner's closed form against the simulator, for 200 drawn descriptions, and
+               planning at run time on a load that changes
   restarts     rounds of load, kill -9, harm to files and a start, and the same simulated
                [--rounds 200] [--seed 17] [--seeds 1000..2000]
   rtl          AlNiCo's scheduler in hardware: a million decisions under Verilator against the Rust
@@ -129,11 +130,18 @@ fn explore(root: &Path, flags: &[&str]) -> Result<()> {
     finish(Command::new(example.with_extension(std::env::consts::EXE_EXTENSION)).args(flags))
 }
 
-/// Holds the planner's bounds of drawn descriptions against the simulator's.
+/// Holds the planner's bounds of drawn descriptions against the simulator's, and planning at run
+/// time against the better fixed way on a load that changes.
 fn plans(root: &Path) -> Result<()> {
-    let mut cargo = cargo::command(root);
-    cargo.args(["test", "-p", "nicol-lab", "--lib", "--", "--ignored", "--nocapture", "planner::"]);
-    finish(&mut cargo)
+    for (package, of, which) in [
+        ("nicol-lab", &["--lib"][..], "planner::"),
+        ("nicol-protocols", &["--test", "judged"], "planned::"),
+    ] {
+        let mut cargo = cargo::command(root);
+        cargo.args(["test", "-p", package]).args(of);
+        finish(cargo.args(["--", "--ignored", "--nocapture", which]))?;
+    }
+    Ok(())
 }
 
 /// The project's folder, as cargo says when it runs this. What it said when it compiled this may be

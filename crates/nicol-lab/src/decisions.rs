@@ -7,16 +7,17 @@ use std::io::{self, BufRead, Write};
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::steering::{Decider, Decisions, Steering};
+use nicol_core::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// The schema's name, first in the header.
-pub const SCHEMA: &str = "nicol.decisions/1";
+pub const SCHEMA: &str = "nicol.decisions/2";
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// `nicol.decisions/1`.
+    /// `nicol.decisions/2`.
     pub schema: String,
     /// The system that decided.
     pub system: String,
@@ -34,31 +35,59 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// Operations of a trial.
-    pub trial: u64,
-    /// Operations between two trials.
-    pub between: u64,
-    /// Thousandths that the other way must have cost less.
+    /// How long a slot is, in nanoseconds.
+    pub slot_ns: u64,
+    /// Slots of a cycle, of which the first tries the first way and the second the other.
+    pub cycle: u64,
+    /// Slots of a cycle in doubt.
+    pub cycle_in_doubt: u64,
+    /// Operations that an epoch counts at least.
+    pub samples: u64,
+    /// Thousandths that the other way must have ended more, or cost less.
     pub gain_permille: u64,
     /// How many more epochs must say so than speak against it, which count twice: at first,
     pub epochs: u64,
     /// and at most, after changes.
     pub epochs_max: u64,
-    /// Epochs without a doubt after which half as many must.
+    /// Epochs that spoke for no change after which half as many must.
     pub calm: u64,
+    /// Thousandths by which the time of an operation must change to raise a doubt.
+    pub doubt_permille: u64,
+    /// Epochs without a reason after which a doubt ends.
+    pub doubt: u64,
 }
 
 impl From<Steering> for Rules {
     fn from(steering: Steering) -> Self {
-        let Steering { trial, between, gain_permille, epochs, epochs_max, calm } = steering;
-        Self { trial, between, gain_permille, epochs, epochs_max, calm }
+        Self {
+            slot_ns: steering.slot.0,
+            cycle: steering.cycle,
+            cycle_in_doubt: steering.cycle_in_doubt,
+            samples: steering.samples,
+            gain_permille: steering.gain_permille,
+            epochs: steering.epochs,
+            epochs_max: steering.epochs_max,
+            calm: steering.calm,
+            doubt_permille: steering.doubt_permille,
+            doubt: steering.doubt,
+        }
     }
 }
 
 impl From<Rules> for Steering {
     fn from(rules: Rules) -> Self {
-        let Rules { trial, between, gain_permille, epochs, epochs_max, calm } = rules;
-        Self { trial, between, gain_permille, epochs, epochs_max, calm }
+        Self {
+            slot: Nanos(rules.slot_ns),
+            cycle: rules.cycle,
+            cycle_in_doubt: rules.cycle_in_doubt,
+            samples: rules.samples,
+            gain_permille: rules.gain_permille,
+            epochs: rules.epochs,
+            epochs_max: rules.epochs_max,
+            calm: rules.calm,
+            doubt_permille: rules.doubt_permille,
+            doubt: rules.doubt,
+        }
     }
 }
 
@@ -70,7 +99,7 @@ pub struct Epoch {
     pub node: u16,
     /// Its end, in nanoseconds of the run.
     pub at_ns: u64,
-    /// By way: operations that were counted.
+    /// By way: operations that were counted, in the same time.
     pub samples: [u64; 2],
     /// By way: how long they took together, in nanoseconds.
     pub spent_ns: [u64; 2],
@@ -186,7 +215,6 @@ fn one(header: &Header, text: io::Result<String>) -> Result<Epoch> {
 mod tests {
     use nicol_core::ids::NodeId;
     use nicol_core::steering::Record;
-    use nicol_core::units::Nanos;
 
     use super::*;
 
@@ -217,7 +245,7 @@ mod tests {
             replayed.iter().filter(|one| one.follows.is_some()).map(|one| one.line).collect();
         assert_eq!(wrong, [4], "the switch does not follow any more");
         for (from, to, says) in [
-            ("nicol.decisions/1", "nicol.decisions/2", "line 1"),
+            ("nicol.decisions/2", "nicol.decisions/1", "line 1"),
             ("\"way\":\"nic\"", "\"way\":\"soc\"", "line 4: way \"soc\""),
             ("{\"node\"", "\"node\"", "line 2: no epoch"),
             (text.as_str(), "", "line 1: no header"),

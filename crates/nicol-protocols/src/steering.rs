@@ -1,10 +1,12 @@
-//! Choosing between two ways of doing the same at run time, by what each has cost lately: who
+//! Choosing between two ways of doing the same at run time, by what each has given lately: who
 //! counts, for the rules of [`nicol_core::steering`].
 //!
-//! The other way is tried by all operations of a node for a while, not by one in some: what an
-//! operation costs depends on the load that the others make where they are. A core that all keep
-//! busy is no recommendation for the way that one of them found it free on.
+//! A way is tried by all operations of all nodes for a while, not by one in some, nor by the nodes
+//! one after another: what an operation costs depends on the load that the others make where they
+//! are. A core that all keep busy is no recommendation for the way that one of them found it free
+//! on.
 
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::NodeId;
@@ -15,29 +17,15 @@ use nicol_core::units::Nanos;
 /// Records that are kept; later ones are counted only.
 pub const RECORDS_MAX: usize = 4_096;
 
-/// What the operations do that are taken now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// They take the current way: so many until the trial, of which the last ones are counted.
-    Current,
-    /// They try the other one.
-    Trial,
-    /// They take the current way, until those that are counted have ended.
-    Ending,
-}
-
 #[derive(Debug)]
 struct State {
     decider: Decider,
-    phase: Phase,
-    /// Operations of this phase that were taken.
-    taken: u64,
-    /// That the phase has.
-    length: u64,
-    /// Of this epoch: operations that are counted and have not ended.
-    under_way: u64,
-    /// By way: how long each took that has.
-    took: [Vec<u64>; 2],
+    /// Nothing is tried or counted before: none, until the first operation.
+    from: Option<Nanos>,
+    /// By way: operations that were counted in this epoch.
+    samples: [u64; 2],
+    /// By way: how long they took together, in nanoseconds.
+    spent: [u64; 2],
     log: Vec<Record>,
     epochs: u64,
     switches: u64,
@@ -50,24 +38,13 @@ pub(crate) struct Choice {
     state: Mutex<State>,
 }
 
-/// An operation's way, to be handed back with what it took.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
-    pub(crate) way: Way,
-    /// The epoch that counts it, if one does.
-    counted_in: Option<u64>,
-}
-
 impl Choice {
     pub(crate) fn new(steering: Steering) -> Self {
-        let steering = Steering { trial: steering.trial.max(2), ..steering };
         let state = State {
             decider: Decider::new(steering),
-            phase: Phase::Current,
-            taken: 0,
-            length: steering.trial,
-            under_way: 0,
-            took: Default::default(),
+            from: None,
+            samples: [0; 2],
+            spent: [0; 2],
             log: Vec::new(),
             epochs: 0,
             switches: 0,
@@ -79,64 +56,48 @@ impl Choice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way of the next operation.
-    pub(crate) fn take(&self) -> Taken {
+    /// The way of an operation that begins at `now`.
+    pub(crate) fn take(&self, now: Nanos) -> Way {
         let state = &mut *self.state();
-        if state.taken == state.length {
-            (state.phase, state.taken) = match state.phase {
-                Phase::Current => (Phase::Trial, 0),
-                Phase::Trial | Phase::Ending => (Phase::Ending, 0),
-            };
-            state.length = self.steering.trial;
+        let from = *state.from.get_or_insert(self.steering.next_cycle(now));
+        if now < from {
+            return state.decider.way();
         }
-        state.taken += 1;
-        // The second half of a trial's operations, and as many before it.
-        let counts =
-            state.phase != Phase::Ending && state.length - state.taken < self.steering.trial / 2;
-        state.under_way += u64::from(counts);
-        let current = state.decider.way();
-        let way = if state.phase == Phase::Trial { current.other() } else { current };
-        Taken { way, counted_in: counts.then_some(state.epochs) }
+        let Some(tried) = self.steering.tried(now, state.decider.is_in_doubt()) else {
+            // Both ways have had the same time.
+            if state.samples[0] + state.samples[1] >= self.steering.samples {
+                self.end_epoch(state, now);
+            }
+            return state.decider.way();
+        };
+        tried
     }
 
-    /// An operation has ended at `now` after `took`.
-    pub(crate) fn ended(&self, taken: Taken, took: Nanos, now: Nanos) {
-        let state = &mut *self.state();
-        if taken.counted_in != Some(state.epochs) {
+    /// An operation has ended at `now` as it should, `took` after its begin. One that has not is
+    /// time that the way has lost.
+    pub(crate) fn ended(&self, took: Nanos, now: Nanos) {
+        if !self.steering.counts(now) {
             return;
         }
-        state.under_way -= 1;
-        state.took[taken.way.place()].push(took.0);
-        let all_taken = match state.phase {
-            Phase::Current => false,
-            Phase::Trial => state.taken == state.length,
-            Phase::Ending => true,
-        };
-        if all_taken && state.under_way == 0 {
-            self.end_epoch(state, now);
+        let state = &mut *self.state();
+        let tried = self.steering.tried(now, state.decider.is_in_doubt());
+        if let (Some(way), true) = (tried, state.from.is_some_and(|from| from <= now)) {
+            state.samples[way.place()] += 1;
+            state.spent[way.place()] += took.0;
         }
     }
 
     fn end_epoch(&self, state: &mut State, now: Nanos) {
         let before = state.decider.way();
-        let (mut samples, mut spent) = ([0; 2], [0; 2]);
-        for (place, took) in state.took.iter_mut().enumerate() {
-            // One that the machine has interrupted, or that has met an idle moment, says little.
-            took.sort_unstable();
-            let kept = &took[took.len() / 4..took.len() - took.len() / 4];
-            (samples[place], spent[place]) = (kept.len() as u64, kept.iter().sum());
-            took.clear();
-        }
+        let (samples, spent) = (mem::take(&mut state.samples), mem::take(&mut state.spent));
         let way = state.decider.decide(samples, spent);
         state.switches += u64::from(way != before);
         state.epochs += 1;
+        // Cycles may be shorter now: one that is under way would not have both ways whole.
+        state.from = Some(self.steering.next_cycle(now));
         if state.log.len() < RECORDS_MAX {
             state.log.push(Record { at: now, samples, spent, way });
         }
-        state.under_way = 0;
-        let soon = state.decider.is_in_doubt();
-        (state.phase, state.taken) = (Phase::Current, 0);
-        state.length = self.steering.trial + if soon { 0 } else { self.steering.between };
     }
 
     /// What `node` has decided so far, whose ways are called so.
@@ -163,36 +124,55 @@ mod tests {
         (epochs.value, switches.value)
     }
 
-    /// Runs `count` operations, `together` at a time, whose ways cost so much; how many took the
-    /// second.
-    fn run(choice: &Choice, together: usize, costs: [u64; 2], count: u64) -> u64 {
-        let mut second = 0;
-        let mut open = std::collections::VecDeque::new();
-        for at in 0..count {
-            let taken = choice.take();
-            second += u64::from(taken.way == Way::Second);
-            open.push_back(taken);
-            if open.len() == together || at + 1 == count {
-                for taken in open.drain(..) {
-                    choice.ended(taken, Nanos(costs[taken.way.place()]), Nanos(at));
-                }
+    /// Nanoseconds of a cycle.
+    const CYCLE: u64 = Steering::DEFAULT.slot.0 * Steering::DEFAULT.cycle;
+    /// And of one in doubt.
+    const SHORT: u64 = Steering::DEFAULT.slot.0 * Steering::DEFAULT.cycle_in_doubt;
+
+    /// Clients in closed loops, whose operations cost what `cost` says of their way and of how many
+    /// of all are on the second: from `now` on for `span`. The share that took the second.
+    fn run(
+        choice: &Choice,
+        clients: usize,
+        now: &mut u64,
+        span: u64,
+        mut cost: impl FnMut(Way, usize) -> u64,
+    ) -> f64 {
+        let mut open: Vec<(u64, u64, Option<Way>)> = vec![(*now, *now, None); clients];
+        let (mut second, mut all) = (0_u64, 0_u64);
+        let until = *now + span;
+        loop {
+            let next = open.iter().enumerate().min_by_key(|(_, one)| one.1).map(|(at, _)| at);
+            let (began, ends, way) = open[next.unwrap()];
+            *now = ends;
+            if *now >= until {
+                return second as f64 / all as f64;
             }
+            if way.is_some() {
+                choice.ended(Nanos(*now - began), Nanos(*now));
+            }
+            let way = choice.take(Nanos(*now));
+            let beside = open.iter().filter(|one| one.2 == Some(Way::Second)).count();
+            open[next.unwrap()] = (*now, *now + cost(way, beside), Some(way));
+            second += u64::from(way == Way::Second);
+            all += 1;
         }
-        second
     }
 
     #[test]
     fn it_goes_where_it_is_cheaper_stays_within_the_margin_and_comes_back() {
-        for together in [1, 8, 50] {
-            let choice = Choice::new(Steering::DEFAULT);
-            const COUNT: u64 = 100_000;
-            let tried = COUNT / 32 + 200;
-            assert!(run(&choice, together, [100, 150], COUNT) <= tried, "{together}");
-            assert!(run(&choice, together, [100, 97], COUNT) <= tried, "within the margin");
-            assert!(run(&choice, together, [100, 60], COUNT) > COUNT * 9 / 10);
-            assert!(run(&choice, together, [100, 140], COUNT) < COUNT / 10);
+        for clients in [1, 8, 50] {
+            let (choice, mut now) = (Choice::new(Steering::DEFAULT), 12_345);
+            let mut share = |costs: [u64; 2]| {
+                let cost = |way: Way, _| costs[way.place()] * 50;
+                run(&choice, clients, &mut now, 200 * CYCLE, cost)
+            };
+            assert!(share([100, 150]) < 0.08, "{clients}");
+            assert!(share([100, 99]) < 0.08, "within the margin");
+            assert!(share([100, 60]) > 0.85);
+            assert!(share([100, 140]) < 0.2);
             let (epochs, switches) = counts(&choice);
-            assert!(switches == 2 && epochs > 150, "{epochs} {switches}");
+            assert!(switches == 2 && epochs > 100, "{epochs} {switches}");
             let decisions = choice.decisions(NodeId(3), ["here", "there"]);
             assert_eq!(replay(decisions.steering, &decisions.log), Ok(()));
             assert!(decisions.log.iter().any(|one| one.way == Way::Second));
@@ -202,59 +182,73 @@ mod tests {
     /// A machine that others use: both ways cost the same, times what the moment costs.
     #[test]
     fn on_a_constant_load_it_changes_a_few_times_at_most() {
-        for together in [1, 8, 24] {
-            let choice = Choice::new(Steering::DEFAULT);
-            let mut random = 0x1234_5678_9abc_def1_u64;
-            let mut moment = 100;
-            let mut open = std::collections::VecDeque::new();
-            for at in 0..600_000_u64 {
+        for clients in [1, 8, 24] {
+            let (choice, mut now) = (Choice::new(Steering::DEFAULT), 0);
+            let (mut random, mut moment, mut at) = (0x1234_5678_9abc_def1_u64, 100, 0_u64);
+            let cost = |_, _| {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
+                at += 1;
                 if at % 37 == 0 {
                     moment = 60 + random % 120;
                 }
                 // One in fifty waits until the machine has time.
-                let took = if random >> 32 & 63 == 0 { moment * 40 } else { moment };
-                open.push_back(choice.take());
-                if open.len() == together {
-                    for taken in open.drain(..) {
-                        choice.ended(taken, Nanos(took), Nanos(at));
-                    }
-                }
-            }
+                50 * if random >> 32 & 63 == 0 { moment * 40 } else { moment }
+            };
+            run(&choice, clients, &mut now, 1_500 * CYCLE, cost);
             let (epochs, switches) = counts(&choice);
-            assert!(epochs > 300 && switches <= 6, "{together}: {switches} of {epochs}");
+            assert!(epochs > 300 && switches <= 6, "{clients}: {switches} of {epochs}");
         }
     }
 
     #[test]
     fn a_single_bad_epoch_changes_nothing() {
-        let choice = Choice::new(Steering::DEFAULT);
-        let trial = Steering::DEFAULT.trial;
-        run(&choice, 1, [100, 50], 2 * trial);
+        let (choice, mut now) = (Choice::new(Steering::DEFAULT), 1);
+        run(&choice, 8, &mut now, 2 * SHORT, |way, _| [5_000, 2_500][way.place()]);
         assert_eq!(counts(&choice), (1, 0));
-        run(&choice, 1, [100, 150], 2 * trial);
-        assert_eq!(counts(&choice), (2, 0), "the next trial comes soon");
+        run(&choice, 8, &mut now, SHORT, |way, _| [5_000, 7_500][way.place()]);
+        assert_eq!(counts(&choice), (2, 0));
     }
 
-    /// A way that is fast as long as few take it: the one that a node's operations are on all at
-    /// once.
+    /// A way that is fast as long as few take it.
     #[test]
     fn a_way_that_only_few_find_fast_is_not_taken() {
-        let choice = Choice::new(Steering::DEFAULT);
-        let (mut on_second, mut second) = (std::collections::VecDeque::new(), 0_u64);
-        for at in 0..60_000 {
-            let taken = choice.take();
-            second += u64::from(taken.way == Way::Second);
-            on_second.push_back(taken.way == Way::Second);
-            if on_second.len() > 16 {
-                on_second.pop_front();
+        let (choice, mut now) = (Choice::new(Steering::DEFAULT), 1);
+        let cost = |way: Way, beside: usize| match way {
+            Way::First => 5_000,
+            Way::Second => 2_500 + 500 * beside as u64,
+        };
+        let second = run(&choice, 16, &mut now, 50 * CYCLE, cost);
+        assert!(second < 0.07 && counts(&choice).1 == 0, "{second} {:?}", counts(&choice));
+    }
+
+    /// Two nodes share what the second way needs: that one of them alone would gain there, as long
+    /// as the other is not, moves neither; that all lose there brings both back.
+    #[test]
+    fn nodes_that_share_a_resource_do_not_stay_where_all_of_them_lose() {
+        let choices = [Choice::new(Steering::DEFAULT), Choice::new(Steering::DEFAULT)];
+        const CLIENTS: usize = 16;
+        let mut open = vec![(0_u64, 1_u64, None::<Way>); CLIENTS];
+        let mut now = 0;
+        let mut second = 0_u64;
+        let mut all = 0_u64;
+        while now < 50 * CYCLE {
+            let next = (0..CLIENTS).min_by_key(|at| open[*at].1).unwrap();
+            let (began, ends, way) = open[next];
+            now = ends;
+            let choice = &choices[next % 2];
+            if way.is_some() {
+                choice.ended(Nanos(now - began), Nanos(now));
             }
-            let beside = on_second.iter().filter(|second| **second).count() as u64;
-            let took = if taken.way == Way::Second { 50 + 10 * beside } else { 100 };
-            choice.ended(taken, Nanos(took), Nanos(at));
+            let way = choice.take(Nanos(now));
+            let beside = open.iter().filter(|one| one.2 == Some(Way::Second)).count() as u64;
+            // With half of all on the second way it is the faster one, with all of them not.
+            let cost = if way == Way::Second { 1_000 + 350 * beside } else { 5_000 };
+            open[next] = (now, now + cost, Some(way));
+            second += u64::from(way == Way::Second);
+            all += 1;
         }
-        assert!(second < 3_000 && counts(&choice).1 == 0, "{second} {:?}", counts(&choice));
+        assert!(second * 10 < all, "{second} of {all}");
     }
 }

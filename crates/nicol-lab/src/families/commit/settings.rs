@@ -116,7 +116,7 @@ impl Settings for XenicConfig {
         (
             "execute_at",
             "host|annotation|nic|planned",
-            "where execution logic runs; planned: where it was faster lately",
+            "where execution logic runs; planned: where it gave more lately",
         ),
         ("faithful", "paper|fixed", "paper keeps the paper's errata, and is not serializable"),
         (

@@ -111,7 +111,7 @@ impl Settings for DrtmKvConfig {
         (
             "reads",
             "fixed|planned",
-            "planned: every client chooses between READs and asking by what was faster (a4+a5)",
+            "planned: every client chooses between READs and asking by what gave more lately (a4+a5)",
         ),
         ("timeout_us", "1..10000000", "how long a client waits for the answer to a request"),
     ];

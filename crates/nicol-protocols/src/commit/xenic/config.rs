@@ -24,7 +24,7 @@ pub enum ExecuteAt {
     Annotation,
     /// On the coordinator's NIC, always.
     Nic,
-    /// Where it has been faster lately.
+    /// Where it has given more lately.
     Planned(Steering),
 }
 

@@ -16,7 +16,6 @@ use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
 use super::table::bucket_of;
 use crate::kit::count;
-use crate::steering::Choice;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));
@@ -246,16 +245,16 @@ impl<F: Fabric> KeyValue for Client<F> {
         let Engine { fabric, node, .. } = &*self.0;
         let server = self.reach(key).await.map_err(Failure::Aborted)?;
         // Planned at run time: the first way is to READ, the second to ask.
-        let taken = node.choice().map(Choice::take);
-        let asks = taken.map_or_else(|| self.asks(), |taken| taken.way == Way::Second);
         let began = fabric.now();
+        let planned = node.choice().map(|choice| choice.take(began));
+        let asks = planned.map_or_else(|| self.asks(), |way| way == Way::Second);
         let present = match asks {
             true => self.get_by_asking(server, key, value).await,
             false => self.get_by_reads(server, key, value).await,
         };
-        if let (Some(choice), Some(taken)) = (node.choice(), taken) {
+        if let (Some(choice), Ok(_)) = (node.choice(), &present) {
             let now = fabric.now();
-            choice.ended(taken, now.since(began), now);
+            choice.ended(now.since(began), now);
         }
         let present = present.map_err(Failure::Aborted)?;
         if !present {
