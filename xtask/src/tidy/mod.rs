@@ -13,6 +13,7 @@ mod rules;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -58,6 +59,7 @@ pub fn run(root: &Path) -> Result<()> {
         findings.extend(rules::conflict_markers(&shown, &text));
         findings.extend(citations::check(&shown, &text, &ids));
     }
+    findings.extend(committed(root)?);
     findings.sort();
     findings.dedup();
     for finding in &findings {
@@ -72,6 +74,22 @@ pub fn run(root: &Path) -> Result<()> {
 fn has_extension(path: &Path, wanted: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| wanted.contains(&extension))
+}
+
+/// The files that are committed, or will be with the next commit. A copy of the project without
+/// git has none.
+fn committed(root: &Path) -> Result<Vec<Finding>> {
+    let git = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
+    let Some(git) = git.ok().filter(|git| git.status.success()) else { return Ok(Vec::new()) };
+    let names = String::from_utf8(git.stdout).context("git ls-files")?;
+    let mut findings = Vec::new();
+    for name in names.split_terminator('\0') {
+        // One that was deleted, and not yet for git, is no finding.
+        if let Ok(content) = std::fs::read(root.join(name)) {
+            findings.extend(rules::binary(name, &content));
+        }
+    }
+    Ok(findings)
 }
 
 /// The manifests of every crate that is there, so that a new crate cannot go unnoticed.

@@ -248,6 +248,12 @@ pub(super) fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// A file that is no text: as git has it, one with a zero byte.
+pub(super) fn binary(path: &str, content: &[u8]) -> Option<Finding> {
+    let remedy = "only text is committed: take the file out with git rm --cached";
+    content.contains(&0).then(|| Finding::new(path, 1, "binary", remedy))
+}
+
 /// What a merge left behind, in any text file.
 pub(super) fn conflict_markers(path: &str, text: &str) -> Vec<Finding> {
     let is_marker = |line: &str| {
@@ -389,6 +395,12 @@ mod tests {
             conflict_markers("a.md", &text).iter().map(|found| found.line).collect();
         assert_eq!(found, [2, 4, 6]);
         assert_eq!(conflict_markers("a.md", "| a | b |\n> quoted\n    <<<<<<< no\n"), []);
+    }
+
+    #[test]
+    fn packages_are_binary_and_text_of_any_script_is_not() {
+        assert_eq!(binary("a.whl", b"PK\x03\x04\x14\0").unwrap().rule, "binary");
+        assert_eq!(binary("a.md", "caf\u{e9} \u{65e5}\n\t".as_bytes()), None);
     }
 
     #[test]
