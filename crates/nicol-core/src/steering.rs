@@ -186,7 +186,7 @@ impl Decider {
         let Steering { epochs, epochs_max, calm, .. } = self.steering;
         if self.better >= self.needed.max(1) {
             (self.way, self.better) = (self.way.other(), 0);
-            self.needed = (self.needed * 2).min(epochs_max.max(epochs));
+            self.needed = self.needed.saturating_mul(2).min(epochs_max.max(epochs));
         } else if self.calm >= calm {
             self.calm = 0;
             self.needed = (self.needed / 2).max(epochs);
@@ -202,7 +202,7 @@ impl Decider {
         // Means, compared without division.
         let now = u128::from(spent[place]) * u128::from(self.last.0);
         let before = u128::from(self.last.1) * u128::from(samples[place]);
-        let margin = before * u128::from(self.steering.doubt_permille) / 1_000;
+        let margin = before.saturating_mul(u128::from(self.steering.doubt_permille)) / 1_000;
         now.abs_diff(before) > margin
     }
 
@@ -217,7 +217,9 @@ impl Decider {
         };
         // Means, compared without division.
         let cost = |of: usize, by: usize| u128::from(spent[of]) * u128::from(samples[by]);
-        let sooner = || cost(other, now) * 1_000 < cost(now, other) * (1_000 - gain);
+        let sooner = || {
+            cost(other, now).saturating_mul(1_000) < cost(now, other).saturating_mul(1_000 - gain)
+        };
         more(other, now) || !more(now, other) && sooner()
     }
 }
@@ -272,6 +274,23 @@ mod tests {
         assert_eq!(until([100, 100]), None, "99 calm epochs");
         assert_eq!(until([60, 100]), Some(3), "it is as at first");
     }
+
+    #[test]
+    fn rules_and_sums_of_a_file_may_be_any_numbers() {
+        let most = u64::MAX;
+        let huge =
+            Steering { epochs: most, epochs_max: most, doubt_permille: most, ..Steering::DEFAULT };
+        for steering in
+            [huge, Steering { epochs: 0, calm: 0, doubt: 0, gain_permille: most, ..huge }]
+        {
+            let mut decider = Decider::new(steering);
+            for sums in [[most, 0], [0, most], [most; 2], [1, most], [0; 2]] {
+                decider.decide(sums, [most; 2]);
+                decider.decide([most; 2], sums);
+            }
+        }
+    }
+
     #[test]
     fn rates_speak_first_and_times_where_rates_are_equal() {
         let better = |samples, spent| {

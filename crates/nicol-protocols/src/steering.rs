@@ -31,6 +31,13 @@ struct State {
     switches: u64,
 }
 
+/// An operation's way, to be handed back when it has ended as it should.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) way: Way,
+    began: Nanos,
+}
+
 /// A choice that the engines of one side share.
 #[derive(Debug)]
 pub(crate) struct Choice {
@@ -57,25 +64,21 @@ impl Choice {
     }
 
     /// The way of an operation that begins at `now`.
-    pub(crate) fn take(&self, now: Nanos) -> Way {
+    pub(crate) fn take(&self, now: Nanos) -> Taken {
         let state = &mut *self.state();
         let from = *state.from.get_or_insert(self.steering.next_cycle(now));
-        if now < from {
-            return state.decider.way();
+        let tried = self.steering.tried(now, state.decider.is_in_doubt()).filter(|_| now >= from);
+        // Outside of the slots that try, both ways have had the same time.
+        let samples: u64 = state.samples.iter().sum();
+        if tried.is_none() && samples >= self.steering.samples {
+            self.end_epoch(state, now);
         }
-        let Some(tried) = self.steering.tried(now, state.decider.is_in_doubt()) else {
-            // Both ways have had the same time.
-            if state.samples[0] + state.samples[1] >= self.steering.samples {
-                self.end_epoch(state, now);
-            }
-            return state.decider.way();
-        };
-        tried
+        Taken { way: tried.unwrap_or(state.decider.way()), began: now }
     }
 
-    /// An operation has ended at `now` as it should, `took` after its begin. One that has not is
-    /// time that the way has lost.
-    pub(crate) fn ended(&self, took: Nanos, now: Nanos) {
+    /// An operation has ended at `now` as it should. One that has not is time that its way has
+    /// lost, and is not told.
+    pub(crate) fn ended(&self, taken: Taken, now: Nanos) {
         if !self.steering.counts(now) {
             return;
         }
@@ -83,7 +86,7 @@ impl Choice {
         let tried = self.steering.tried(now, state.decider.is_in_doubt());
         if let (Some(way), true) = (tried, state.from.is_some_and(|from| from <= now)) {
             state.samples[way.place()] += 1;
-            state.spent[way.place()] += took.0;
+            state.spent[way.place()] += now.since(taken.began).0;
         }
     }
 
@@ -129,32 +132,35 @@ mod tests {
     /// And of one in doubt.
     const SHORT: u64 = Steering::DEFAULT.slot.0 * Steering::DEFAULT.cycle_in_doubt;
 
-    /// Clients in closed loops, whose operations cost what `cost` says of their way and of how many
-    /// of all are on the second: from `now` on for `span`. The share that took the second.
+    /// Clients in closed loops, of each node in turn, whose operations cost what `cost` says of
+    /// their way and of how many of all are on the second: from `now` on for `span`. The share that
+    /// took the second.
     fn run(
-        choice: &Choice,
+        nodes: &[Choice],
         clients: usize,
         now: &mut u64,
         span: u64,
         mut cost: impl FnMut(Way, usize) -> u64,
     ) -> f64 {
-        let mut open: Vec<(u64, u64, Option<Way>)> = vec![(*now, *now, None); clients];
+        let mut open: Vec<(u64, Option<Taken>)> = vec![(*now, None); clients];
         let (mut second, mut all) = (0_u64, 0_u64);
         let until = *now + span;
+        let is_second = |taken: Taken| taken.way == Way::Second;
         loop {
-            let next = open.iter().enumerate().min_by_key(|(_, one)| one.1).map(|(at, _)| at);
-            let (began, ends, way) = open[next.unwrap()];
+            let next = (0..clients).min_by_key(|at| open[*at].0).unwrap();
+            let (ends, taken) = open[next];
             *now = ends;
             if *now >= until {
                 return second as f64 / all as f64;
             }
-            if way.is_some() {
-                choice.ended(Nanos(*now - began), Nanos(*now));
+            let choice = &nodes[next % nodes.len()];
+            if let Some(taken) = taken {
+                choice.ended(taken, Nanos(*now));
             }
-            let way = choice.take(Nanos(*now));
-            let beside = open.iter().filter(|one| one.2 == Some(Way::Second)).count();
-            open[next.unwrap()] = (*now, *now + cost(way, beside), Some(way));
-            second += u64::from(way == Way::Second);
+            let taken = choice.take(Nanos(*now));
+            let beside = open.iter().filter(|one| one.1.is_some_and(is_second)).count();
+            open[next] = (*now + cost(taken.way, beside), Some(taken));
+            second += u64::from(is_second(taken));
             all += 1;
         }
     }
@@ -162,7 +168,7 @@ mod tests {
     #[test]
     fn it_goes_where_it_is_cheaper_stays_within_the_margin_and_comes_back() {
         for clients in [1, 8, 50] {
-            let (choice, mut now) = (Choice::new(Steering::DEFAULT), 12_345);
+            let (choice, mut now) = ([Choice::new(Steering::DEFAULT)], 12_345);
             let mut share = |costs: [u64; 2]| {
                 let cost = |way: Way, _| costs[way.place()] * 50;
                 run(&choice, clients, &mut now, 200 * CYCLE, cost)
@@ -171,9 +177,9 @@ mod tests {
             assert!(share([100, 99]) < 0.08, "within the margin");
             assert!(share([100, 60]) > 0.85);
             assert!(share([100, 140]) < 0.2);
-            let (epochs, switches) = counts(&choice);
+            let (epochs, switches) = counts(&choice[0]);
             assert!(switches == 2 && epochs > 100, "{epochs} {switches}");
-            let decisions = choice.decisions(NodeId(3), ["here", "there"]);
+            let decisions = choice[0].decisions(NodeId(3), ["here", "there"]);
             assert_eq!(replay(decisions.steering, &decisions.log), Ok(()));
             assert!(decisions.log.iter().any(|one| one.way == Way::Second));
         }
@@ -183,7 +189,7 @@ mod tests {
     #[test]
     fn on_a_constant_load_it_changes_a_few_times_at_most() {
         for clients in [1, 8, 24] {
-            let (choice, mut now) = (Choice::new(Steering::DEFAULT), 0);
+            let (choice, mut now) = ([Choice::new(Steering::DEFAULT)], 0);
             let (mut random, mut moment, mut at) = (0x1234_5678_9abc_def1_u64, 100, 0_u64);
             let cost = |_, _| {
                 random ^= random << 13;
@@ -197,58 +203,44 @@ mod tests {
                 50 * if random >> 32 & 63 == 0 { moment * 40 } else { moment }
             };
             run(&choice, clients, &mut now, 1_500 * CYCLE, cost);
-            let (epochs, switches) = counts(&choice);
+            let (epochs, switches) = counts(&choice[0]);
             assert!(epochs > 300 && switches <= 6, "{clients}: {switches} of {epochs}");
         }
     }
 
     #[test]
     fn a_single_bad_epoch_changes_nothing() {
-        let (choice, mut now) = (Choice::new(Steering::DEFAULT), 1);
+        let (choice, mut now) = ([Choice::new(Steering::DEFAULT)], 1);
         run(&choice, 8, &mut now, 2 * SHORT, |way, _| [5_000, 2_500][way.place()]);
-        assert_eq!(counts(&choice), (1, 0));
+        assert_eq!(counts(&choice[0]), (1, 0));
         run(&choice, 8, &mut now, SHORT, |way, _| [5_000, 7_500][way.place()]);
-        assert_eq!(counts(&choice), (2, 0));
+        assert_eq!(counts(&choice[0]), (2, 0));
     }
 
     /// A way that is fast as long as few take it.
     #[test]
     fn a_way_that_only_few_find_fast_is_not_taken() {
-        let (choice, mut now) = (Choice::new(Steering::DEFAULT), 1);
+        let (choice, mut now) = ([Choice::new(Steering::DEFAULT)], 1);
         let cost = |way: Way, beside: usize| match way {
             Way::First => 5_000,
             Way::Second => 2_500 + 500 * beside as u64,
         };
         let second = run(&choice, 16, &mut now, 50 * CYCLE, cost);
-        assert!(second < 0.07 && counts(&choice).1 == 0, "{second} {:?}", counts(&choice));
+        assert!(second < 0.07 && counts(&choice[0]).1 == 0, "{second} {:?}", counts(&choice[0]));
     }
 
-    /// Two nodes share what the second way needs: that one of them alone would gain there, as long
-    /// as the other is not, moves neither; that all lose there brings both back.
+    /// Two nodes share what the second way needs. One of them alone would gain there, as long as
+    /// the other is not; since they try at the same time neither goes.
     #[test]
     fn nodes_that_share_a_resource_do_not_stay_where_all_of_them_lose() {
-        let choices = [Choice::new(Steering::DEFAULT), Choice::new(Steering::DEFAULT)];
-        const CLIENTS: usize = 16;
-        let mut open = vec![(0_u64, 1_u64, None::<Way>); CLIENTS];
-        let mut now = 0;
-        let mut second = 0_u64;
-        let mut all = 0_u64;
-        while now < 50 * CYCLE {
-            let next = (0..CLIENTS).min_by_key(|at| open[*at].1).unwrap();
-            let (began, ends, way) = open[next];
-            now = ends;
-            let choice = &choices[next % 2];
-            if way.is_some() {
-                choice.ended(Nanos(now - began), Nanos(now));
-            }
-            let way = choice.take(Nanos(now));
-            let beside = open.iter().filter(|one| one.2 == Some(Way::Second)).count() as u64;
-            // With half of all on the second way it is the faster one, with all of them not.
-            let cost = if way == Way::Second { 1_000 + 350 * beside } else { 5_000 };
-            open[next] = (now, now + cost, Some(way));
-            second += u64::from(way == Way::Second);
-            all += 1;
-        }
-        assert!(second * 10 < all, "{second} of {all}");
+        let nodes = [0, 1].map(|_| Choice::new(Steering::DEFAULT));
+        let mut now = 1;
+        // With half of all on the second way it is the faster one, with all of them not.
+        let cost = |way: Way, beside: usize| match way {
+            Way::First => 5_000,
+            Way::Second => 1_000 + 350 * beside as u64,
+        };
+        let second = run(&nodes, 16, &mut now, 50 * CYCLE, cost);
+        assert!(second < 0.1, "{second}");
     }
 }

@@ -1,5 +1,5 @@
-//! Planning at run time: clients of DrTM-KV choose between READs of the index and asking the SoC,
-//! on a workload that changes half-way, in both worlds.
+//! Planning at run time, on workloads that change half-way: clients of DrTM-KV choose between READs
+//! of the index and asking the SoC, in both worlds; Xenic between its host and its NIC.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use nicol_core::system::{NodeState, Sequential, load_nodes};
 use nicol_core::units::Nanos;
 use nicol_core::view::{NodeSpec, Role, ShardMap, View};
 use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchRun;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::offpath::drtm_kv::{Alternative, DrtmKvConfig, Node};
 use nicol_rt::{LiveCluster, LiveConfig};
@@ -181,19 +182,27 @@ fn on_threads_it_switches_and_its_log_replays() {
     println!("planned to the worse way: {:.2} and {:.2}; {told}", ratio(0), ratio(1));
 }
 
-/// Transactions a second of Xenic with its functions at `execute_at`, and how often it switched.
-fn xenic(spec: &WorkloadSpec, on: &str, execute_at: &str) -> (f64, u64) {
+/// A run of Xenic with its functions at `execute_at`, judged.
+fn ran(spec: &WorkloadSpec, on: &str, execute_at: &str, length: Length) -> BenchRun {
     let config = BenchConfig {
         settings: vec![format!("execute_at={execute_at}")],
         nodes: 4,
         clients: Some(8),
         host_engines: Some(4),
         nic_engines: Some(4),
-        length: Some(Length::Time(Nanos::from_millis(10))),
+        length: Some(length),
+        // What is counted by transactions is counted from the first on.
+        warmup: matches!(length, Length::Transactions(_)).then_some(Nanos::ZERO),
         ..BenchConfig::new("xenic", spec.clone(), on, 1)
     };
-    let report = run(&config).unwrap().report;
-    assert!(report.check.held(), "{:#?}", report.check.violations);
+    let ran = run(&config).unwrap();
+    assert!(ran.report.check.held(), "{:#?}", ran.report.check.violations);
+    ran
+}
+
+/// Transactions a second of Xenic with its functions at `execute_at`, and how often it switched.
+fn xenic(spec: &WorkloadSpec, on: &str, execute_at: &str) -> (f64, u64) {
+    let report = ran(spec, on, execute_at, Length::Time(Nanos::from_millis(10))).report;
     let switches = report.counters.get("planner").map_or(0, |planner| planner["switches"]);
     (report.throughput_per_s, switches)
 }
@@ -232,18 +241,7 @@ fn xenic_by_halves(execute_at: &str) -> ([f64; 2], Vec<Decisions>) {
         later_after: Some(40_000),
         ..WorkloadSpec::named("ycsb-t")
     };
-    let config = BenchConfig {
-        settings: vec![format!("execute_at={execute_at}")],
-        nodes: 4,
-        clients: Some(8),
-        host_engines: Some(4),
-        nic_engines: Some(4),
-        warmup: Some(Nanos::ZERO),
-        length: Some(Length::Transactions(90_000)),
-        ..BenchConfig::new("xenic", workload, "liquidio3", 1)
-    };
-    let ran = run(&config).unwrap();
-    assert!(ran.report.check.held(), "{:#?}", ran.report.check.violations);
+    let ran = ran(&workload, "liquidio3", execute_at, Length::Transactions(90_000));
     // Of each client: how many have committed in each half, and when the last of them.
     let mut clients = BTreeMap::<u32, [(u64, u64); 2]>::new();
     for one in ran.history.operations.iter().filter(|one| one.end == End::Ok) {

@@ -245,16 +245,14 @@ impl<F: Fabric> KeyValue for Client<F> {
         let Engine { fabric, node, .. } = &*self.0;
         let server = self.reach(key).await.map_err(Failure::Aborted)?;
         // Planned at run time: the first way is to READ, the second to ask.
-        let began = fabric.now();
-        let planned = node.choice().map(|choice| choice.take(began));
-        let asks = planned.map_or_else(|| self.asks(), |way| way == Way::Second);
+        let planned = node.choice().map(|choice| (choice, choice.take(fabric.now())));
+        let asks = planned.map_or_else(|| self.asks(), |(_, taken)| taken.way == Way::Second);
         let present = match asks {
             true => self.get_by_asking(server, key, value).await,
             false => self.get_by_reads(server, key, value).await,
         };
-        if let (Some(choice), Ok(_)) = (node.choice(), &present) {
-            let now = fabric.now();
-            choice.ended(now.since(began), now);
+        if let (Some((choice, taken)), Ok(_)) = (planned, &present) {
+            choice.ended(taken, fabric.now());
         }
         let present = present.map_err(Failure::Aborted)?;
         if !present {

@@ -136,14 +136,13 @@ impl<F: Fabric> CommitProtocol for HostCoordinator<F> {
         txn.id = self.next_id();
         self.fabric.work(Work::TxnSetup);
         // Planned at run time: the first way is the host, the second its NIC.
-        let began = self.fabric.now();
-        let planned = self.node.choice().map(|choice| (choice, choice.take(began)));
+        let planned = self.node.choice().map(|choice| (choice, choice.take(self.fabric.now())));
         let (may_be_local, ship) = match self.node.config().execute_at {
             ExecuteAt::Host => (true, false),
             ExecuteAt::Annotation => (true, txn.ship),
             ExecuteAt::Nic => (false, true),
             ExecuteAt::Planned(_) => {
-                let ship = planned.is_some_and(|(_, way)| way == Way::Second);
+                let ship = planned.is_some_and(|(_, taken)| taken.way == Way::Second);
                 (!ship, ship)
             }
         };
@@ -152,9 +151,8 @@ impl<F: Fabric> CommitProtocol for HostCoordinator<F> {
             AtHost::Ended(outcome) => outcome,
             AtHost::Elsewhere => outcome_of(self.run_at_nic(txn, ship).await),
         };
-        if let (Some((choice, _)), Outcome::Committed) = (planned, &outcome) {
-            let now = self.fabric.now();
-            choice.ended(now.since(began), now);
+        if let (Some((choice, taken)), Outcome::Committed) = (planned, &outcome) {
+            choice.ended(taken, self.fabric.now());
         }
         outcome
     }
