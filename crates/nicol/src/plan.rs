@@ -11,8 +11,8 @@ pub fn run(args: &PlanArgs) -> Result<End> {
     let description = Description::load(&args.file).map_err(environment_or_usage)?;
     let plan = plan(&description, args.simulate).map_err(environment_or_usage)?;
     match args.format {
-        PlanFormat::Table => output::print(&plan.to_string())?,
-        PlanFormat::Json => output::json(&plan.json())?,
+        PlanFormat::Table => output::print(&plan.report()?.to_string())?,
+        PlanFormat::Json => output::json(&plan.report()?.json())?,
         PlanFormat::Svg => output::print(&picture(&plan))?,
     }
     Ok(End::Held)

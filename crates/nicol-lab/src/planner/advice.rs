@@ -1,32 +1,38 @@
-//! What of the study's advice applies to a plan, and on what it stands. [OffPath23 table 3]
+//! What of the study's advice applies to a plan, on what it stands, and what following it gives
+//! here. [OffPath23 table 3]
 
 use nicol_core::ids::Side;
 use nicol_sim::Profile;
 use nicol_sim::checks::paths::Verb;
+use nicol_sim::profile::Card;
 
-use super::{Description, Mix, Resource, Step, Way};
+use super::description::Mitigations;
+use super::{Alternative, Description, Mix, Resource, Step, WORTH, Way, candidate, closed_form};
 
-/// What a claim of the study stands on.
+/// What a claim or a value stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Shown.
+    /// Shown by the study, or published.
     Shown,
     /// Supported by a hypothesis only.
     Hypothesis,
+    /// No source gives it: the profile says why it was chosen.
+    Assumed,
 }
 
 impl Evidence {
-    /// The study's letter.
+    /// The study's letter; A for what is assumed.
     pub const fn letter(self) -> &'static str {
         match self {
             Self::Shown => "E",
             Self::Hypothesis => "H",
+            Self::Assumed => "A",
         }
     }
 }
 
 /// A piece of advice that applies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// Its number, 1 to 5; 0: to use paths together.
     pub number: u8,
@@ -36,29 +42,106 @@ pub struct Advice {
     pub text: String,
     /// What it stands on.
     pub evidence: Evidence,
+    /// What following it gives, if it says what to change.
+    pub gain: Option<Gain>,
+}
+
+/// The alternative as it is described, and as it would be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// Requests a second of the alternative alone, in millions.
+    pub mops: [f64; 2],
+    /// Time of one request alone, in microseconds.
+    pub latency_us: [f64; 2],
+}
+
+impl Gain {
+    /// Does it give a higher rate, by a percent or more?
+    pub fn pays(&self) -> bool {
+        self.mops[1] >= self.mops[0] * WORTH
+    }
+}
+
+/// Advice for a step, before it is known what it gives.
+struct Found {
+    number: u8,
+    text: String,
+    evidence: Evidence,
+    remedy: Option<Remedy>,
+}
+
+/// What to change.
+#[derive(Clone, Copy)]
+enum Remedy {
+    /// Switch a mitigation on.
+    Mitigate(Mitigations),
+    /// Let the step at this place take another way.
+    Go(usize, Way),
 }
 
 /// The advice for the steps of `description`'s alternatives, and for the `recommended` mix.
 pub(super) fn advise(
     description: &Description,
     profile: &Profile,
+    client: &Profile,
     recommended: &Mix,
 ) -> Vec<Advice> {
     let mut advice = Vec::new();
     for alternative in &description.alternatives {
-        let mut found: Vec<(u8, String, Evidence)> = Vec::new();
-        for step in &alternative.steps {
-            of_step(description, profile, step, &mut found);
+        let mut found: Vec<Found> = Vec::new();
+        for (at, step) in alternative.steps.iter().enumerate() {
+            of_step(description, profile, (at, step), &mut found);
         }
-        found.sort_by_key(|one| one.0);
-        found.dedup_by(|a, b| a.0 == b.0);
-        advice.extend(found.into_iter().map(|(number, text, evidence)| Advice {
-            number,
-            alternative: Some(alternative.name.clone()),
-            text,
-            evidence,
+        found.sort_by_key(|one| one.number);
+        found.dedup_by(|a, b| a.number == b.number);
+        advice.extend(found.into_iter().map(|one| {
+            let gain = one
+                .remedy
+                .and_then(|remedy| gain(description, (profile, client), alternative, remedy));
+            Advice {
+                number: one.number,
+                alternative: Some(alternative.name.clone()),
+                text: one.text,
+                evidence: one.evidence,
+                gain,
+            }
         }));
     }
+    advice.extend(of_mix(description, profile, recommended));
+    advice
+}
+
+/// What `remedy` gives `alternative`: it alone is described and planned, without and with it.
+fn gain(
+    description: &Description,
+    (profile, client): (&Profile, &Profile),
+    alternative: &Alternative,
+    remedy: Remedy,
+) -> Option<Gain> {
+    let mut alone = Description { alternatives: vec![alternative.clone()], ..description.clone() };
+    let bound = |description: &Description| {
+        let (demands, programme) = closed_form(description, profile, client)?;
+        Some(candidate(&alternative.name, &demands[0], programme.alone(0)))
+    };
+    let before = bound(&alone)?;
+    match remedy {
+        Remedy::Mitigate(mitigations) => alone.mitigations = mitigations,
+        Remedy::Go(at, other) => {
+            if let Step::Operation { way, .. } = &mut alone.alternatives[0].steps[at] {
+                *way = other;
+            }
+        }
+    }
+    let after = bound(&alone)?;
+    Some(Gain {
+        mops: [before.mops, after.mops],
+        latency_us: [before.latency_us, after.latency_us],
+    })
+}
+
+/// Advice about paths that are used together.
+fn of_mix(description: &Description, profile: &Profile, recommended: &Mix) -> Vec<Advice> {
+    let mut advice = Vec::new();
     let used = |side: Side| {
         let parts = description.alternatives.iter().zip(&recommended.mops);
         parts.filter(|(_, mops)| **mops > 0.0).any(|(alternative, _)| {
@@ -74,6 +157,7 @@ pub(super) fn advise(
             alternative: None,
             text: "paths 1 and 2 together use units that each alone leaves idle".into(),
             evidence: Evidence::Hypothesis,
+            gain: None,
         });
     }
     let within =
@@ -100,47 +184,38 @@ pub(super) fn advise(
                  P - N = {spare:.0} Gbps"
             ),
             evidence: Evidence::Shown,
+            gain: None,
         });
     }
     advice
 }
 
+/// Advice for the step at a place of an alternative.
 fn of_step(
     description: &Description,
     profile: &Profile,
-    step: &Step,
-    found: &mut Vec<(u8, String, Evidence)>,
+    (at, step): (usize, &Step),
+    found: &mut Vec<Found>,
 ) {
-    let Step::Operation { way, verb, bytes, range, .. } = *step else { return };
+    let Step::Operation { way, verb, bytes, .. } = *step else { return };
     let Some(card) = &profile.card else { return };
-    let (suspected, mitigated) = (&card.suspected, &description.mitigations);
+    let (suspected, mitigated) = (&card.suspected, description.mitigations);
     let piece = mitigated.segment.map_or(bytes, |most| most.min(bytes));
-    if let (Way::Inbound(Side::Nic), Some(range), Some(memory)) = (way, range, &card.memory)
-        && verb != Verb::Send
-    {
-        let rows = range.div_ceil(memory.interleave.value.0) * mitigated.replicate_hot.max(1);
-        let slow =
-            if verb == Verb::Read { memory.bank_read.value } else { memory.bank_write.value };
-        let end = card.endpoint(Side::Nic);
-        let fast =
-            if verb == Verb::Read { end.read_interval.value } else { end.write_interval.value };
-        let needed = slow.0.div_ceil(fast.0.max(1));
-        if rows < needed {
-            let text = format!(
-                "{} within {range} B of the SoC's memory meet in {rows} bank(s), which have no DDIO: \
-                 spread hot records over {needed} rows, for instance with copies (replicate_hot)",
-                verb.name()
-            );
-            found.push((1, text, Evidence::Shown));
-        }
-    }
+    let segmented = |most: u64| {
+        Some(Remedy::Mitigate(Mitigations { segment: Some(most.min(SEGMENT)), ..mitigated }))
+    };
+    found.extend(of_addresses(step, card, mitigated));
+    let mut say = |number, text, evidence, remedy| {
+        found.push(Found { number, text, evidence, remedy });
+    };
     let large = |limit: u64| piece > limit;
-    if way == Way::Inbound(Side::Nic) && verb == Verb::Read && large(suspected.read_beyond.value.0)
-    {
-        let limit = suspected.read_beyond.value.0 >> 20;
-        let text =
-            format!("READs of the SoC above {limit} MiB block NIC cores: cut them (segment)");
-        found.push((2, text, Evidence::Hypothesis));
+    let beyond = suspected.read_beyond.value.0;
+    if way == Way::Inbound(Side::Nic) && verb == Verb::Read && large(beyond) {
+        let text = format!(
+            "READs of the SoC above {} MiB block NIC cores: cut them (segment)",
+            beyond >> 20
+        );
+        say(2, text, Evidence::Hypothesis, segmented(beyond));
     }
     let limit = match way {
         Way::Within(Side::Nic) => Some(suspected.soc_beyond.value.0),
@@ -150,31 +225,64 @@ fn of_step(
     };
     if let Some(limit) = limit.filter(|limit| large(*limit)) {
         let text = format!(
-            "transfers of {piece} B between SoC and host collapse above {limit} B: cut them (segment), \
-             into 256 KiB for instance"
+            "transfers of {piece} B between SoC and host collapse above {limit} B: cut them, for \
+             instance with segment = \"256KiB\""
         );
-        found.push((3, text, Evidence::Hypothesis));
+        say(3, text, Evidence::Hypothesis, segmented(limit));
     }
     let asks = match way {
         Way::Within(side) | Way::Outbound(side) => Some(side),
         _ => None,
     };
     if asks == Some(Side::Nic) && mitigated.doorbell_batch <= 1 {
-        let text = "the SoC posts over slow MMIO: batch its doorbells (doorbell_batch)".to_owned();
-        found.push((4, text, Evidence::Shown));
+        let text = format!(
+            "the SoC posts over slow MMIO: batch its doorbells, for instance with doorbell_batch = {BATCH}"
+        );
+        let remedy = Remedy::Mitigate(Mitigations { doorbell_batch: BATCH, ..mitigated });
+        say(4, text, Evidence::Shown, Some(remedy));
     }
     if way == Way::Within(Side::Host) && mitigated.doorbell_batch > 1 {
         let text =
             "small batches of doorbells cost the host's requests throughput: the plan batches \
                     those of the SoC only"
                 .to_owned();
-        found.push((4, text, Evidence::Shown));
+        say(4, text, Evidence::Shown, None);
     }
     if way == Way::Within(Side::Nic) && card.dma.is_some() {
-        let text =
-            "DMA (3*) instead of RDMA passes PCIe1 not at all: use it where its engine is not \
-                    what binds"
-                .to_owned();
-        found.push((5, text, Evidence::Shown));
+        let text = "DMA (3*) instead of RDMA (3) passes PCIe1 not at all".to_owned();
+        say(5, text, Evidence::Shown, Some(Remedy::Go(at, Way::Dma)));
     }
 }
+
+/// Advice 1, if `step` takes addresses of the SoC's memory that are close together.
+fn of_addresses(step: &Step, card: &Card, mitigated: Mitigations) -> Option<Found> {
+    let Step::Operation { way: Way::Inbound(Side::Nic), verb, range: Some(range), .. } = *step
+    else {
+        return None;
+    };
+    let memory = card.memory.as_ref().filter(|_| verb != Verb::Send)?;
+    let times = card.memory_times(Side::Nic);
+    let (slow, fast) = match verb {
+        Verb::Read => (memory.bank_read.value, times.read_interval),
+        _ => (memory.bank_write.value, times.write_interval),
+    };
+    let needed = slow.0.div_ceil(fast.0.max(1));
+    let rows = range.div_ceil(memory.interleave.value.0);
+    let banks = rows * mitigated.replicate_hot.max(1);
+    let replicate_hot = needed.div_ceil(rows);
+    (banks < needed).then(|| Found {
+        number: 1,
+        text: format!(
+            "{} within {range} B of the SoC's memory meet in {banks} bank(s), which have no DDIO: \
+             spread hot records over {needed} rows, for instance with replicate_hot = {replicate_hot}",
+            verb.name(),
+        ),
+        evidence: Evidence::Shown,
+        remedy: Some(Remedy::Mitigate(Mitigations { replicate_hot, ..mitigated })),
+    })
+}
+
+/// A size of pieces below every limit of the study, which large transfers are cut into.
+const SEGMENT: u64 = 256 << 10;
+/// Requests that share a doorbell where the study's gain is great. [OffPath23 figure 10b]
+const BATCH: u64 = 32;

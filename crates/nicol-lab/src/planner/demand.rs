@@ -258,19 +258,19 @@ impl<'a> Hardware<'a> {
 
     /// An access of the card to memory of `side`; how long it takes.
     fn access(&self, sum: &mut Demand, side: Side, one: Operation, count: f64, slow: f64) -> f64 {
-        let (end, reads) = (self.end(side), one.verb == Verb::Read);
+        let (times, reads) = (self.card.memory_times(side), one.verb == Verb::Read);
         let (held, interval) = match reads {
-            true => (&end.read, &end.read_interval),
-            false => (&end.write, &end.write_interval),
+            true => (times.read, times.read_interval),
+            false => (times.write, times.write_interval),
         };
-        self.unit(sum, side, ps(self.card.packet.value) + ps(held.value), count);
+        self.unit(sum, side, ps(self.card.packet.value) + ps(held), count);
         let memory = match (side, reads) {
             (Side::Host, true) => Resource::HostReads,
             (Side::Host, false) => Resource::HostWrites,
             (Side::Nic, true) => Resource::SocReads,
             (Side::Nic, false) => Resource::SocWrites,
         };
-        sum.take(memory, ps(interval.value), count);
+        sum.take(memory, ps(interval), count);
         let mut banked = 0.0;
         if let (Side::Nic, Some(memory)) = (side, &self.card.memory) {
             let span = ps(if reads { memory.bank_read.value } else { memory.bank_write.value });
@@ -442,16 +442,13 @@ impl<'a> Hardware<'a> {
     }
 
     fn dma(&self, sum: &mut Demand, one: Operation, count: f64) -> f64 {
-        let Some(engine) = &self.card.dma else {
+        let rates = self.card.dma_rates(self.profile.pcie.rate.value);
+        let (Some(engine), Some((way, both))) = (&self.card.dma, rates) else {
             return self.within(sum, Side::Nic, one, count);
         };
         let dma = &self.profile.dma;
         let reads = one.verb == Verb::Read;
         let slow = self.blocked(engine.stalls_beyond.value.0, one.bytes);
-        let (way, both) = match self.card.suspected.weak_dma.value {
-            true => (engine.way.value, engine.both.value),
-            false => (self.profile.pcie.rate.value, BitsPerSec(2 * self.profile.pcie.rate.value.0)),
-        };
         sum.take(Resource::DmaRequests, ps(dma.request_interval.value), count);
         let moved = per_bytes(way, one.bytes as f64) * slow;
         sum.take(if reads { Resource::DmaToSoc } else { Resource::DmaToHost }, moved, count);

@@ -8,6 +8,7 @@
 mod advice;
 mod demand;
 mod description;
+mod grounds;
 mod picture;
 mod report;
 mod simulate;
@@ -15,16 +16,19 @@ mod solve;
 
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
-pub use advice::{Advice, Evidence};
+pub use advice::{Advice, Evidence, Gain};
 pub use demand::Resource;
 pub use description::{Alternative, Criterion, Description, Step, Way, Wrong};
+pub use grounds::{Effect, Ground};
 pub use picture::picture;
+pub use report::Report;
 pub use simulate::{Arrival, Simulated, run as simulate};
 
 use crate::profiles;
 use demand::{Demand, Hardware};
+use nicol_sim::Profile;
 use solve::Programme;
 
 /// What one alternative comes to.
@@ -51,6 +55,12 @@ pub struct Candidate {
 pub struct Mix {
     /// Requests a second of each, in millions, in the order of the description.
     pub mops: Vec<f64>,
+    /// Host cores that they keep busy.
+    pub host_cores: f64,
+    /// Bytes on the network of a request, both ways, on the mean.
+    pub network_bytes: f64,
+    /// Time of a request alone, in microseconds, on the mean.
+    pub latency_us: f64,
     /// The share of each resource that is taken, the most first; what takes nothing is left out.
     pub taken: Vec<(Resource, f64)>,
     /// The simulator's rates when it is offered these shares, if it was asked.
@@ -86,9 +96,12 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Their places in the description, the best first.
     pub ranked: Vec<usize>,
+    /// What a request of each is worth where rates are summed: 1 less a percent at most, by the
+    /// criteria other than throughput.
+    pub worth: Vec<f64>,
     /// What combining them greedily comes to, in that order.
     pub greedy: Mix,
-    /// The mix with the greatest rate.
+    /// The mix with the greatest rate; of those within a percent of it, the best by the criteria.
     pub best: Mix,
     /// Does the plan recommend the greedy mix? Else the best, which is more by a percent or more.
     pub takes_greedy: bool,
@@ -105,7 +118,8 @@ impl Plan {
     }
 }
 
-/// How much more the best mix must be than the greedy one to be recommended instead.
+/// How much more the best mix must be than the greedy one to be recommended instead; rates that
+/// differ by less are equal, and other criteria decide.
 const WORTH: f64 = 1.01;
 /// Share of a rate below which an alternative takes no part.
 const PART: f64 = 1e-6;
@@ -117,21 +131,18 @@ const PART: f64 = 1e-6;
 pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     let profile = Arc::new(profiles::load(&description.hardware)?);
     let client = Arc::new(profiles::load(&description.clients)?);
-    let Some(hardware) = Hardware::new(&profile, &client, description) else {
-        anyhow::bail!(
-            "hardware = {:?}: its card has no cores beside the path ([card.soc]); choose \
-             bluefield2 or a profile like it",
-            description.hardware
-        );
-    };
     ensure!(
         client.verbs.present.value,
         "clients = {:?}: machines that ask need a card with verbs, such as connectx4",
         description.clients
     );
-    let demands: Vec<Demand> =
-        description.alternatives.iter().map(|one| hardware.demand(one)).collect();
-    let programme = programme(description, &hardware, &demands);
+    let (demands, programme) = closed_form(description, &profile, &client).with_context(|| {
+        format!(
+            "hardware = {:?}: its card has no cores beside the path ([card.soc]); choose \
+                 bluefield2 or a profile like it",
+            description.hardware
+        )
+    })?;
     let ask = |arrival: &Arrival| simulate(&profile, &client, description, arrival);
     let mut candidates = Vec::new();
     for (at, demand) in demands.iter().enumerate() {
@@ -149,20 +160,21 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         let part = rates.iter().filter(|rate| **rate * 1e6 > PART).count();
         let simulated =
             if asked && part > 1 { Some(ask(&Arrival::Mixed(mops.clone()))?.mops) } else { None };
-        let taken = taken(&programme, &rates);
-        Ok(Mix { mops, taken, simulated })
+        Ok(mixed(&candidates, &demands, mops, taken(&programme, &rates), simulated))
     };
-    let (greedy, best) = (programme.greedy(&ranked), programme.best());
+    let worth = worth(&candidates, &description.criteria);
+    let (greedy, best) = (programme.greedy(&ranked), programme.best(&worth));
     let takes_greedy = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
     let greedy = mix(greedy, simulated && takes_greedy)?;
     let best = mix(best, simulated && !takes_greedy)?;
     let recommended = if takes_greedy { &greedy } else { &best };
     let switches = switches(&candidates, &ranked, recommended);
-    let advice = advice::advise(description, &profile, recommended);
+    let advice = advice::advise(description, &profile, &client, recommended);
     Ok(Plan {
         description: description.clone(),
         candidates,
         ranked,
+        worth,
         greedy,
         best,
         takes_greedy,
@@ -171,13 +183,22 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     })
 }
 
-/// Rates of all alternatives together, as a programme.
-fn programme(description: &Description, hardware: &Hardware<'_>, demands: &[Demand]) -> Programme {
-    Programme {
+/// What a request of each alternative takes, and their rates together as a programme; none if the
+/// card of `profile` has no cores beside the path.
+fn closed_form(
+    description: &Description,
+    profile: &Profile,
+    client: &Profile,
+) -> Option<(Vec<Demand>, Programme)> {
+    let hardware = Hardware::new(profile, client, description)?;
+    let demands: Vec<Demand> =
+        description.alternatives.iter().map(|one| hardware.demand(one)).collect();
+    let programme = Programme {
         takes: demands.iter().map(|demand| demand.takes.to_vec()).collect(),
         capacity: Resource::ALL.map(|resource| hardware.capacity(resource, description)).to_vec(),
         share_max: description.alternatives.iter().map(|one| one.share_max).collect(),
-    }
+    };
+    Some((demands, programme))
 }
 
 /// An alternative that takes `demand` and is bound by a resource at a rate.
@@ -194,24 +215,63 @@ fn candidate(name: &str, demand: &Demand, (rate, binds): (f64, usize)) -> Candid
     }
 }
 
-/// Places of candidates, the best first: by the first criterion in which two differ by a percent.
-fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
-    let cost = |candidate: &Candidate, criterion: &Criterion| match criterion {
+/// What a request of `candidate` costs by `criterion`, the less the better.
+fn cost(candidate: &Candidate, criterion: Criterion) -> f64 {
+    match criterion {
         Criterion::Throughput => 1.0 / candidate.mops,
         Criterion::Latency => candidate.latency_us,
         // Of hosts, what a request costs; nothing counts as a little, so that a percent means
         // something.
         Criterion::HostCpu => candidate.host_cores / candidate.mops + 1e-6,
         Criterion::Network => candidate.network_bytes + 1.0,
-    };
+    }
+}
+
+/// Places of candidates, the best first: by the first criterion in which two differ by a percent.
+fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
     // Steps of a percent make an order of what is equal within one.
     let step = |cost: f64| (cost.ln() * 100.0).round() as i64;
     let key = |at: &usize| -> Vec<i64> {
-        criteria.iter().map(|criterion| step(cost(&candidates[*at], criterion))).collect()
+        criteria.iter().map(|criterion| step(cost(&candidates[*at], *criterion))).collect()
     };
     let mut ranked: Vec<usize> = (0..candidates.len()).collect();
     ranked.sort_by_key(key);
     ranked
+}
+
+/// What a request of each is worth in a sum of rates. Throughput is what is summed; the first other
+/// criterion takes up to a percent off, and the next up to a percent of that.
+fn worth(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<f64> {
+    let mut worth = vec![1.0; candidates.len()];
+    let others = criteria.iter().filter(|one| **one != Criterion::Throughput);
+    for (criterion, weight) in others.zip([WORTH - 1.0, 1e-4, 1e-6]) {
+        let costs: Vec<f64> = candidates.iter().map(|one| cost(one, *criterion)).collect();
+        let most = costs.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        worth.iter_mut().zip(costs).for_each(|(worth, cost)| *worth -= weight * cost / most);
+    }
+    worth
+}
+
+/// What `mops` of each come to.
+fn mixed(
+    candidates: &[Candidate],
+    demands: &[Demand],
+    mops: Vec<f64>,
+    taken: Vec<(Resource, f64)>,
+    simulated: Option<Vec<f64>>,
+) -> Mix {
+    let total = mops.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let sum = |of: &dyn Fn(usize) -> f64| -> f64 {
+        mops.iter().enumerate().map(|(at, mops)| mops * of(at)).sum()
+    };
+    Mix {
+        host_cores: sum(&|at| demands[at].of(Resource::HostCores) / 1e6),
+        network_bytes: sum(&|at| demands[at].network_bytes) / total,
+        latency_us: sum(&|at| candidates[at].latency_us) / total,
+        mops,
+        taken,
+        simulated,
+    }
 }
 
 /// The loads at which queueing makes an alternative of `mix` slower than the next one is alone.

@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Value, json};
 
-use super::{Mix, Plan};
+use super::advice::{Advice, Gain};
+use super::{Effect, Ground, Mix, Plan};
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.plan/1";
@@ -15,14 +16,33 @@ fn numbered(number: u8) -> String {
     if number == 0 { "together".into() } else { format!("advice {number}") }
 }
 
+/// Grounds of a bound that are shown: the weightiest.
+const GROUNDS: usize = 4;
+
+/// A plan with what its bounds stand on: what `nicol plan` prints.
+pub struct Report<'a> {
+    plan: &'a Plan,
+    /// By alternative, and last the mix's.
+    grounds: Vec<Vec<Ground>>,
+}
+
+impl Plan {
+    /// With what its bounds stand on.
+    ///
+    /// # Errors
+    /// As [`Plan::grounds`].
+    pub fn report(&self) -> anyhow::Result<Report<'_>> {
+        Ok(Report { plan: self, grounds: self.grounds()? })
+    }
+}
+
 impl Plan {
     /// Gbps of `mops` requests, if the description says what one is for.
     fn gbps(&self, mops: f64) -> Option<f64> {
         self.description.bytes.map(|bytes| mops * bytes as f64 * 8.0 / 1e3)
     }
 
-    /// As one JSON object.
-    pub fn json(&self) -> Value {
+    fn json(&self, grounds: &[Vec<Ground>]) -> Value {
         let alternatives: Vec<Value> = self
             .ranked
             .iter()
@@ -40,6 +60,7 @@ impl Plan {
                     "network_bytes": rounded(one.network_bytes),
                     "simulated_mops": one.simulated.map(|found| rounded(found.0)),
                     "simulated_latency_us": one.simulated.map(|found| rounded(found.1)),
+                    "grounds": grounds[*at].iter().map(ground_json).collect::<Vec<_>>(),
                 })
             })
             .collect();
@@ -52,18 +73,7 @@ impl Plan {
             })
         });
         let switches: Vec<Value> = switches.collect();
-        let advice: Vec<Value> = self
-            .advice
-            .iter()
-            .map(|one| {
-                json!({
-                    "advice": one.number,
-                    "alternative": one.alternative,
-                    "text": one.text,
-                    "evidence": one.evidence.letter(),
-                })
-            })
-            .collect();
+        let advice: Vec<Value> = self.advice.iter().map(advice_json).collect();
         json!({
             "schema": SCHEMA,
             "name": self.description.name,
@@ -71,6 +81,7 @@ impl Plan {
             "criteria": self.description.criteria.iter().map(|one| one.name()).collect::<Vec<_>>(),
             "alternatives": alternatives,
             "recommended": if self.takes_greedy { "greedy" } else { "best" },
+            "grounds": grounds[grounds.len() - 1].iter().map(ground_json).collect::<Vec<_>>(),
             "greedy": self.mix_json(&self.greedy),
             "best": self.mix_json(&self.best),
             "switch_points": switches,
@@ -95,9 +106,55 @@ impl Plan {
         json!({
             "throughput_mops": rounded(total),
             "bandwidth_gbps": self.gbps(total).map(rounded),
+            "host_cores": rounded(mix.host_cores),
+            "network_bytes": rounded(mix.network_bytes),
+            "latency_us": rounded(mix.latency_us),
             "parts": parts,
             "resources": taken.collect::<serde_json::Map<_, _>>(),
         })
+    }
+}
+
+fn ground_json(ground: &Ground) -> Value {
+    let (slope, switched) = match ground.effect {
+        Effect::Slope(slope) => (Some(rounded(slope)), None),
+        Effect::Switched(mops) => (None, Some(rounded(mops))),
+    };
+    json!({
+        "value": ground.key,
+        "source": ground.source,
+        "evidence": ground.evidence.letter(),
+        "percent_per_percent": slope,
+        "switched_mops": switched,
+        "measured_to_bytes": ground.measured_to,
+    })
+}
+
+fn advice_json(advice: &Advice) -> Value {
+    let gain = advice.gain.map(|gain| {
+        json!({
+            "throughput_mops": gain.mops.map(rounded),
+            "latency_us": gain.latency_us.map(rounded),
+        })
+    });
+    json!({
+        "advice": advice.number,
+        "alternative": advice.alternative,
+        "text": advice.text,
+        "evidence": advice.evidence.letter(),
+        "gain": gain,
+    })
+}
+
+/// What following a piece of advice gives, in words.
+fn gained(gain: &Gain) -> String {
+    let [[now, then], [us, then_us]] = [gain.mops, gain.latency_us];
+    let rates =
+        format!("{then:.3} instead of {now:.3} M req/s, {then_us:.1} instead of {us:.1} us");
+    match (gain.pays(), then * 1.01 < now) {
+        (true, _) => format!(" ({rates})"),
+        (false, false) => format!(" (no higher rate here: {rates})"),
+        (false, true) => format!(" (a lower rate here: {rates})"),
     }
 }
 
@@ -105,8 +162,25 @@ fn rounded(value: f64) -> Value {
     json!((value * 1e3).round() / 1e3)
 }
 
-impl Display for Plan {
+impl Report<'_> {
+    /// As one JSON object.
+    pub fn json(&self) -> Value {
+        self.plan.json(&self.grounds)
+    }
+}
+
+impl Display for Report<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let plan = self.plan;
+        plan.write_bounds(f)?;
+        plan.write_grounds(f, &self.grounds)?;
+        plan.write_advice(f)
+    }
+}
+
+impl Plan {
+    /// Alternatives, mixes and switch points.
+    fn write_bounds(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let criteria: Vec<_> = self.description.criteria.iter().map(|one| one.name()).collect();
         writeln!(
             f,
@@ -154,6 +228,26 @@ impl Display for Plan {
                 one.mops, one.under_way, one.from, one.to
             )?;
         }
+        Ok(())
+    }
+
+    fn write_grounds(&self, f: &mut Formatter<'_>, grounds: &[Vec<Ground>]) -> fmt::Result {
+        writeln!(
+            f,
+            "\nBounds stand on (percent for 1 % more of a value; E: published, A: assumed, H: a hypothesis, and what \
+             would be without it):"
+        )?;
+        let names = self.candidates.iter().map(|one| one.name.as_str());
+        for (name, grounds) in names.chain(["recommended"]).zip(grounds) {
+            let shown = grounds.iter().take(GROUNDS).map(ground_text);
+            let more = grounds.len().saturating_sub(GROUNDS);
+            let more = if more > 0 { format!("; {more} more") } else { String::new() };
+            writeln!(f, "  {name:16} {}{more}", shown.collect::<Vec<_>>().join("; "))?;
+        }
+        Ok(())
+    }
+
+    fn write_advice(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if !self.advice.is_empty() {
             writeln!(f, "\nAdvice of the study (E: shown, H: a hypothesis):")?;
         }
@@ -161,14 +255,30 @@ impl Display for Plan {
             let about = one.alternative.as_ref().map_or(String::new(), |name| format!(", {name}"));
             writeln!(
                 f,
-                "  {} [{}]{about}: {}",
+                "  {} [{}]{about}: {}{}",
                 numbered(one.number),
                 one.evidence.letter(),
-                one.text
+                one.text,
+                one.gain.as_ref().map_or_else(String::new, gained)
             )?;
         }
         Ok(())
     }
+}
+
+/// A ground in words.
+fn ground_text(ground: &Ground) -> String {
+    let Ground { key, source, .. } = ground;
+    let letter = ground.evidence.letter();
+    let effect = match ground.effect {
+        Effect::Slope(slope) => format!("{slope:+.2}"),
+        Effect::Switched(mops) => format!("otherwise {mops:.3} M req/s"),
+    };
+    let source = if source == "assumed" { String::new() } else { format!(" ({source})") };
+    let beyond = ground
+        .measured_to
+        .map_or_else(String::new, |bytes| format!(", published up to {bytes} B only"));
+    format!("[{letter}] {key}{source} {effect}{beyond}")
 }
 
 impl Plan {
@@ -190,6 +300,11 @@ impl Plan {
                 mops / total * 1e2
             )?;
         }
+        writeln!(
+            f,
+            "  on the mean {:.1} us, {:.0} B on net; {:.1} host cores",
+            mix.latency_us, mix.network_bytes, mix.host_cores
+        )?;
         let full = mix
             .taken
             .iter()

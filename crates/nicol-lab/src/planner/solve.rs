@@ -56,9 +56,9 @@ impl Programme {
         rates
     }
 
-    /// The rates with the greatest sum: the simplex method with Bland's rule, on so few rows that
-    /// nothing faster is needed.
-    pub fn best(&self) -> Vec<f64> {
+    /// The rates with the greatest sum, each times what it is `worth`: the simplex method with
+    /// Bland's rule, on so few rows that nothing faster is needed.
+    pub fn best(&self, worth: &[f64]) -> Vec<f64> {
         let count = self.takes.len();
         // Scaled so that a rate of 1 exhausts what the alternative takes most of.
         let scale: Vec<f64> = (0..count).map(|at| self.alone(at).0).collect();
@@ -75,7 +75,8 @@ impl Programme {
             });
             rows.push(row.chain([0.0]).collect());
         }
-        let solved = simplex(&rows, &scale);
+        let gain: Vec<f64> = scale.iter().zip(worth).map(|(rate, worth)| rate * worth).collect();
+        let solved = simplex(&rows, &gain);
         solved.into_iter().zip(scale).map(|(rate, scale)| rate * scale).collect()
     }
 }
@@ -203,7 +204,8 @@ pub(super) mod tests {
         let (mut losses, mut regretted) = (0, 0);
         for number in 0..200 {
             let programme = drawn(&mut draws);
-            let best: f64 = programme.best().iter().sum();
+            let equal = vec![1.0; programme.takes.len()];
+            let best: f64 = programme.best(&equal).iter().sum();
             let searched = exhaustive(&programme, 40);
             assert!(
                 best >= searched * (1.0 - 1e-6),

@@ -10,7 +10,7 @@ use nicol_core::units::{BitsPerSec, Bytes, Picos};
 
 use super::{PerByte, Resource};
 use crate::chain::Wanted;
-use crate::profile::{self, Profile};
+use crate::profile::{self, MemoryTimes, Profile};
 
 /// PCIe packets since the start, as the card's counters have them. [OffPath23 3.3]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,10 +28,7 @@ pub struct PciePackets {
 /// What an endpoint takes, in the form that the event handlers use.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    read: Picos,
-    write: Picos,
-    read_interval: Picos,
-    write_interval: Picos,
+    times: MemoryTimes,
     payload: u64,
     post_latency: Picos,
     chain_start: Picos,
@@ -167,20 +164,8 @@ impl CardParts {
         let card = profile.card.as_ref()?;
         let suspected = &card.suspected;
         let soc_way = profile.off_path.as_ref().map_or(Picos(0), |way| way.latency.value);
-        let host = end(&card.host, card.pass());
-        let direct = End {
-            read_interval: suspected.direct_read.value,
-            write_interval: suspected.direct_write.value,
-            ..host
-        };
-        let host = if suspected.switch_stalls.value { host } else { direct };
-        let mut soc = end(card.endpoint(Side::Nic), soc_way);
-        if !suspected.near_memory.value {
-            (soc.read, soc.read_interval) = (host.read, host.read_interval);
-        }
-        if !suspected.few_channels.value {
-            soc.write_interval = direct.write_interval;
-        }
+        let host = end(card, Side::Host, card.pass());
+        let soc = end(card, Side::Nic, soc_way);
         let overhead = profile.pcie.tlp_overhead.value.0;
         let reserved = if card.soc.is_some() { suspected.reserved_units.value as usize } else { 0 };
         Some(Self {
@@ -206,7 +191,7 @@ impl CardParts {
             inner_from_nic: Resource::default(),
             soc_memory: card.memory.as_ref().map(Banks::new),
             host_memory: card.memory.as_ref().filter(|_| !card.ddio.value).map(Banks::new),
-            dma: card.dma.as_ref().map(|dma| engine(profile, card, dma)),
+            dma: engine(profile, card),
             packets: PciePackets::default(),
         })
     }
@@ -347,14 +332,14 @@ impl CardParts {
         if bytes == 0 {
             return self.unit(side, from, packet);
         }
-        let held = if reads { end.read } else { end.write };
+        let held = if reads { end.times.read } else { end.times.write };
         let start = self.unit(side, from, packet + held);
         let arrives = if reads {
-            self.reads[place(side)].reserve(start, end.read_interval).start
+            self.reads[place(side)].reserve(start, end.times.read_interval).start
                 + Picos(latency.0 / 2)
                 + end.way
         } else {
-            let slot = self.writes[place(side)].reserve(start, end.write_interval);
+            let slot = self.writes[place(side)].reserve(start, end.times.write_interval);
             let blocked = asker.is_some_and(|asker| self.blocks_within(asker, bytes));
             self.carry(outer, side, Way::ToMemory, bytes, slot.start, blocked) + end.way
         };
@@ -454,12 +439,10 @@ impl CardParts {
     }
 }
 
-fn end(endpoint: &profile::Endpoint, way: Picos) -> End {
+fn end(card: &profile::Card, side: Side, way: Picos) -> End {
+    let endpoint = card.endpoint(side);
     End {
-        read: endpoint.read.value,
-        write: endpoint.write.value,
-        read_interval: endpoint.read_interval.value,
-        write_interval: endpoint.write_interval.value,
+        times: card.memory_times(side),
         payload: endpoint.tlp_payload.value.0,
         post_latency: endpoint.post_latency.value,
         chain_start: endpoint.chain_start.value,
@@ -468,12 +451,10 @@ fn end(endpoint: &profile::Endpoint, way: Picos) -> End {
     }
 }
 
-fn engine(profile: &Profile, card: &profile::Card, dma: &profile::DmaEngine) -> Dma {
-    let (way, both) = match card.suspected.weak_dma.value {
-        true => (dma.way.value, dma.both.value),
-        false => (profile.pcie.rate.value, BitsPerSec(2 * profile.pcie.rate.value.0)),
-    };
-    Dma {
+fn engine(profile: &Profile, card: &profile::Card) -> Option<Dma> {
+    let dma = card.dma.as_ref()?;
+    let (way, both) = card.dma_rates(profile.pcie.rate.value)?;
+    Some(Dma {
         way: PerByte::new(way),
         both: PerByte::new(both),
         host_interval: dma.host_interval.value,
@@ -481,5 +462,5 @@ fn engine(profile: &Profile, card: &profile::Card, dma: &profile::DmaEngine) -> 
         blocked_permille: card.suspected.blocked_permille.value,
         ways: Default::default(),
         all: Resource::default(),
-    }
+    })
 }

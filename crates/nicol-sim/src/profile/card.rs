@@ -113,6 +113,8 @@ pub struct DmaEngine {
     pub host_interval: Sourced<Picos>,
     /// A transfer of more bytes moves as slowly as `[card.suspected]` says.
     pub stalls_beyond: Sourced<Bytes>,
+    /// The largest transfer for which a rate in one direction was published.
+    pub measured_to: Sourced<Bytes>,
 }
 
 /// `[card.suspected]`: named mechanisms, each of which may be switched off.
@@ -149,7 +151,55 @@ pub struct Suspected {
     pub weak_dma: Sourced<bool>,
 }
 
+/// What the card takes to reach an endpoint's memory, with what is suspected switched on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryTimes {
+    /// Time of a unit for a READ, beyond that for a packet.
+    pub read: Picos,
+    /// Time of a unit for a WRITE, beyond that for a packet.
+    pub write: Picos,
+    /// From one READ to the next, of all units.
+    pub read_interval: Picos,
+    /// From one WRITE to the next, of all units.
+    pub write_interval: Picos,
+}
+
 impl Card {
+    /// What requests to the memory of `side` take.
+    pub fn memory_times(&self, side: Side) -> MemoryTimes {
+        let of = |end: &Endpoint| MemoryTimes {
+            read: end.read.value,
+            write: end.write.value,
+            read_interval: end.read_interval.value,
+            write_interval: end.write_interval.value,
+        };
+        let suspected = &self.suspected;
+        let mut host = of(&self.host);
+        if !suspected.switch_stalls.value {
+            host.read_interval = suspected.direct_read.value;
+            host.write_interval = suspected.direct_write.value;
+        }
+        let (Side::Nic, Some(soc)) = (side, &self.soc) else { return host };
+        let mut soc = of(soc);
+        if !suspected.near_memory.value {
+            (soc.read, soc.read_interval) = (host.read, host.read_interval);
+        }
+        if !suspected.few_channels.value {
+            soc.write_interval = suspected.direct_write.value;
+        }
+        soc
+    }
+
+    /// What its DMA engine moves in one direction, and in both together: what PCIe does, which is
+    /// `pcie`, unless the engine is suspected to be slower. None without an engine.
+    pub fn dma_rates(&self, pcie: BitsPerSec) -> Option<(BitsPerSec, BitsPerSec)> {
+        let engine = self.dma.as_ref()?;
+        Some(match self.suspected.weak_dma.value {
+            true => (engine.way.value, engine.both.value),
+            false => (pcie, BitsPerSec(2 * pcie.0)),
+        })
+    }
+
     /// What the endpoint of `side` takes; the host's where there is no other.
     pub fn endpoint(&self, side: Side) -> &Endpoint {
         match (&self.soc, side) {

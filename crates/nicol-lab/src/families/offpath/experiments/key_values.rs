@@ -1,4 +1,5 @@
-//! Figures 17 and 18: DrTM-KV's alternatives on YCSB C. [OffPath23 5.2]
+//! Figures 17 and 18: DrTM-KV's alternatives on YCSB C, and beside them two of the alternatives in
+//! another form. [OffPath23 5.2]
 
 use anyhow::{Result, ensure};
 use nicol_core::units::Nanos;
@@ -25,9 +26,20 @@ const SYSTEMS: &[&str] = &[
 /// Those that run the whole workload: A5 alone does not. [OffPath23 figure 18]
 const OF_FIGURE_18: &[&str] =
     &["drtm-kv:rnic", "drtm-kv:a1", "drtm-kv:a2", "drtm-kv:a3", "drtm-kv:a4", "drtm-kv:a4+a5"];
+/// Those whose clients READ the SoC's memory.
+const OF_MITIGATIONS: &[&str] = &["drtm-kv:a4", "drtm-kv:a5"];
+/// Their settings: copies of what clients READ there, so that hot keys are in several banks
+/// (advice 1), and values that clients READ instead of asking for them (AMB-30).
+const FORMS: [(&str, &[&str]); 5] = [
+    ("drtm-kv:a4", &[]),
+    ("drtm-kv:a4", &["copies=4"]),
+    ("drtm-kv:a5", &[]),
+    ("drtm-kv:a5", &["kept_by=read"]),
+    ("drtm-kv:a5", &["kept_by=read", "copies=4"]),
+];
 
 /// The experiments of this file.
-pub(super) static ALL: [Experiment; 2] = [
+pub(super) static ALL: [Experiment; 3] = [
     Experiment {
         id: "offpath-fig17",
         family: "offpath",
@@ -60,6 +72,22 @@ pub(super) static ALL: [Experiment; 2] = [
         timed: true,
         run: by_clients,
     },
+    Experiment {
+        id: "offpath-mitigations",
+        family: "offpath",
+        title: "DrTM-KV's A4 and A5 with copies of hot keys, and with values READ of the SoC",
+        columns: &["alternative", "setting", "latency_us", "throughput_mops"],
+        chart: Chart::Bars {
+            category: &["alternative", "setting"],
+            series: &[],
+            y: "throughput_mops",
+            inside: Some("latency_us"),
+        },
+        systems: OF_MITIGATIONS,
+        settings: &[],
+        timed: true,
+        run: mitigations,
+    },
 ];
 
 /// Machines that ask, at most, and clients of each: what their cores have under way. [OffPath23
@@ -86,36 +114,18 @@ struct Point {
     violations: Vec<String>,
 }
 
-/// A system with settings, as a row has it.
-struct Row {
-    name: &'static str,
-    system: &'static str,
-    settings: &'static [&'static str],
+/// The part of a system's name after the colon, which rows have.
+fn alternative(system: &str) -> &str {
+    system.split_once(':').map_or(system, |(_, alternative)| alternative)
 }
 
-/// An alternative in another form than the study's default, or its own.
-const fn row(name: &'static str, system: &'static str, settings: &'static [&'static str]) -> Row {
-    Row { name, system, settings }
-}
-
-/// What the rows are: the part of a system's name after the colon, then how it differs. Copies: of
-/// what clients READ of the SoC's memory, so that hot keys are in several banks (advice 1).
-static ROWS: [Row; 10] = [
-    row("rnic", "drtm-kv:rnic", &[]),
-    row("a1", "drtm-kv:a1", &[]),
-    row("a2", "drtm-kv:a2", &[]),
-    row("a3", "drtm-kv:a3", &[]),
-    row("a4", "drtm-kv:a4", &[]),
-    row("a4, 4 copies", "drtm-kv:a4", &["copies=4"]),
-    row("a5", "drtm-kv:a5", &[]),
-    row("a5 by READ", "drtm-kv:a5", &["kept_by=read"]),
-    row("a5 by READ, 4 copies", "drtm-kv:a5", &["kept_by=read", "copies=4"]),
-    row("a4+a5", "drtm-kv:a4+a5", &[]),
-];
-
-/// Runs `row` with so many clients on each of so many machines.
-fn run(context: &Context<'_>, row: &Row, machines: usize, clients: usize) -> Result<Point> {
-    let system = row.system;
+/// Runs `system` with `settings` and so many clients on each of so many machines.
+fn run(
+    context: &Context<'_>,
+    (system, settings): (&str, &[&str]),
+    machines: usize,
+    clients: usize,
+) -> Result<Point> {
     let form = context.options.form;
     let records = form.of(RECORDS);
     let snic = context.options.profile.as_deref().unwrap_or(SNIC);
@@ -136,7 +146,7 @@ fn run(context: &Context<'_>, row: &Row, machines: usize, clients: usize) -> Res
         clients: Some(clients),
         length: Some(Length::Time(form.of(WINDOW))),
         warmup: Some(form.of(WARM_UP)),
-        settings: row.settings.iter().map(|&one| one.to_owned()).collect(),
+        settings: settings.iter().map(|&one| one.to_owned()).collect(),
         ..BenchConfig::new(
             system,
             spec,
@@ -160,12 +170,6 @@ fn run(context: &Context<'_>, row: &Row, machines: usize, clients: usize) -> Res
     })
 }
 
-/// The rows of the systems that were asked for.
-fn rows(context: &Context<'_>) -> Vec<&'static Row> {
-    let systems = context.systems();
-    ROWS.iter().filter(|row| systems.contains(&row.system)).collect()
-}
-
 fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     let snic = context.options.profile.as_deref().unwrap_or(SNIC);
     for name in [snic, RNIC, CLIENT] {
@@ -178,26 +182,48 @@ fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     table.assume("clients of a machine", PER_MACHINE, "3 under way on each of 24 cores");
     let reason = "what clients ask for is always there, as the study restricts them";
     table.assume("a5", "every value is cached", reason);
-    let reason = "not by SEND: figure 17 of the study may mean either [AMB-30]";
-    table.assume("a5 by READ", "kept_by=read", reason);
-    table.assume("4 copies", "copies=4", "the study: a few hot keys, several times (advice 1)");
+    table.assume("a5 asks", "by SEND", "figure 17 of the study may mean READ as well [AMB-30]");
     table.assume("a4+a5", "an eighth of the values is cached", "the study does not say");
     Ok(())
 }
 
+/// The latency of one client alone, and the throughput of as many as there are, of each.
+fn measured(
+    context: &Context<'_>,
+    forms: &[(&str, &[&str])],
+) -> Result<Vec<([serde_json::Value; 2], Vec<String>)>> {
+    context.pool.map(forms, |&form| {
+        let alone = run(context, form, 1, 1)?;
+        let most = run(context, form, MACHINES, PER_MACHINE)?;
+        let rates = [rounded(alone.mean, 2), rounded(most.throughput / 1e6, 2)];
+        Ok((rates, alone.violations.into_iter().chain(most.violations).collect()))
+    })
+}
+
 /// [OffPath23 figure 17]: one client alone, and as many as there are.
 fn latency_and_throughput(context: &Context<'_>) -> Result<Table> {
-    let rows = rows(context);
-    let found = context.pool.map(&rows, |row| {
-        Ok((run(context, row, 1, 1)?, run(context, row, MACHINES, PER_MACHINE)?))
-    })?;
+    let forms: Vec<_> = context.systems().into_iter().map(|system| (system, &[][..])).collect();
     let mut table = context.table();
     assume(context, &mut table)?;
-    for (row, (alone, most)) in rows.iter().zip(found) {
-        let rates = [rounded(alone.mean, 2), rounded(most.throughput / 1e6, 2)];
-        table.push([json!(row.name)].into_iter().chain(rates).collect());
-        table.judge(alone.violations);
-        table.judge(most.violations);
+    for ((system, _), (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
+        table.push([json!(alternative(system))].into_iter().chain(rates).collect());
+        table.judge(violations);
+    }
+    Ok(table)
+}
+
+/// The same of two alternatives, by settings. Beyond the figure.
+fn mitigations(context: &Context<'_>) -> Result<Table> {
+    let systems = context.systems();
+    let mut forms = FORMS.to_vec();
+    forms.retain(|(system, _)| systems.contains(system));
+    let mut table = context.table();
+    assume(context, &mut table)?;
+    table.assume("copies", "4", "the study: a few hot keys, several times (advice 1)");
+    for ((system, settings), (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
+        let names = [json!(alternative(system)), json!(settings.join(" "))];
+        table.push(names.into_iter().chain(rates).collect());
+        table.judge(violations);
     }
     Ok(table)
 }
@@ -208,16 +234,17 @@ fn by_clients(context: &Context<'_>) -> Result<Table> {
     const QUICK: [usize; 3] = [2, 6, MACHINES];
     let machines = context.options.form.of([&FULL[..], &QUICK[..]]);
     let mut points = Vec::new();
-    for row in rows(context) {
-        points.extend(machines.iter().map(|&machines| (row, machines)));
+    for system in context.systems() {
+        points.extend(machines.iter().map(|&machines| (system, machines)));
     }
-    let found =
-        context.pool.map(&points, |&(row, machines)| run(context, row, machines, PER_MACHINE))?;
+    let found = context
+        .pool
+        .map(&points, |&(system, machines)| run(context, (system, &[]), machines, PER_MACHINE))?;
     let mut table = context.table();
     assume(context, &mut table)?;
-    for (&(row, machines), point) in points.iter().zip(found) {
+    for (&(system, machines), point) in points.iter().zip(found) {
         let throughput = rounded(point.throughput / 1e6, 2);
-        table.push(vec![json!(row.name), json!(machines), throughput]);
+        table.push(vec![json!(alternative(system)), json!(machines), throughput]);
         table.judge(point.violations);
     }
     Ok(table)

@@ -1,0 +1,172 @@
+//! On what bounds stand: which values of the profile move them, and where these come from.
+//! [OffPath23 table 3]
+//!
+//! Each value of the profile is changed by itself and the closed form computed anew, so that what
+//! is listed is what the bound depends on, and not what somebody took it to depend on.
+
+use anyhow::Result;
+use nicol_sim::Profile;
+use nicol_sim::profile::{Measured, Stated};
+
+use super::{Alternative, Description, Evidence, Plan, Step, Way, closed_form};
+use crate::profiles;
+
+/// A value of the profile that a bound depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ground {
+    /// Its key in the profile.
+    pub key: String,
+    /// Where it comes from: a line of the calibration list, a paper, a data sheet, or `assumed`.
+    pub source: String,
+    /// What its source makes of it.
+    pub evidence: Evidence,
+    /// How it moves the bound.
+    pub effect: Effect,
+    /// The largest size for which it was published, in bytes, if the bound uses it beyond.
+    pub measured_to: Option<u64>,
+}
+
+/// How a value of the profile moves a bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect {
+    /// Percent of the rate for one percent more of the value.
+    Slope(f64),
+    /// Requests a second, in millions, with the mechanism switched the other way.
+    Switched(f64),
+}
+
+impl Effect {
+    /// Of a bound of `mops` that becomes `changed` when `value` becomes `more` times as much; none
+    /// if that is nothing to speak of.
+    fn of(mops: f64, changed: f64, more: Option<f64>) -> Option<Self> {
+        let moved = changed / mops - 1.0;
+        match more {
+            Some(more) => Some(Self::Slope(moved / (more - 1.0))).filter(Self::counts),
+            None => (moved.abs() >= SWITCHED).then_some(Self::Switched(changed)),
+        }
+    }
+
+    fn counts(&self) -> bool {
+        matches!(self, Self::Slope(slope) if slope.abs() >= SLOPE)
+    }
+
+    /// How much it is, to sort by: mechanisms first.
+    fn weight(&self) -> f64 {
+        match self {
+            Self::Slope(slope) => slope.abs(),
+            Self::Switched(_) => f64::INFINITY,
+        }
+    }
+}
+
+/// Slopes below this are left out.
+const SLOPE: f64 = 0.05;
+/// Mechanisms that move a rate by less than this share are left out.
+const SWITCHED: f64 = 0.01;
+
+impl Plan {
+    /// On what each alternative's bound stands, in the order of the description, and last on what
+    /// the recommended mix does; what moves it most comes first.
+    ///
+    /// Costs as many evaluations of the closed form as the profile has values.
+    ///
+    /// # Errors
+    /// A profile that cannot be read any more.
+    pub fn grounds(&self) -> Result<Vec<Vec<Ground>>> {
+        let description = &self.description;
+        let profile = profiles::load(&description.hardware)?;
+        let client = profiles::load(&description.clients)?;
+        let before = self.rates(&profile, &client);
+        let mut grounds: Vec<Vec<Ground>> = vec![Vec::new(); before.len()];
+        for stated in profile.stated() {
+            let Some((written, more)) = changed(stated) else { continue };
+            let spec = format!("{}:{}={written}", description.hardware, stated.key);
+            // Some values cannot be changed by themselves.
+            let Ok(changed) = Profile::load(&spec) else { continue };
+            let after = self.rates(&changed, &client);
+            for (at, (mops, changed)) in before.iter().zip(after).enumerate() {
+                let Some(effect) = Effect::of(*mops, changed, more) else { continue };
+                let parts = description.alternatives.get(at).map(std::slice::from_ref);
+                let parts = parts.unwrap_or(&description.alternatives);
+                grounds[at].push(Ground {
+                    key: stated.key.clone(),
+                    source: stated.source.clone(),
+                    evidence: evidence(stated),
+                    effect,
+                    measured_to: beyond(stated, &profile, description, parts),
+                });
+            }
+        }
+        for one in &mut grounds {
+            one.sort_by(|a, b| b.effect.weight().total_cmp(&a.effect.weight()));
+        }
+        Ok(grounds)
+    }
+
+    /// Requests a second in millions: of each alternative alone, and of the recommended mix.
+    fn rates(&self, profile: &Profile, client: &Profile) -> Vec<f64> {
+        let Some((_, programme)) = closed_form(&self.description, profile, client) else {
+            return vec![f64::NAN; self.candidates.len() + 1];
+        };
+        let alone = (0..self.candidates.len()).map(|at| programme.alone(at).0);
+        let mix = match self.takes_greedy {
+            true => programme.greedy(&self.ranked),
+            false => programme.best(&self.worth),
+        };
+        alone.chain([mix.iter().sum()]).map(|rate| rate * 1e6).collect()
+    }
+}
+
+/// The value with a percent more, as a profile has it, and how many times as much that is; a
+/// mechanism switched. None of nothing, and of other switches.
+fn changed(stated: &Stated) -> Option<(String, Option<f64>)> {
+    let percent = |value: u64| value + value.div_ceil(100);
+    let more = |value: u64, more: u64| (value > 0).then(|| more as f64 / value as f64);
+    match stated.value {
+        Measured::Flag(flag) => {
+            stated.key.starts_with(SUSPECTED).then(|| ((!flag).to_string(), None))
+        }
+        Measured::Count(value) => {
+            Some((percent(value).to_string(), Some(more(value, percent(value))?)))
+        }
+        Measured::Time(value) => {
+            Some((format!("{}ps", percent(value.0)), Some(more(value.0, percent(value.0))?)))
+        }
+        Measured::Size(value) => {
+            Some((format!("{}B", percent(value.0)), Some(more(value.0, percent(value.0))?)))
+        }
+        Measured::Rate(value) => {
+            let (gbps, rest) = (percent(value.0) / GIGA, percent(value.0) % GIGA);
+            Some((format!("{gbps}.{rest:09}Gbps"), Some(more(value.0, percent(value.0))?)))
+        }
+    }
+}
+
+const GIGA: u64 = 1_000_000_000;
+/// The section of mechanisms that the study suspects.
+const SUSPECTED: &str = "card.suspected.";
+
+fn evidence(stated: &Stated) -> Evidence {
+    match stated.source.as_str() {
+        _ if stated.key.starts_with(SUSPECTED) => Evidence::Hypothesis,
+        "assumed" => Evidence::Assumed,
+        _ => Evidence::Shown,
+    }
+}
+
+/// The largest size for which a rate of the DMA engine was published, if `parts` move more at once.
+fn beyond(
+    stated: &Stated,
+    profile: &Profile,
+    description: &Description,
+    parts: &[Alternative],
+) -> Option<u64> {
+    let engine = profile.card.as_ref()?.dma.as_ref().filter(|_| stated.key == "card.dma.way")?;
+    let limit = engine.measured_to.value.0;
+    let segment = description.mitigations.segment.unwrap_or(u64::MAX);
+    let larger = |step: &Step| match step {
+        Step::Operation { way: Way::Dma, bytes, .. } => (*bytes).min(segment) > limit,
+        _ => false,
+    };
+    parts.iter().flat_map(|one| &one.steps).any(larger).then_some(limit)
+}
