@@ -1,5 +1,5 @@
 //! What a decision of the scheduler takes on one core, with 512 features and 22 workers:
-//! nanoseconds of a decision, and of the completion that follows it later.
+//! nanoseconds of a decision, and of the completion that follows it later, with AVX2 and without.
 //!
 //! ```text
 //! cargo run --release -p nicol-protocols --example decision
@@ -32,8 +32,12 @@ fn main() -> ExitCode {
         features
     };
     let requests: Vec<Features> = (0..1_024).map(|_| request()).collect();
-    for (name, ranking) in [("improved", Ranking::Improved), ("artifact", Ranking::Artifact)] {
-        let mut scheduler = Scheduler::new(WORKERS, ranking, Planes::Two);
+    let rankings = [Ranking::Improved, Ranking::Artifact];
+    let forms = rankings.into_iter().flat_map(|ranking| {
+        let machine = Scheduler::new(WORKERS, ranking, Planes::Two);
+        [(ranking, "as the machine is", machine.clone()), (ranking, "portable", machine.portable())]
+    });
+    for (ranking, form, mut scheduler) in forms {
         // Every feature weighs, which is the worst there is; 22 are steered.
         let mut vectors = Vectors { epoch: 1, ..Vectors::none() };
         vectors.weights.fill(9);
@@ -59,7 +63,7 @@ fn main() -> ExitCode {
             black_box(scheduler.ranks(&requests[turn % requests.len()]));
         }
         println!(
-            "{name}: {:.1} ns a decision, of which ranks {:.1} ns; {:.1} ns a completion",
+            "{ranking:?}, {form}: {:.1} ns a decision, of which ranks {:.1} ns; {:.1} ns a completion",
             each(deciding),
             each(began.elapsed()),
             each(completing)

@@ -120,7 +120,7 @@ impl Scheduler {
 
     /// What `feature` weighs.
     pub const fn weight(&self, feature: usize) -> u8 {
-        self.counters.weights()[feature]
+        self.counters.weight(feature)
     }
 
     /// Requests that a worker has.
@@ -162,10 +162,11 @@ impl Scheduler {
         if best.tied == 0 {
             return None;
         }
-        let hint = hint % self.workers;
         let winner = match self.ranking {
-            Ranking::Artifact if best.rank == 0 && self.queued[hint] <= longest => hint,
-            Ranking::Artifact => best.tied.trailing_zeros() as usize,
+            Ranking::Artifact => match hint % self.workers {
+                hint if best.rank == 0 && self.queued[hint] <= longest => hint,
+                _ => best.tied.trailing_zeros() as usize,
+            },
             Ranking::Improved => {
                 let later = best.shortest >> self.turn << self.turn;
                 self.turn = if self.turn + 1 == self.workers { 0 } else { self.turn + 1 };
