@@ -12,7 +12,7 @@ use nicol_core::ids::NodeId;
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::{ReadBack, SystemNode};
-use nicol_core::units::Bytes;
+use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
 use nicol_workload::driver::{RunControl, RunResult};
 use serde_json::{Map, Value};
@@ -200,6 +200,8 @@ pub(crate) struct Outline {
     pub(crate) value_bytes: usize,
     /// How the system's engines behave.
     pub(crate) engine: EngineSettings,
+    /// See [`SystemConfig::longest_wait`](crate::settings::SystemConfig::longest_wait).
+    pub(crate) longest_wait: Nanos,
     /// What a reader must know before the numbers.
     pub(crate) warnings: Vec<String>,
 }

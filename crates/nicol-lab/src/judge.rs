@@ -14,14 +14,16 @@ use nicol_workload::driver::history;
 
 use crate::cluster::{Cluster, Quiet};
 use crate::family::Judged;
+use crate::measured::Measured;
 use crate::parallel;
 use crate::report::Check;
 
 /// Violations that a report spells out; more are counted.
 const VIOLATIONS_SHOWN: usize = 20;
 
-/// The verdict on a finished run, and the history that was judged.
-pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, History) {
+/// The verdict on a run that was measured, and the history that was judged.
+pub(crate) fn judge(cluster: &Cluster, measured: &Measured) -> (Check, History) {
+    let settled = measured.settled;
     let operations = std::mem::take(&mut cluster.run.result().history);
     let mut judged = History::default();
     let mut check = Check {
@@ -31,7 +33,8 @@ pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, History) {
         ..Check::default()
     };
     if !settled {
-        check.violations.push("the cluster did not become quiet: work is stuck".to_owned());
+        let quiet = "the cluster did not become quiet: work is stuck".to_owned();
+        check.violations.push(measured.stuck.clone().unwrap_or(quiet));
     }
     if cfg!(debug_assertions) && settled {
         // Goes over every record of every replica: more work than many a run.

@@ -16,7 +16,7 @@ use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
-use crate::measured::Measured;
+use crate::measured::{Measured, waits_in_words};
 use crate::report::{BenchRun, Check, Resource};
 use crate::{hardware, memory, settings, summary};
 
@@ -68,7 +68,7 @@ pub(crate) fn run(config: &BenchConfig, build: Build) -> Result<BenchRun> {
     let loaded = built.load(config, &view, plan, clients)?;
     let measured = drive(config, &view, &loaded)?;
     let Loaded { cluster, engines } = loaded;
-    let (mut check, mut history) = judge(&cluster, measured.settled);
+    let (mut check, mut history) = judge(&cluster, &measured);
     if let Some(media) = &measured.media {
         judge_read_back(&cluster, media, &history, &mut check);
     }
@@ -103,7 +103,7 @@ fn record(
     let loaded = build(config, None)?.load(config, view, plan, clients)?;
     let untraced = BenchConfig { trace: None, ..config.clone() };
     let measured = drive(&untraced, view, &loaded)?;
-    let (mut second, history) = judge(&loaded.cluster, measured.settled);
+    let (mut second, history) = judge(&loaded.cluster, &measured);
     if let Some(media) = &measured.media {
         judge_read_back(&loaded.cluster, media, &history, &mut second);
     }
@@ -150,10 +150,14 @@ fn longest(config: &BenchConfig) -> Duration {
     span.saturating_add(STUCK_AFTER)
 }
 
-/// Runs until every client has ended; false if one of a run under faults never does. A system whose
-/// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
-/// has not ended is then stopped: attempts under way end as unknown.
-fn run_clients(world: &LiveCluster, cluster: &Cluster, limit: Option<Duration>) -> Result<bool> {
+/// Runs until every client has ended; says who waits if one of a run under faults never does. A
+/// system whose survivors cannot go on runs for a while after a crash, in which it must not answer
+/// wrongly. What has not ended is then stopped: attempts under way end as unknown.
+fn run_clients(
+    world: &LiveCluster,
+    cluster: &Cluster,
+    limit: Option<Duration>,
+) -> Result<Option<String>> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let is_over = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
     let mut stop_at = None;
@@ -165,11 +169,13 @@ fn run_clients(world: &LiveCluster, cluster: &Cluster, limit: Option<Duration>) 
     };
     world.run_until(ended, POLL)?;
     if cluster.run.finished() {
-        return Ok(true);
+        return Ok(None);
     }
+    let over = || waits_in_words("the run has not ended in time", &cluster.run.waiting());
+    let stuck = (!is_over(stop_at)).then(over);
     let crash = |node| Loss { node, host: true, nic: true };
     world.crash(&cluster.view.node_ids().map(crash).collect::<Vec<_>>())?;
-    Ok(is_over(stop_at))
+    Ok(stuck)
 }
 
 /// What threads that ran engines of servers have taken of their cores; `None` if clients ran there,
@@ -213,7 +219,7 @@ fn drive(
     let started = Instant::now();
     let world = LiveCluster::launch(&live, engines.clone())?;
     let started_s = started.elapsed().as_secs_f64();
-    let ended = run_clients(&world, cluster, config.is_faulty().then(|| longest(config)))?;
+    let stuck = run_clients(&world, cluster, config.is_faulty().then(|| longest(config)))?;
     let wall_s = started.elapsed().as_secs_f64();
     // Where survivors cannot go on, work of theirs may wait for the dead.
     let waits = || !cluster.goes_on() && !cluster.is_whole();
@@ -224,7 +230,7 @@ fn drive(
     };
     let deadline = Instant::now() + SETTLE;
     world.run_until(|| at_rest() || Instant::now() > deadline, POLL)?;
-    let settled = ended && at_rest() && cluster.run.finished();
+    let settled = stuck.is_none() && at_rest() && cluster.run.finished();
     // Logs of nodes that went one after the other tell of different times.
     let at_once = live.faults.as_ref().is_none_or(|plan| plan.crashes.is_empty());
     let told = settled && at_once && cluster.run.plan().record;
@@ -246,6 +252,7 @@ fn drive(
         core_time,
         server_cpu,
         settled,
+        stuck,
         simulated,
         media,
         started_s,

@@ -7,8 +7,12 @@ use nicol_core::ids::NodeId;
 use nicol_core::medium::MediumWrite;
 use nicol_core::units::Nanos;
 use nicol_sim::Spending;
+use nicol_workload::driver::Waiting;
 
 use crate::report::Resource;
+
+/// Clients that a report of a stuck run names; more are counted.
+const WAITING_SHOWN: usize = 5;
 
 /// What a world measured around a run.
 pub(crate) struct Measured {
@@ -19,6 +23,8 @@ pub(crate) struct Measured {
     /// What the servers' threads took of their cores, where clients had threads of their own.
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) settled: bool,
+    /// What is wrong if clients did not end: who waits, and since when.
+    pub(crate) stuck: Option<String>,
     pub(crate) simulated: Option<Simulated>,
     /// What the log devices hold, if one crash has taken down everything: by node.
     pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
@@ -32,4 +38,14 @@ pub(crate) struct Simulated {
     pub(crate) time: Nanos,
     pub(crate) events: u64,
     pub(crate) digest: u64,
+}
+
+/// What to say of a run that is stuck: why it was given up, and the clients that wait.
+pub(crate) fn waits_in_words(why: &str, waiting: &[Waiting]) -> String {
+    let shown: Vec<String> = waiting.iter().take(WAITING_SHOWN).map(ToString::to_string).collect();
+    let more = match waiting.len().saturating_sub(WAITING_SHOWN) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!("work is stuck: {why}: {} clients wait: {}{more}", waiting.len(), shown.join("; "))
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::engine::DoorbellBatch;
 use nicol_core::records::RecordSource;
-use nicol_core::units::Bytes;
+use nicol_core::units::{Bytes, Nanos};
 
 use crate::config::BenchConfig;
 use crate::names::did_you_mean;
@@ -63,6 +63,12 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
 
     /// What a reader of results must know: settings under which the system is not correct.
     fn warnings(&self) -> Vec<String>;
+
+    /// How long all clients may wait at the same time, for what its settings ask to wait for. A
+    /// simulated run without faults in which nothing ends for seconds longer is stuck.
+    fn longest_wait(&self) -> Nanos {
+        Nanos::ZERO
+    }
 
     /// How its engines behave unless `--set` says otherwise.
     fn engines(&self) -> EngineSettings {

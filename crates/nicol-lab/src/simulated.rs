@@ -9,13 +9,14 @@ use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
+use nicol_workload::driver::RunControl;
 
 use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
-use crate::measured::{Measured, Simulated};
+use crate::measured::{Measured, Simulated, waits_in_words};
 use crate::report::{BenchRun, Resource};
 use crate::summary;
 use crate::system::System;
@@ -24,6 +25,13 @@ use crate::system::System;
 const SPAN: Nanos = Nanos::from_millis(10);
 /// Simulated time beyond the one asked for after which a run that has not ended is stuck.
 const LIMIT: Nanos = Nanos::from_secs(3_600);
+/// Simulated time in which no operation or attempt of any client begins or ends, after which a run
+/// whose messages all arrive is stuck: a thousand leases, beyond what settings make operations wait
+/// ([`SystemConfig::longest_wait`](crate::settings::SystemConfig::longest_wait)). An attempt takes
+/// microseconds, the largest chunk of a file log some milliseconds; a wait for buffers or before
+/// another try inside of an attempt is set to a second at most. How many attempts follow one
+/// another is bounded by the driver, and each is a sign of life.
+const SILENCE: Nanos = Nanos::from_secs(10);
 /// The same under message faults, which end early: a client that waits then retries for ever.
 const LIMIT_WITH_FAULTS: Nanos = Nanos::from_secs(60);
 /// Simulated time after which a run with crashes is stuck: a thousand leases.
@@ -57,7 +65,7 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
     let profile = hardware.name(config);
     let measured = simulate(config, hardware, &loaded);
     let cluster = &loaded.cluster;
-    let (mut check, history) = judge(cluster, measured.settled);
+    let (mut check, history) = judge(cluster, &measured);
     if let Some(media) = &measured.media {
         judge_read_back(cluster, media, &history, &mut check);
     }
@@ -66,24 +74,90 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
     Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
 
-/// Runs until every client has ended. A system whose survivors cannot go on runs for a while after
-/// a crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
-/// unknown.
-fn run_clients(world: &SimCluster, cluster: &Cluster, limit: Nanos) -> RunEnd {
-    let mut stop_at = None;
+/// How long a run may take, and how long its clients may be silent. Runs that lose messages or
+/// nodes wait for time-outs and for what their plan says: they are bounded as a whole only.
+struct Bounds {
+    limit: Nanos,
+    silence: Option<Nanos>,
+}
+
+impl Bounds {
+    fn of(config: &BenchConfig, faults: &FaultPlan, longest_wait: Nanos) -> Self {
+        let limit = match (gives_up(faults), config.is_faulty()) {
+            (true, _) => LIMIT_WITH_CRASHES,
+            (false, true) => LIMIT_WITH_FAULTS,
+            (false, false) => LIMIT,
+        };
+        let waits = faults.stalls.iter().map(|stall| stall.span).chain([longest_wait]);
+        let silence = waits.fold(SILENCE, Nanos::saturating_add);
+        let span = match config.length {
+            Some(Length::Time(span)) => span,
+            Some(Length::Transactions(_)) | None => Nanos::ZERO,
+        };
+        let silence = (!faults.touches_messages()).then_some(silence);
+        Self { limit: limit.saturating_add(span), silence }
+    }
+}
+
+/// Looks whether clients give signs of life.
+struct Watch<'a> {
+    run: &'a RunControl,
+    silence: Nanos,
+    look_at: Nanos,
+}
+
+impl Watch<'_> {
+    /// Does some client wait, and has none given a sign of life for too long?
+    ///
+    /// Cost: looks at every client once in the time that they may be silent, else a comparison.
+    fn is_silent(&mut self, now: Nanos) -> bool {
+        if now < self.look_at {
+            return false;
+        }
+        // While nobody has anything under way, no sign is missing.
+        let last = self.run.last_sign().unwrap_or(now);
+        self.look_at = last.saturating_add(self.silence);
+        now >= self.look_at
+    }
+}
+
+/// Runs until every client has ended; says who waits if one never does. A system whose survivors
+/// cannot go on runs for a while after a crash, in which it must not answer wrongly, and is then
+/// stopped: attempts under way end as unknown.
+fn run_clients(world: &SimCluster, cluster: &Cluster, bounds: &Bounds) -> Option<String> {
+    let run = &*cluster.run;
+    let mut watch = bounds.silence.map(|silence| Watch { run, silence, look_at: silence });
+    let (mut stop_at, mut silent) = (None, false);
     let mut ended = |now: Nanos| {
         if !cluster.goes_on() && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
-        cluster.run.finished() || stop_at.is_some_and(|at| now >= at)
+        silent = watch.as_mut().is_some_and(|watch| watch.is_silent(now));
+        silent || run.finished() || stop_at.is_some_and(|at| now >= at)
     };
-    let ran = world.run_until(&mut ended, limit);
-    if ran == RunEnd::Done && !cluster.run.finished() {
-        for node in cluster.view.node_ids() {
-            world.crash(Loss { node, host: true, nic: true });
+    let ran = world.run_until(&mut ended, bounds.limit);
+    let why = match ran {
+        RunEnd::Done if silent && !run.finished() => {
+            let silence = bounds.silence.unwrap_or_default();
+            format!("no operation or attempt has begun or ended for {silence}")
         }
-    }
-    ran
+        RunEnd::Done => {
+            if !run.finished() {
+                for node in cluster.view.node_ids() {
+                    world.crash(Loss { node, host: true, nic: true });
+                }
+            }
+            return None;
+        }
+        RunEnd::Idle => "nothing is left that could happen".to_owned(),
+        RunEnd::Limit => "the run has not ended in time".to_owned(),
+    };
+    Some(waits_in_words(&format!("{why} (it is {})", world.now()), &run.waiting()))
+}
+
+/// May a node be given up under this plan?
+fn gives_up(plan: &FaultPlan) -> bool {
+    !plan.crashes.is_empty() || !plan.partitions.is_empty()
 }
 
 /// Is a crash of everything the first thing that takes a node down?
@@ -105,9 +179,7 @@ fn simulate(
     sim.trace = config.trace.clone();
     sim.syncs_nothing = config.syncs_nothing;
     // Without crashes or cuts nobody needs views or leases, and no figure moves.
-    let crashes = !sim.faults.crashes.is_empty();
-    let gives_up = crashes || !sim.faults.partitions.is_empty();
-    sim.view_service = cluster.goes_on() && gives_up;
+    sim.view_service = cluster.goes_on() && gives_up(&sim.faults);
     if !cluster.goes_on() {
         // Others meet silence where a node was, for as long as the run goes on.
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
@@ -119,20 +191,12 @@ fn simulate(
     tuning.dma_vector = cluster.outline.engine.dma_vector.unwrap_or(tuning.dma_vector);
     tuning.dma_async = cluster.outline.engine.dma_async.unwrap_or(tuning.dma_async);
     tuning.doorbell_batch = cluster.outline.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    let bounds = Bounds::of(config, &sim.faults, cluster.outline.longest_wait);
     let started = Instant::now();
     let world = SimCluster::new(sim);
     world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
-    let limit = match (gives_up, config.is_faulty()) {
-        (true, _) => LIMIT_WITH_CRASHES,
-        (false, true) => LIMIT_WITH_FAULTS,
-        (false, false) => LIMIT,
-    };
-    let span = match config.length {
-        Some(Length::Time(span)) => span,
-        Some(Length::Transactions(_)) | None => Nanos::ZERO,
-    };
-    let ran = run_clients(&world, cluster, limit.saturating_add(span));
+    let stuck = run_clients(&world, cluster, &bounds);
     let measured_until = world.now();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
@@ -142,13 +206,16 @@ fn simulate(
     let waits = !cluster.goes_on() && !cluster.is_whole();
     // What is under way may lock once more, for a node whose loss only the next view tells.
     let at_rest = loop {
+        if stuck.is_some() {
+            break false;
+        }
         let waited = world.run_until(&mut |_| waits || cluster.is_settled(), limit);
         let settled = world.settle(limit);
         if waits || cluster.is_settled() || waited != RunEnd::Done || settled == RunEnd::Limit {
             break settled != RunEnd::Limit && cluster.is_settled();
         }
     };
-    let quiet = ran == RunEnd::Done && (at_rest || waits);
+    let quiet = stuck.is_none() && (at_rest || waits);
     // Logs of nodes that went one after the other tell of different times.
     let at_once =
         is_whole_until_all(&config.drawn_faults()) && cluster.survivors().next().is_none();
@@ -167,6 +234,7 @@ fn simulate(
         core_time: report.spent,
         server_cpu: None,
         settled: quiet,
+        stuck,
         simulated: Some(Simulated {
             time: report.simulated,
             events: world.report().events,

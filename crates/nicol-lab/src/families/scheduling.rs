@@ -47,6 +47,12 @@ pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str
     Ok(())
 }
 
+/// How long requests wait for the end of a batch, if they are gathered in batches: they may come
+/// while one is gathered, and wait for the next.
+pub(super) fn longest_batch(schedule: &ScheduleConfig) -> Nanos {
+    if schedule.kind.batches() { schedule.batch_time * 2 } else { Nanos::ZERO }
+}
+
 /// Why a scheduler's setting means nothing without one.
 pub(super) fn without_scheduler(key: &str) -> String {
     let why = match key {

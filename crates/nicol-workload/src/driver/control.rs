@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::units::Nanos;
 
 use super::plan::RunPlan;
+use super::progress::{Progress, Waiting};
 use super::result::RunResult;
 use super::schedule::Retry;
 
@@ -23,6 +24,8 @@ pub struct RunControl {
     successors: AtomicU32,
     /// The clients that have begun.
     begun: Mutex<BTreeSet<u32>>,
+    /// What each client is doing that has begun.
+    progress: Mutex<Vec<Arc<Progress>>>,
     stopped: AtomicBool,
     result: Mutex<RunResult>,
 }
@@ -46,6 +49,7 @@ impl RunControl {
             running: AtomicU32::new(plan.clients),
             successors: AtomicU32::new(0),
             begun: Mutex::new(BTreeSet::new()),
+            progress: Mutex::default(),
             stopped: AtomicBool::new(false),
             result: Mutex::new(RunResult::new(plan, kinds)),
         })
@@ -69,6 +73,27 @@ impl RunControl {
     /// Clients that have not ended.
     pub fn running(&self) -> u32 {
         self.running.load(Ordering::Acquire)
+    }
+
+    /// The clients that have an operation under way, first the one that waits the longest.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let clients = self.clients();
+        let mut waiting: Vec<Waiting> =
+            clients.iter().filter_map(|client| client.waiting(self.kinds)).collect();
+        waiting.sort_by_key(|one| (one.last_sign, one.client));
+        waiting
+    }
+
+    /// When an operation or an attempt of any client last began or ended, if some client has an
+    /// operation under way: `None` while all of them wait for their next one.
+    pub fn last_sign(&self) -> Option<Nanos> {
+        let clients = self.clients();
+        let waits = clients.iter().any(|client| client.waiting(self.kinds).is_some());
+        clients.iter().map(|client| client.last_sign()).max().filter(|_| waits)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Vec<Arc<Progress>>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks every client to stop after its current attempt.
@@ -102,6 +127,13 @@ impl RunControl {
             return client;
         }
         self.plan.clients + self.successors.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Where the client of this name in the history notes what it is doing.
+    pub(super) fn progress(&self, client: u32) -> Arc<Progress> {
+        let progress = Arc::new(Progress::new(client));
+        self.clients().push(Arc::clone(&progress));
+        progress
     }
 
     /// Records that `clients` clients have ended, after their results were merged.

@@ -28,6 +28,7 @@ mod control;
 mod initial;
 mod latency;
 mod plan;
+mod progress;
 mod recorder;
 mod result;
 mod schedule;
@@ -45,6 +46,7 @@ pub use control::{CLIENTS_MAX, RETRY, RunControl};
 pub use initial::history;
 pub use latency::{LATENCY_MAX, Latencies, latency_histogram};
 pub use plan::RunPlan;
+pub use progress::Waiting;
 pub use recorder::Recorder;
 pub use result::{Counts, KindResult, RunResult};
 pub use schedule::{Load, Retry};
@@ -161,7 +163,7 @@ impl<F: Local, S: Session> Client<F, S> {
             Load::Closed => now,
             Load::Open { .. } => due,
         };
-        self.slot.begin(kind, start);
+        self.slot.begin(kind, start, now);
         let waits = !self.window.has_permit();
         let _place = self.window.enter(&self.turn).await;
         if waits {

@@ -9,6 +9,7 @@ use nicol_core::history::Operation;
 use nicol_core::units::Nanos;
 
 use super::control::{CLIENTS_MAX, RunControl};
+use super::progress::Progress;
 use super::result::{Counts, RunResult};
 use super::session::{Attempted, ClientOperation, HistoryEntry};
 
@@ -102,6 +103,7 @@ pub(super) struct ClientSlot<O: ClientOperation> {
     client: u32,
     pub(super) operation: O,
     current: Option<Current>,
+    progress: Arc<Progress>,
     /// Attempts recorded so far.
     recorded: u64,
 }
@@ -110,7 +112,8 @@ impl<O: ClientOperation> ClientSlot<O> {
     pub(super) fn new(recorder: Rc<Recorder>, client: u32) -> Self {
         recorder.slots.set(recorder.slots.get() + 1);
         let client = recorder.run.name(client);
-        Self { recorder, client, operation: O::default(), current: None, recorded: 0 }
+        let progress = recorder.run.progress(client);
+        Self { recorder, client, operation: O::default(), current: None, progress, recorded: 0 }
     }
 
     /// The client's name in the history.
@@ -118,10 +121,11 @@ impl<O: ClientOperation> ClientSlot<O> {
         self.client
     }
 
-    /// Notes that an operation of `kind`, due at `start`, begins.
-    pub(super) fn begin(&mut self, kind: usize, start: Nanos) {
+    /// Notes that an operation of `kind`, due at `start`, begins `now`.
+    pub(super) fn begin(&mut self, kind: usize, start: Nanos, now: Nanos) {
         assert!(self.current.is_none(), "a client runs one operation at a time");
         self.current = Some(Current { kind, start, attempt: None });
+        self.progress.begin(kind, start, now);
         self.count(start, |counts| counts.issued += 1);
     }
 
@@ -131,11 +135,13 @@ impl<O: ClientOperation> ClientSlot<O> {
         assert!(current.attempt.is_none(), "an operation has one attempt at a time");
         current.attempt = Some(at);
         let start = current.start;
+        self.progress.attempt(at);
         self.count(start, |counts| counts.attempts += 1);
     }
 
     /// Notes how the attempt under way ended.
     pub(super) fn attempted(&mut self, attempted: Attempted, at: Nanos) {
+        self.progress.attempted(at);
         self.end_attempt(attempted, Some(at));
     }
 
@@ -163,6 +169,7 @@ impl<O: ClientOperation> ClientSlot<O> {
         let Current { kind, start, attempt, .. } =
             self.current.take().expect("an operation ends after it began");
         assert!(attempt.is_none(), "the last attempt has ended");
+        self.progress.end();
         self.count(start, |counts| match ending {
             Ending::Done => counts.committed += 1,
             Ending::Refused => counts.refused += 1,
@@ -240,6 +247,7 @@ impl<O: ClientOperation> ClientSlot<O> {
 
 impl<O: ClientOperation> Drop for ClientSlot<O> {
     fn drop(&mut self) {
+        self.progress.end();
         if std::thread::panicking() {
             // The books may not balance; do not hide the first panic behind a second. The other
             // clients stop, and the thread's owner sees the panic.

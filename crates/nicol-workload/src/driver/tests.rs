@@ -82,6 +82,30 @@ fn a_closed_loop_fills_the_window_and_ends() {
 }
 
 #[test]
+fn who_waits_is_told_with_its_operation_and_since_when() {
+    let Setting { fabric, run, .. } = set_up(plan(Load::Closed), 10_000, 500, 0);
+    assert_eq!((run.waiting(), run.last_sign()), (Vec::new(), None), "nobody has begun");
+    fabric.run_until(Nanos::from_micros(50));
+    let waiting = run.waiting();
+    let mut clients: Vec<u32> = waiting.iter().map(|one| one.client).collect();
+    clients.sort_unstable();
+    assert_eq!(clients, [0, 1, 2, 3], "attempts take time, and nothing else does");
+    for one in &waiting {
+        assert!(run.kinds().contains(&one.kind), "{one}");
+        assert!((45_000..=50_000).contains(&one.last_sign.0), "{one}");
+        assert!(one.since <= one.last_sign && one.attempts > 0, "{one}");
+    }
+    assert!(waiting.is_sorted_by_key(|one| one.last_sign));
+    assert_eq!(run.last_sign(), waiting.last().map(|one| one.last_sign));
+    let Waiting { client, kind, .. } = waiting[0];
+    let told = waiting[0].to_string();
+    assert!(told.starts_with(&format!("client {client} for {kind}, due at ")), "{told}");
+    fabric.run_until(Nanos::from_secs(10));
+    assert!(run.finished());
+    assert_eq!((run.waiting(), run.last_sign()), (Vec::new(), None), "all have ended");
+}
+
+#[test]
 fn an_open_loop_keeps_its_rate_below_saturation() {
     let load = Load::Open { per_second: 1_000_000 };
     let result = finish(&set_up(plan(load), 10_000, 100, 0));

@@ -187,6 +187,7 @@ where
             source,
             value_bytes,
             engine,
+            longest_wait: system.longest_wait(),
             warnings: system.warnings(),
         };
         let clients = ClientWorkload { procedures: workload.procedures(), workload };

@@ -17,7 +17,7 @@ use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 use crate::config::BenchConfig;
-use crate::families::scheduling::{scheduler, set_schedule, without_scheduler};
+use crate::families::scheduling::{longest_batch, scheduler, set_schedule, without_scheduler};
 use crate::settings::{
     EngineSettings, SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken,
     number, sabotage, switch,
@@ -295,6 +295,10 @@ impl SystemConfig for XenicConfig {
             index_value_bytes: (objects * SERVING_OBJECT as usize).min(index.0 as usize),
             ..self
         })
+    }
+
+    fn longest_wait(&self) -> Nanos {
+        self.schedule.as_ref().map_or(Nanos::ZERO, longest_batch)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -7,7 +7,7 @@ use nicol_protocols::schedule::{FeatureMap, WORKERS_MAX};
 use nicol_rt::LogDevice;
 
 use crate::config::BenchConfig;
-use crate::families::scheduling::{scheduler, set_schedule, without_scheduler};
+use crate::families::scheduling::{longest_batch, scheduler, set_schedule, without_scheduler};
 use crate::settings::{
     SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
 };
@@ -143,6 +143,14 @@ impl SystemConfig for EngineConfig {
             );
         }
         Ok(())
+    }
+
+    /// A transaction that is logged is answered when the epoch after its own has ended; it stalls
+    /// at a few steps, each time behind others that hold its locks and stall.
+    fn longest_wait(&self) -> Nanos {
+        let epochs = if self.log { self.epoch * 3 } else { Nanos::ZERO };
+        let batches = self.schedule.as_ref().map_or(Nanos::ZERO, longest_batch);
+        epochs.saturating_add(self.stall * 10).saturating_add(batches)
     }
 
     fn warnings(&self) -> Vec<String> {

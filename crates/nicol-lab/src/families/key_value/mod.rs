@@ -129,6 +129,7 @@ where
             source: workload.clone(),
             value_bytes,
             engine,
+            longest_wait: system.longest_wait(),
             warnings: system.warnings(),
         };
         Ok(Built { workload, system, outline })

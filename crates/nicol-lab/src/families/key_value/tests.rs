@@ -20,7 +20,9 @@ use nicol_workload::ycsb::Mix;
 
 use super::{KeyValueConfig, system, workloads};
 use crate::bench::{BenchConfig, BenchRun, Length, run};
-use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, sabotage};
+use crate::settings::{
+    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
@@ -38,29 +40,49 @@ enum Sabotage {
     OldReads,
     /// Some writes are acknowledged and not made.
     LostWrites,
+    /// Some requests are not answered.
+    LostAnswers,
 }
 
-const SABOTAGES: [(&str, Sabotage); 2] =
-    [("old_reads", Sabotage::OldReads), ("lost_writes", Sabotage::LostWrites)];
+const SABOTAGES: [(&str, Sabotage); 3] = [
+    ("old_reads", Sabotage::OldReads),
+    ("lost_writes", Sabotage::LostWrites),
+    ("lost_answers", Sabotage::LostAnswers),
+];
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Config {
     sabotage: Sabotage,
+    /// Answers come so late.
+    pause: Nanos,
+    /// Does the system say so?
+    told: bool,
 }
 
 impl Settings for Config {
-    const KEYS: &'static [Setting] = &[];
+    const KEYS: &'static [Setting] = &[
+        ("pause_ms", "0..60000", "how late answers come"),
+        ("told", "on|off", "does it say that it pauses?"),
+    ];
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
 
-    fn set(&mut self, _key: &str, value: &str) -> Result<()> {
-        self.sabotage = sabotage(&SABOTAGES, value)?;
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "pause_ms" => self.pause = Nanos::from_millis(number(value, 0, 60_000)?),
+            "told" => self.told = switch(value)?,
+            _ => self.sabotage = sabotage(&SABOTAGES, value)?,
+        }
         Ok(())
     }
 }
 
 impl SystemConfig for Config {
     fn published(_system: &str, _sizes: &Sizes<'_>) -> Self {
-        Self { sabotage: Sabotage::None }
+        Self { sabotage: Sabotage::None, pause: Nanos::ZERO, told: false }
+    }
+
+    fn longest_wait(&self) -> Nanos {
+        if self.told { self.pause } else { Nanos::ZERO }
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -81,7 +103,7 @@ type Table = BTreeMap<Key, Record>;
 
 struct Node {
     view: View,
-    sabotage: Sabotage,
+    config: Config,
     table: Mutex<Table>,
 }
 
@@ -108,7 +130,7 @@ impl SystemNode for Node {
     fn copy(_: NodeId, _: &View, _: &Config, _: &dyn RecordSource, _: &[Table]) {}
 
     fn build(_: NodeId, view: &View, config: &Config, primary: Table, (): ()) -> Self {
-        Self { view: view.clone(), sabotage: config.sabotage, table: Mutex::new(primary) }
+        Self { view: view.clone(), config: config.clone(), table: Mutex::new(primary) }
     }
 }
 
@@ -218,8 +240,9 @@ struct Server<F> {
 impl<F: Fabric> Service for Server<F> {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
         let mut table = self.node.table.lock().unwrap();
-        let breaks =
-            |sabotage| self.node.sabotage == sabotage && self.fabric.random().is_multiple_of(8);
+        let breaks = |sabotage| {
+            self.node.config.sabotage == sabotage && self.fabric.random().is_multiple_of(8)
+        };
         let answer = match Ask::parse(delivery.body)? {
             Ask::Get(key) => {
                 let Record { version, value, before } =
@@ -235,8 +258,17 @@ impl<F: Fabric> Service for Server<F> {
                 first.map(|(key, record)| (*key, record.version, record.value.clone())).collect()
             }
         };
-        if let Some(to) = delivery.reply_to {
-            self.fabric.reply(to, &Answer(answer));
+        let Some(to) = delivery.reply_to.filter(|_| !breaks(Sabotage::LostAnswers)) else {
+            return Ok(());
+        };
+        let (fabric, pause) = (self.fabric.clone(), self.node.config.pause);
+        if pause == Nanos::ZERO {
+            fabric.reply(to, &Answer(answer));
+        } else {
+            self.fabric.spawn(async move {
+                fabric.sleep_until(fabric.now() + pause).await;
+                fabric.reply(to, &Answer(answer));
+            });
         }
         Ok(())
     }
@@ -331,6 +363,12 @@ impl KeyValueNode for Node {
         let (fabric, node) = (fabric.clone(), Arc::clone(self));
         if fabric.here().side == Side::Nic {
             fabric.serve(Rc::new(Server { fabric: fabric.clone(), node }));
+            // What comes by the clock, as in many systems, comes on when everybody waits.
+            fabric.clone().spawn(async move {
+                loop {
+                    fabric.sleep_until(fabric.now() + Nanos::from_millis(1)).await;
+                }
+            });
             return None;
         }
         Some(Client { fabric, node })
@@ -386,7 +424,8 @@ fn threads_run_it_too() {
 
 #[test]
 fn what_is_broken_on_purpose_is_caught() {
-    for (name, _) in SABOTAGES {
+    let wrong = SABOTAGES.iter().filter(|(_, way)| *way != Sabotage::LostAnswers);
+    for (name, _) in wrong {
         let caught = (0..10).any(|seed| {
             let mut config = config("churn", None, "connectx5", seed);
             config.settings = vec![format!("sabotage={name}")];
@@ -396,6 +435,46 @@ fn what_is_broken_on_purpose_is_caught() {
         });
         assert!(caught, "{name}");
     }
+}
+
+/// A run of two operations of each client, in which each takes as long as settings say.
+fn slow(settings: &[&str]) -> BenchConfig {
+    BenchConfig {
+        length: Some(Length::Transactions(24)),
+        settings: settings.iter().map(ToString::to_string).collect(),
+        ..config("ycsb", Some(Mix::A), "connectx5", 3)
+    }
+}
+
+#[test]
+fn a_run_in_which_everybody_waits_ends_and_names_who_waits() {
+    let ran = run(&slow(&["sabotage=lost_answers"])).unwrap();
+    let check = &ran.report.check;
+    assert!(!check.held());
+    let stuck = &check.violations[0];
+    let since =
+        "work is stuck: no operation or attempt has begun or ended for 10.000 s (it is 10.00";
+    assert!(stuck.starts_with(since), "{stuck}");
+    let named = ["read", "update"].iter().any(|kind| stuck.contains(&format!(" for {kind}, due")));
+    assert!(named && stuck.contains(" clients wait: client "), "{stuck}");
+    assert!(stuck.contains(" us, in attempt 1, since "), "{stuck}");
+    // What others have done is judged, and what was cut off is unknown.
+    assert!(ran.report.committed > 0 && ran.report.unknown > 0, "{stuck}");
+    assert_eq!(check.held_promise, Some(true));
+}
+
+#[test]
+fn a_slow_run_is_not_stuck() {
+    let seconds = |settings: &[&str]| {
+        let report = run(&slow(settings)).unwrap().report;
+        assert!(report.check.held(), "{settings:?}: {:#?}", report.check.violations);
+        assert_eq!(report.committed, 24);
+        report.simulated_s.unwrap()
+    };
+    assert!(seconds(&["pause_ms=9000"]) > 18.0);
+    assert!(seconds(&["pause_ms=30000", "told=on"]) > 60.0, "it says so");
+    let untold = run(&slow(&["pause_ms=30000"])).unwrap().report;
+    assert!(untold.check.violations[0].contains(": 12 clients wait: "), "{:?}", untold.check);
 }
 
 #[test]

@@ -120,6 +120,12 @@ impl SystemConfig for LineFsConfig {
         EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
     }
 
+    /// A core compresses the chunks of a host engine one after the other.
+    fn longest_wait(&self) -> Nanos {
+        let chunks = self.chunk.0.saturating_mul(u64::from(self.slots));
+        Nanos(chunks.saturating_mul(self.compression.byte_ps) / 1_000)
+    }
+
     fn warnings(&self) -> Vec<String> {
         broken(&SABOTAGES, self.sabotage)
     }
