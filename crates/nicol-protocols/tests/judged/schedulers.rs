@@ -1,14 +1,16 @@
 //! Schedulers in front of engines: judged in both worlds, under message faults and overload.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use nicol_core::faults::FaultFamilies;
+use nicol_core::faults::{FaultFamilies, FaultPlan, Stall};
 use nicol_core::history::End;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{self, BenchConfig, Length};
+use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::workloads::WorkloadSpec;
+use nicol_protocols::schedule::QUEUE_MAX;
 
-use crate::support::held;
+use crate::support::{held, held_run};
 
 const SCHEDULERS: [&str; 6] =
     ["round-robin", "alnico", "alnico-cpu-2", "alnico-cpu-n", "static-partition", "strife"];
@@ -72,17 +74,64 @@ fn a_scheduler_learns_what_is_hot_and_contention_falls() {
     }
 }
 
+/// Many clients of four cores, the first of which stands still for a while, without feedback.
+fn stalled(scheduler: &str, settings: &[&str]) -> BenchConfig {
+    let stalls = vec![Stall { engine: 0, from: STALL.start, span: STALL.end.since(STALL.start) }];
+    let mut config = BenchConfig {
+        clients: Some(CLIENTS_OF_STALLED / 2),
+        host_engines: Some(4),
+        length: Some(Length::Transactions(OPERATIONS_OF_STALLED)),
+        fault_plan: Some(FaultPlan { stalls, ..FaultPlan::none() }),
+        ..config("silo", scheduler, "smallbank", 5)
+    };
+    // So many that few wait for locks that the first core holds.
+    config.workload.records = Some(50_000);
+    let never = ["feedback_us=10000000"].into_iter().filter(|_| scheduler.starts_with("alnico"));
+    config.settings.extend(never.chain(settings.iter().copied()).map(str::to_owned));
+    config
+}
+
+/// More clients than the queues of four workers have places.
+const CLIENTS_OF_STALLED: usize = 4 * QUEUE_MAX + 32;
+const OPERATIONS_OF_STALLED: u64 = 12 * CLIENTS_OF_STALLED as u64;
+/// When the core stands still.
+const STALL: Range<Nanos> = Nanos::from_micros(200)..Nanos::from_micros(1_700);
+
 #[test]
 fn feedback_that_never_comes_and_a_stalled_worker_cost_no_request() {
-    let silent = BenchConfig {
-        settings: ["scheduler=alnico", "feedback_us=10000000", "epoch_us=20", "stall_us=40"]
-            .map(str::to_owned)
-            .to_vec(),
-        ..config("silo", "alnico", "smallbank", 5)
-    };
-    let report = held(&silent);
-    assert_eq!(report.committed + report.refused, 600);
-    assert_eq!(report.counters["schedule"]["vectors_published"], 0);
+    for (scheduler, settings) in [
+        ("alnico", &["completion=reply"][..]),
+        ("alnico", &["completion=slot"]),
+        ("alnico", &["ranking=artifact"]),
+        ("alnico-cpu-2", &[]),
+        ("alnico-cpu-n", &[]),
+        ("round-robin", &[]),
+        ("static-partition", &[]),
+        ("strife", &["batch=1000"]),
+    ] {
+        let BenchRun { report, history, .. } = held_run(&stalled(scheduler, settings));
+        let case = format!("{scheduler} {settings:?}");
+        // What was refused too often has failed, and its client knows.
+        let ended = report.committed + report.refused + report.failed;
+        assert_eq!((ended, report.unknown), (OPERATIONS_OF_STALLED, 0), "{case}");
+        let counters = &report.counters["schedule"];
+        assert_eq!(counters["vectors_published"], 0, "{case}");
+        assert!(counters["refused"] > 0, "{case}: no queue was full");
+        // Where somebody who goes on schedules by what workers have, the others' queues are full,
+        // too, and they go on.
+        if ["alnico", "alnico-cpu-2"].contains(&scheduler) {
+            let while_stalled = |end: End, from: Nanos| {
+                let ended = history.operations.iter().filter(|one| one.end == end);
+                let times = ended.filter_map(|one| one.responded);
+                times.filter(|at| (from.0..STALL.end.0).contains(at)).count()
+            };
+            let (all, late) = [STALL.start, STALL.start + STALL.end.since(STALL.start) / 2]
+                .map(|from| while_stalled(End::Ok, from))
+                .into();
+            assert!(all > 1_000 && late > all / 3, "{case}: {late} of {all}");
+            assert!(while_stalled(End::Failed, STALL.start) > 100, "{case}: none was refused");
+        }
+    }
 }
 
 #[test]
@@ -140,6 +189,20 @@ fn a_batch_of_strife_ends_whenever_requests_count_as_done() {
     let mut strife = config("silo", "strife", "smallbank", 2);
     strife.settings.push("completion=slot".to_owned());
     assert!(held(&strife).committed > 400);
+}
+
+#[test]
+fn who_waits_for_a_batch_or_an_epoch_is_not_stuck() {
+    let waits = |scheduler: &str, on: &str, settings: &[&str]| {
+        let mut config = config("silo", scheduler, "smallbank", 2);
+        config.settings.extend(settings.iter().map(ToString::to_string));
+        config.length = Some(Length::Transactions(48));
+        config.on = on.to_owned();
+        held(&config).simulated_s.unwrap()
+    };
+    assert!(waits("strife", "innova2", &["batch_us=12000000", "epoch_us=100000"]) > 12.0);
+    let logs = "innova2:persist.latency=5us";
+    assert!(waits("round-robin", logs, &["log=on", "epoch_us=10000000"]) > 12.0);
 }
 
 #[test]
