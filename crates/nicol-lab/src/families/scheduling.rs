@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use nicol_core::units::Nanos;
 use nicol_protocols::schedule::{
-    Completion, Kind, Planes, Policy, Ranking, ScheduleConfig, WORKERS_MAX,
+    Completion, Kind, Planes, Policy, Ranking, Sabotage, ScheduleConfig, WORKERS_MAX,
 };
 
 use crate::settings::number;
@@ -16,6 +16,14 @@ pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
     ("static-partition", Kind::StaticPartition),
     ("strife", Kind::Strife),
     ("round-robin", Kind::RoundRobin),
+];
+
+/// Ways to break a scheduler on purpose, so that a run can show that a lost request is noticed.
+pub(super) const SABOTAGES: [(&str, Sabotage); 4] = [
+    ("refuses_silently", Sabotage::RefusesSilently),
+    ("drops_when_full", Sabotage::DropsWhenFull),
+    ("loses_queue", Sabotage::LosesQueue),
+    ("waits_for_vectors", Sabotage::WaitsForVectors),
 ];
 
 /// Changes a setting of a scheduler.

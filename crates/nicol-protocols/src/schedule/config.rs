@@ -2,6 +2,7 @@
 
 use nicol_core::units::Nanos;
 
+use super::broken::{Hooks, Sabotage};
 use super::decision::{Planes, Ranking};
 use super::feedback::{Policy, WINDOW};
 
@@ -75,6 +76,9 @@ pub struct ScheduleConfig {
     pub padding: u32,
     /// How long a client waits for the answer to a request.
     pub timeout: Nanos,
+    /// Broken on purpose; for negative tests only.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
 }
 
 impl ScheduleConfig {
@@ -95,6 +99,7 @@ impl ScheduleConfig {
             batch_time: Nanos::from_millis(5),
             padding: 0,
             timeout: Nanos::from_millis(100),
+            sabotage: Sabotage::None,
         }
     }
 
@@ -102,6 +107,10 @@ impl ScheduleConfig {
     /// whatever counts.
     pub const fn tells_who_is_done(&self) -> bool {
         matches!(self.completion, Completion::Reply) || self.kind.batches()
+    }
+
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
     }
 
     /// Host cores that schedule and execute nothing.

@@ -17,6 +17,7 @@
 //! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA;
 //! in the testbed the data is written to the host, and the vector alone to the FPGA.
 
+mod broken;
 mod client;
 mod config;
 mod decision;
@@ -28,6 +29,8 @@ mod server;
 mod shared;
 mod strife;
 
+#[doc(hidden)]
+pub use broken::Sabotage;
 pub use config::{Completion, Kind, ScheduleConfig};
 pub use decision::{OPEN_MAX, Planes, Ranking, Scheduler, Vectors, WORKERS_MAX};
 pub use features::{FEATURES, FeatureMap, Features, Plane};

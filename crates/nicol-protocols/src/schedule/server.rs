@@ -15,6 +15,7 @@ use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader};
 
+use super::broken::Hooks;
 use super::config::{Completion, Kind};
 use super::decision::{OPEN_MAX, Vectors};
 use super::feedback::{Feedback, Window};
@@ -76,6 +77,7 @@ pub(crate) struct Server<F: Fabric, X: Executor> {
     arrived: Signal,
     window: Window,
     batch: RefCell<Batch>,
+    hooks: Hooks,
 }
 
 impl<F: Fabric, X: Executor> Server<F, X> {
@@ -96,6 +98,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             arrived: fabric.signal(),
             window: Window::new(shared.config.window),
             batch: RefCell::default(),
+            hooks: shared.config.hooks(),
         })
     }
 
@@ -151,7 +154,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     async fn work(self: Rc<Self>) {
         let mut txn = Txn::default();
         loop {
-            let job = self.queue.borrow_mut().pop_front();
+            let job = self.take();
             let Some(Job { reply_to, request, scheduler }) = job else {
                 self.arrived.wait().await;
                 continue;
@@ -189,6 +192,16 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         }
     }
 
+    /// Takes the request that has waited the longest from this worker's queue.
+    fn take(&self) -> Option<Job> {
+        let mut queue = self.queue.borrow_mut();
+        let job = queue.pop_front();
+        if !self.hooks.keeps_queue(queue.len()) {
+            queue.clear();
+        }
+        job
+    }
+
     fn answer(&self, reply_to: ReplyTo, outcome: Outcome) {
         self.fabric.reply(reply_to, &Done(outcome));
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
@@ -204,17 +217,26 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     fn enqueue(&self, reply_to: ReplyTo, request: Request, scheduler: Option<EngineId>) {
         let mut queue = self.queue.borrow_mut();
         if queue.len() == QUEUE_MAX {
-            count(&self.shared.counts.refused);
             if let Some(scheduler) = scheduler {
                 self.fabric.send(scheduler, &request.completed());
             }
-            self.fabric.refuse(reply_to, FabricError::NoResources);
+            if self.hooks.refuses_when_full() {
+                self.refuse(reply_to);
+            }
             return;
         }
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         queue.push_back(Job { reply_to, request, scheduler });
         drop(queue);
         self.arrived.notify();
+    }
+
+    /// Refuses a request for which nobody has space.
+    fn refuse(&self, reply_to: ReplyTo) {
+        count(&self.shared.counts.refused);
+        if self.hooks.tells_refusals() {
+            self.fabric.refuse(reply_to, FabricError::NoResources);
+        }
     }
 
     /// Decides who gets a request. [AlNiCo22, implementation, step 3]
@@ -248,12 +270,12 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     fn dispatch(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
         let from = &mut Reader::new(body);
         let (header, id) = (Header::parse(from)?, TxnId(from.u64()?));
+        if !self.hooks.decides_at(|| self.shared.assignments().scheduler.epoch()) {
+            return Ok(());
+        }
         match self.decide(id, &header) {
             Some(worker) => self.give(reply_to, body, worker)?,
-            None => {
-                count(&self.shared.counts.refused);
-                self.fabric.refuse(reply_to, FabricError::NoResources);
-            }
+            None => self.refuse(reply_to),
         }
         Ok(())
     }

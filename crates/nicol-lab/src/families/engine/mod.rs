@@ -9,6 +9,7 @@ use nicol_core::units::Nanos;
 use nicol_protocols::engine::{
     Cicada, EngineConfig, Node, Protocol, Sabotage, Silo, TicToc, TwoPhaseLocking,
 };
+use nicol_protocols::schedule::QUEUE_MAX;
 
 use crate::config::{BenchConfig, Length};
 use crate::families::commit;
@@ -148,6 +149,15 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         ..trial("smallbank", &["log=on", "epoch_us=20", "stall_us=4"], SHORT)
     });
     if seed.is_multiple_of(4) {
+        // More clients than two workers' queues take, behind a scheduler that counts a request
+        // until its client sends the next.
+        let settings = ["scheduler=alnico", "completion=slot", "epoch_us=1000"];
+        trials.push(BenchConfig {
+            client_nodes: 1,
+            host_engines: Some(2),
+            clients: Some(MANY),
+            ..trial("smallbank", &settings, 4 * MANY as u64)
+        });
         trials.push(trial("tpcc", &["epoch_us=20"], SHORT));
     }
     trials
@@ -155,5 +165,7 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
 
 /// Records of a trial: so few that transactions meet.
 const FEW: u64 = 12;
+/// Clients of a trial of a scheduler: more than two queues have places.
+const MANY: usize = 2 * QUEUE_MAX + 100;
 /// Transactions of a trial.
 const SHORT: u64 = 500;

@@ -7,7 +7,9 @@ use nicol_protocols::schedule::{FeatureMap, WORKERS_MAX};
 use nicol_rt::LogDevice;
 
 use crate::config::BenchConfig;
-use crate::families::scheduling::{longest_batch, scheduler, set_schedule, without_scheduler};
+use crate::families::scheduling::{
+    self, longest_batch, scheduler, set_schedule, without_scheduler,
+};
 use crate::settings::{
     SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
 };
@@ -27,10 +29,23 @@ const SABOTAGES: [(&str, Sabotage); 11] = [
     ("claims_early", Sabotage::ClaimsEarly),
 ];
 
-/// The names of some ways to break an engine.
+/// The names of some ways to break an engine, and of those to break a scheduler in front of it.
 pub(super) fn names_of(sabotages: &[Sabotage]) -> Vec<&'static str> {
     let among = |(_, sabotage): &&(&str, Sabotage)| sabotages.contains(sabotage);
-    SABOTAGES.iter().filter(among).map(|(name, _)| *name).collect()
+    let engines = SABOTAGES.iter().filter(among).map(|(name, _)| *name);
+    engines.chain(scheduling::SABOTAGES.iter().map(|(name, _)| *name)).collect()
+}
+
+/// Breaks the engine, or the scheduler in front of it; nothing if it is a scheduler's fault and
+/// there is none.
+fn set_sabotage(config: &mut EngineConfig, name: &str) -> Result<()> {
+    let of_scheduler = scheduling::SABOTAGES.iter().find(|(known, _)| *known == name);
+    match (of_scheduler, &mut config.schedule) {
+        (Some((_, sabotage)), Some(schedule)) => schedule.sabotage = *sabotage,
+        (Some(_), None) => {}
+        (None, _) => config.sabotage = sabotage(&SABOTAGES, name)?,
+    }
+    Ok(())
 }
 
 impl Settings for EngineConfig {
@@ -92,7 +107,7 @@ impl Settings for EngineConfig {
                 }
             }
             "stall_us" => self.stall = Nanos::from_micros(number(value, 0, 1_000_000)?),
-            "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
+            "sabotage" => set_sabotage(self, value)?,
             "scheduler" => self.schedule = scheduler(value)?,
             _ => {
                 let schedule = self.schedule.as_mut();
@@ -154,6 +169,8 @@ impl SystemConfig for EngineConfig {
     }
 
     fn warnings(&self) -> Vec<String> {
-        broken(&SABOTAGES, self.sabotage)
+        let schedule = self.schedule.as_ref();
+        let warnings = schedule.map(|one| broken(&scheduling::SABOTAGES, one.sabotage));
+        [broken(&SABOTAGES, self.sabotage), warnings.unwrap_or_default()].concat()
     }
 }
