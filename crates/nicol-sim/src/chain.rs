@@ -43,11 +43,23 @@ pub enum Execution {
     /// It is about to make this access to memory of a side.
     Under(Running, Wanted),
     /// It is about to make the first half of a long read, whose rest is made at this instant.
-    Halfway(Running, Picos),
+    Halfway(Running, Picos, Wanted),
     /// It is about to move the bytes of a transfer, to or from memory of a side.
     Moving(Wanted),
     /// The reply is in the operation's buffer: it is not executed again.
     Ended,
+}
+
+impl Execution {
+    /// The access that a verb or chain makes when it goes on, or half of it.
+    pub const fn touches(&self) -> Option<(Side, Touch)> {
+        match self {
+            Self::Under(_, (side, _, touch)) | Self::Halfway(_, _, (side, _, touch)) => {
+                Some((*side, *touch))
+            }
+            Self::NotYet | Self::Moving(_) | Self::Ended => None,
+        }
+    }
 }
 
 /// How far the execution of a verb has come when it goes on.

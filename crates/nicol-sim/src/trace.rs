@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use nicol_core::chain::Touch;
 use nicol_core::faults::FaultPlan;
-use nicol_core::ids::NodeId;
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::trace::{Sink, Tracer, Track, What};
 use nicol_core::units::{Nanos, Picos};
 
@@ -65,6 +66,12 @@ impl HardwareTrace {
     /// A fault struck a node.
     pub(crate) fn fault(&self, at: Nanos, node: NodeId, fault: &'static str) {
         self.nodes[usize::from(node.0)].0.record(at, What::Fault(fault));
+    }
+
+    /// The card of `node` accesses memory of `side`.
+    pub(crate) fn access(&self, at: Nanos, node: NodeId, side: Side, touch: Touch) {
+        let what = What::Access { side, name: touch.name(), bytes: touch.bytes() };
+        self.nodes[usize::from(node.0)].0.record(at, what);
     }
 
     /// Records what has changed of a node's backlogs.

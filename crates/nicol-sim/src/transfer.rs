@@ -365,7 +365,7 @@ impl Shared {
                     Touch::Fetch(len) => model.hardware.on_lanes(len - bytes),
                     Touch::Store(_) | Touch::Atomic(_) => Picos(0),
                 };
-                verb.execution = Execution::Halfway(running, rest);
+                verb.execution = Execution::Halfway(running, rest, wanted);
                 let at = Picos(rest.0.saturating_sub(apart.0)).max(from);
                 self.next_verb_stage(state, number, VerbStage::Execute, at);
                 false
@@ -391,6 +391,9 @@ impl Shared {
         let verb = state.verbs.get_mut(number);
         let execution = std::mem::replace(&mut verb.execution, Execution::Ended);
         let node = &mut state.nodes[usize::from(target.0)];
+        if let (Some(trace), Some((side, touch))) = (&self.trace, execution.touches()) {
+            trace.access(state.kernel.now(), target, side, touch);
+        }
         match execution {
             Execution::Under(running, wanted) => {
                 ready = fetched(self.model(target), node, wanted, asker, ready);
@@ -398,7 +401,7 @@ impl Shared {
                     return;
                 }
             }
-            Execution::Halfway(running, rest) => {
+            Execution::Halfway(running, rest, _) => {
                 // The region may be gone since the first half: then the execution ends here.
                 if !self.step_verb(state, number, running, Progress::Halfway(rest), ready) {
                     return;

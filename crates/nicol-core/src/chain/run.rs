@@ -21,6 +21,23 @@ pub enum Touch {
     Atomic(u64),
 }
 
+impl Touch {
+    /// Its name in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fetch(_) => "fetch",
+            Self::Store(_) => "store",
+            Self::Atomic(_) => "atomic",
+        }
+    }
+
+    /// How many bytes.
+    pub const fn bytes(self) -> u64 {
+        let (Self::Fetch(bytes) | Self::Store(bytes) | Self::Atomic(bytes)) = self;
+        bytes
+    }
+}
+
 /// A target's way to its memory.
 #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
 pub trait ChainAccess {

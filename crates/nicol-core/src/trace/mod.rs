@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 pub use sink::{Limits, Recorded, Sink, Tracer};
 
-use crate::ids::{EngineId, Epoch, Incarnation, Key, NodeId, ReplyTo, Version};
+use crate::ids::{EngineId, Epoch, Incarnation, Key, NodeId, ReplyTo, Side, Version};
 use crate::units::Nanos;
 
 /// The recorder of an event. Events of one track are in the order of their times.
@@ -204,6 +204,16 @@ pub enum What {
         id: u32,
         /// Did it succeed?
         ok: bool,
+    },
+    /// The node's card accesses memory for a verb or a chain. What engines access for chains, they
+    /// ask for as transfers.
+    Access {
+        /// Whose memory.
+        side: Side,
+        /// What it does there.
+        name: &'static str,
+        /// Bytes of the access; a long read comes twice, for each of its halves.
+        bytes: u64,
     },
     /// A counter has a new value.
     Counter {

@@ -213,6 +213,12 @@ impl TrackWriter {
                 let args = Some(Args { value: Some(value), ..Args::default() });
                 lines.push(Line { args, ..self.at(&of, "C", at) });
             }
+            What::Access { side, name, bytes } => {
+                let args = Args { bytes: Some(bytes), ..Args::default() };
+                let name = format!("card: {name} {}", side.name());
+                let s = Some("t".to_owned());
+                lines.push(Line { s, args: Some(args), ..self.at(&name, "i", at) });
+            }
             What::FrameFault { fault, frame, from, to } => {
                 let args = Args {
                     frame: frame.map(|frame| format!("{frame:x}")),
