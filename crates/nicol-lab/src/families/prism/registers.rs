@@ -1,9 +1,10 @@
 //! Replicated blocks: PRISM-RS, and ABDLOCK by verbs and in software.
 
 use anyhow::{Result, bail};
-use nicol_core::faults::{Crash, CrashScope, FaultPlan};
-use nicol_core::ids::{Key, ShardId};
+use nicol_core::faults::{Crash, CrashScope, FaultPlan, Stall};
+use nicol_core::ids::{Key, ShardId, Side};
 use nicol_core::records::RecordSource;
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
 use nicol_core::view::ShardMap;
 use nicol_protocols::prism::abdlock::{self, AbdlockConfig};
@@ -58,7 +59,7 @@ const ABDLOCK_SABOTAGES: [(&str, abdlock::Sabotage); 6] = [
 ];
 
 /// Ways to break PRISM-RS on purpose.
-const SABOTAGES: [(&str, Sabotage); 7] = [
+const SABOTAGES: [(&str, Sabotage); 9] = [
     ("skips_write_back", Sabotage::SkipsWriteBack),
     ("small_quorum", Sabotage::SmallQuorum),
     ("swaps_always", Sabotage::SwapsAlways),
@@ -66,6 +67,8 @@ const SABOTAGES: [(&str, Sabotage); 7] = [
     ("keeps_old_buffers", Sabotage::KeepsOldBuffers),
     ("rejoins_empty", Sabotage::RejoinsEmpty),
     ("forgets_the_dead", Sabotage::ForgetsTheDead),
+    ("counts_the_dead", Sabotage::CountsTheDead),
+    ("skips_fence", Sabotage::SkipsFence),
 ];
 
 /// One shard, of everything.
@@ -208,6 +211,7 @@ fn trials_of_rs(system: &System, seed: u64) -> Vec<BenchConfig> {
     let mut dying = trials[0].clone();
     dying.fault_plan = Some(deaths(3..4, Nanos::from_micros(150), seed));
     trials.push(dying);
+    trials.push(rejoining(system, seed));
     if seed.is_multiple_of(4) {
         let crash = |node, at| Crash {
             scope: CrashScope::Node,
@@ -221,6 +225,43 @@ fn trials_of_rs(system: &System, seed: u64) -> Vec<BenchConfig> {
         trials.push(crashing);
     }
     trials
+}
+
+/// A replica dies at a drawn instant, while what it has just acknowledged waits at both others, and
+/// rejoins. Clients that come later then read from it and from the one that lags, alone.
+fn rejoining(system: &System, seed: u64) -> BenchConfig {
+    const CORES: u32 = 2;
+    let micros = Nanos::from_micros;
+    // Nodes are alike: a host and a card of so many engines.
+    let stall = |(node, side, core): (u32, Side, u32), from: Nanos, until: Nanos| {
+        let engine = (node * 2 + side as u32) * CORES + core;
+        Stall { engine, from, span: until.since(from) }
+    };
+    let late_clients = (3, Side::Host, 1);
+    // Of the two others, the engines that execute what is sent by those that come first.
+    let (slow, lagging) = ((1, Side::Nic, 0), (2, Side::Nic, 1));
+    let at = micros(20) + Nanos(Stream::new(seed, Purpose::Test, 0).below(80_000));
+    let rejoined = at + micros(3_000);
+    let reads_from = rejoined + micros(50);
+    let end = reads_from + micros(1_500);
+    let mut stalls = vec![
+        stall(late_clients, Nanos::ZERO, reads_from),
+        // In between it refuses what has waited.
+        stall(lagging, Nanos::ZERO, rejoined),
+        stall(lagging, rejoined + micros(28), end),
+        stall(slow, Nanos(at.0 - 7_000), rejoined),
+    ];
+    stalls.extend((0..CORES).map(|core| stall((1, Side::Nic, core), reads_from, end)));
+    let restart_after = Some(micros(20));
+    let crash = Crash { scope: CrashScope::Node, node: 0, at, restart_after };
+    BenchConfig {
+        on: "connectx5-40g".to_owned(),
+        settings: vec!["timeout_us=50000".to_owned()],
+        client_nodes: 1,
+        clients: Some(6),
+        fault_plan: Some(FaultPlan { stalls, crashes: vec![crash], ..FaultPlan::none() }),
+        ..trial(system, 2, Length::Transactions(48), seed)
+    }
 }
 
 /// A run of so many blocks for each node.

@@ -25,6 +25,10 @@ pub enum Sabotage {
     RejoinsEmpty,
     /// A replica does not look for what clients have left that have died.
     ForgetsTheDead,
+    /// A client counts what a replica has acknowledged in a life that is over.
+    CountsTheDead,
+    /// A replica lets another one rejoin without taking the key back under which clients write.
+    SkipsFence,
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
@@ -73,6 +77,16 @@ impl Hooks {
     /// Does a replica that comes back copy its blocks before it serves?
     pub(super) fn copies(self) -> bool {
         !self.is(Sabotage::RejoinsEmpty)
+    }
+
+    /// Is what a replica has acknowledged void? `is_over`: its life is known to be.
+    pub(super) fn voids(self, is_over: bool) -> bool {
+        is_over && !self.is(Sabotage::CountsTheDead)
+    }
+
+    /// Does a replica take the key back under which clients write, before another one rejoins?
+    pub(super) fn fences(self) -> bool {
+        !self.is(Sabotage::SkipsFence)
     }
 
     /// Does a replica look for what dead clients have left?

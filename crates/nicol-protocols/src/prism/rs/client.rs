@@ -232,7 +232,8 @@ impl<F: Fabric> Client<F> {
 
     /// Is the life of a replica over that has answered, for all that is known?
     fn is_over(&self, (node, handles): &Posted) -> bool {
-        self.0.servers.is_over(*node, handles.lives[node.index()])
+        let is_over = self.0.servers.is_over(*node, handles.lives[node.index()]);
+        self.0.node.config().hooks().voids(is_over)
     }
 
     fn replicas(&self, key: Key) -> Vec<NodeId> {

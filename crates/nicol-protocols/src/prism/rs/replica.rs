@@ -122,6 +122,9 @@ impl Replica {
             let keys = &mut *self.keys();
             let Some(known) = keys.lives.get_mut(node.index()) else { return };
             *known = (*known).max(life);
+            if !self.config.hooks().fences() {
+                return;
+            }
             if let Some((_, pointers)) = &mut keys.open {
                 fabric.revoke(*pointers);
                 *pointers = fabric.register(&self.region, Access::ReadWrite);
