@@ -24,13 +24,13 @@ const AROUND: u64 = 600;
 const EACH: u64 = 30;
 
 /// Software on host cores, or a card, executes chains.
-const SOFTWARE: &str = "connectx5-40g";
-const CARD: &str = "connectx5-40g:verbs.chains=true";
+pub const SOFTWARE: &str = "connectx5-40g";
+pub const CARD: &str = "connectx5-40g:verbs.chains=true";
 
 fn config(system: &str, on: &str, servers: usize, spec: WorkloadSpec) -> BenchConfig {
     BenchConfig {
         nodes: servers,
-        replicas: if system == "prism-rs" { servers } else { 1 },
+        replicas: if servers == 3 { servers } else { 1 },
         client_nodes: 2,
         clients: Some(1),
         host_engines: Some(1),
@@ -41,21 +41,25 @@ fn config(system: &str, on: &str, servers: usize, spec: WorkloadSpec) -> BenchCo
 }
 
 /// Reads, writes and deletions of few keys of one server.
-fn kv(on: &str, settings: &[&str]) -> BenchConfig {
+pub fn kv(on: &str, settings: &[&str]) -> BenchConfig {
     let spec = WorkloadSpec { records: Some(4), ..WorkloadSpec::named("churn") };
     let settings = settings.iter().map(ToString::to_string).collect();
     BenchConfig { settings, ..config("prism-kv", on, 1, spec) }
 }
 
-/// Reads and writes of two blocks on three replicas.
-fn rs(on: &str) -> BenchConfig {
+/// Reads and writes of two blocks for each of three replicas.
+fn blocks(system: &str, on: &str) -> BenchConfig {
     let spec =
         WorkloadSpec { records: Some(2), value_bytes: Some(40), ..WorkloadSpec::named("ycsb") };
-    config("prism-rs", on, 3, spec)
+    config(system, on, 3, spec)
+}
+
+fn rs(on: &str) -> BenchConfig {
+    blocks("prism-rs", on)
 }
 
 /// Transactions over two of few keys on two servers, some of which write what they have not read.
-fn tx(on: &str) -> BenchConfig {
+pub fn tx(on: &str) -> BenchConfig {
     let spec = WorkloadSpec {
         records: Some(3),
         keys: Some(2),
@@ -213,6 +217,14 @@ fn a_client_of_prism_rs_dies_between_any_two_events() {
         let mut found = 0;
         die_everywhere(&rs(on), operations, |report| found += report.counters["prism_rs"]["found"]);
         assert!(found > 0, "{on}: some client dies with a buffer in its hands");
+    }
+}
+
+/// What it has locked is released, or the other client would not go on.
+#[test]
+fn a_client_of_abdlock_dies_between_any_two_events() {
+    for (system, on) in [("abdlock", CARD), ("abdlock-software", SOFTWARE)] {
+        die_everywhere(&blocks(system, on), 12..24, |_| {});
     }
 }
 

@@ -18,5 +18,6 @@ mod prism_kv;
 mod prism_rs;
 mod prism_tx;
 mod schedulers;
+mod server_crashes;
 mod support;
 mod xenic;
