@@ -191,9 +191,9 @@ const LOSSES: [(&str, CrashScope); 3] =
     [(SOFTWARE, CrashScope::Node), (SOFTWARE, CrashScope::Nic), (CARD, CrashScope::Node)];
 
 /// The server of a half of the records dies everywhere, and is missed.
-fn lose_half(config: &BenchConfig, scope: CrashScope) {
+fn lose_half(config: &BenchConfig, scope: CrashScope, accesses: usize) {
     let (mut unknown, mut refused, mut committed) = (0, 0, 0);
-    die_everywhere(config, scope, 60, |report| {
+    die_everywhere(config, scope, accesses, |report| {
         unknown += report.unknown;
         refused += report.abort_reasons["shard_unavailable"];
         committed += report.committed;
@@ -206,14 +206,25 @@ fn lose_half(config: &BenchConfig, scope: CrashScope) {
 fn a_server_of_prism_kv_dies_between_any_two_accesses() {
     for (on, scope) in LOSSES {
         let length = Some(Length::Transactions(40));
-        lose_half(&BenchConfig { nodes: 2, length, ..kv(on, &[]) }, scope);
+        lose_half(&BenchConfig { nodes: 2, length, ..kv(on, &[]) }, scope, 60);
+    }
+}
+
+/// PUTs are messages, which its engines serve; GETs are READs.
+#[test]
+fn a_server_of_pilaf_dies_between_any_two_accesses() {
+    for (system, on) in [("pilaf", CARD), ("pilaf-software", SOFTWARE)] {
+        let length = Some(Length::Transactions(40));
+        let (system, settings) = (system.to_owned(), Vec::new());
+        let config = BenchConfig { system, settings, nodes: 2, length, ..kv(on, &[]) };
+        lose_half(&config, CrashScope::Node, 20);
     }
 }
 
 #[test]
 fn a_server_of_prism_tx_dies_between_any_two_accesses() {
     for (on, scope) in LOSSES {
-        lose_half(&BenchConfig { length: Some(Length::Transactions(20)), ..tx(on) }, scope);
+        lose_half(&BenchConfig { length: Some(Length::Transactions(20)), ..tx(on) }, scope, 60);
     }
 }
 
