@@ -16,6 +16,9 @@ pub(super) const FORM_CHAIN: u8 = 1;
 /// A verb that is executed by what executes chains.
 pub(super) const FORM_VERB_LIKE_CHAIN: u8 = 2;
 const _: () = assert!(OPERATIONS_MAX <= u8::MAX as usize, "the count is one byte");
+/// Bytes that a chain has room for at first, beyond the data that it is said to carry: as many as
+/// PRISM's systems need, so that none grows.
+const ROOM: usize = 256;
 
 /// An operation's code.
 mod code {
@@ -67,11 +70,18 @@ pub struct Chain {
 
 impl Default for Chain {
     fn default() -> Self {
-        Self { body: vec![FORM_CHAIN, 0] }
+        Self::carrying(0)
     }
 }
 
 impl Chain {
+    /// A chain without operations, with room for so many bytes of data to write.
+    pub fn carrying(data: usize) -> Self {
+        let mut body = Vec::with_capacity(ROOM + data);
+        body.extend([FORM_CHAIN, 0]);
+        Self { body }
+    }
+
     /// Takes all operations out and keeps the buffer.
     pub fn clear(&mut self) {
         self.body.truncate(HEADER);

@@ -259,3 +259,21 @@ fn free_lists_lie_in_writable_regions() {
     assert_eq!(register(Buffers { count: 129, ..good }), Err(outside));
     assert_eq!(register(good), Ok(()));
 }
+
+#[test]
+fn a_chain_does_not_grow_that_was_told_what_it_carries() {
+    let data = [7; 512];
+    let mut chain = Chain::carrying(data.len());
+    let room = chain.body.capacity();
+    // As long as a PUT's of PRISM-KV, whose slots are of four words.
+    let (rkey, to) = (RKey(1), Target::At(scratch(0)));
+    let staged = Primitive::Write { to, data: Data::Inline(&data[..32]) };
+    let allocate = Primitive::Allocate { list: FreeListKey(2), data: &data };
+    let swap = MaskedSwap::new(Compare::Equal, [1; 4], [0; 4]).masked([1; 4], [u64::MAX; 4]);
+    let (target, compare_at, swap_at) = (Target::At(64), None, Some(scratch(0)));
+    let swap = Primitive::CompareSwap { target, swap, compare_at, swap_at };
+    chain.push(staged.under(rkey)).push(allocate.under(rkey).conditional().redirected(scratch(8)));
+    chain.push(swap.under(rkey).conditional());
+    chain.push(Primitive::Read { from: Target::At(scratch(8)), len: 8 }.under(rkey));
+    assert!(chain.body.len() > 700 && chain.body.capacity() == room, "{}", chain.body.len());
+}

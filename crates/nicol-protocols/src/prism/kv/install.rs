@@ -65,7 +65,7 @@ impl Install<'_> {
     pub(super) fn chain(&self, rkey: RKey, list: FreeListKey) -> Chain {
         let form = self.config.form();
         let tmp = |word: usize| scratch((word * WORD) as u64);
-        let mut chain = Chain::default();
+        let mut chain = Chain::carrying(self.item.len());
         if form.words > 1 {
             let staged = bytes_of(&self.template(), form.words);
             let data = Data::Inline(&staged);

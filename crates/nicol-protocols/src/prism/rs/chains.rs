@@ -72,7 +72,7 @@ pub(super) fn write(
         let words = [0, data.len() as u64, 0];
         element.extend(words.map(u64::to_le_bytes).as_flattened());
     }
-    let mut chain = Chain::default();
+    let mut chain = Chain::carrying(data.len());
     let nowhere = RKey::default();
     // [PRISM21 7.3 write phase 1] WRITE t' to tmp.
     let to = Target::At(TMP);

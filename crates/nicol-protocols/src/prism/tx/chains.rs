@@ -181,8 +181,8 @@ impl At<'_> {
     pub(super) fn check_write(self, list: FreeListKey, item: &Item<'_>) -> Chain {
         let (rkey, ts) = (self.handles.region, item.ts.0);
         let target = Target::At(self.slot + word::PW);
-        let mut chain = Chain::default();
         if self.config.staging == Staging::AtCommit {
+            let mut chain = Chain::default();
             let swap = MaskedSwap::new(Compare::Greater, [ts], [ts]);
             let swap = Primitive::compare_swap(target, swap);
             chain.push(swap.under(self.handles.pointers));
@@ -195,11 +195,12 @@ impl At<'_> {
         // a client that dies. The CAS returns PR with PW, of one instant: PR need not be read
         // again. AMB-14c
         let (marks, addr) = (scratch(0), scratch(24));
+        let item = item.emit();
+        let mut chain = Chain::carrying(item.len());
         let data = &ts.to_le_bytes();
         let tmp = Primitive::Write { to: Target::At(marks), data: Data::Inline(data) };
         chain.push(tmp.under(NOWHERE));
-        let data = &item.emit();
-        let allocate = Primitive::Allocate { list, data }.under(rkey);
+        let allocate = Primitive::Allocate { list, data: &item }.under(rkey);
         chain.push(allocate.conditional().redirected(addr));
         let swap = MaskedSwap::new(Compare::Greater, [ts, 0], [ts, 0]).masked([ALL, 0], [ALL, 0]);
         let swap = Primitive::compare_swap(target, swap).under(self.handles.pointers);
