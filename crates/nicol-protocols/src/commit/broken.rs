@@ -3,6 +3,8 @@
 //! decision 0017). Here is what it cannot spoil from there: the steps ask [`Hooks`], and know no
 //! fault by name.
 
+use crate::kit;
+
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +33,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::commit) struct Hooks(Sabotage);
+pub(in crate::commit) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(in crate::commit) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     fn is_whole(self) -> bool {
         self.is(Sabotage::None)
     }

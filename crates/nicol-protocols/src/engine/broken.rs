@@ -2,6 +2,8 @@
 //! what they decide, and know no fault by name. A worker keeps them: in a protocol that is whole a
 //! question is one comparison with what the worker has at hand.
 
+use crate::kit;
+
 /// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,22 +36,11 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
     /// Of a protocol that is whole.
-    pub(super) const NONE: Self = Self(Sabotage::None);
-
-    #[inline]
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    #[inline]
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
+    pub(super) const NONE: Self = Self::new(Sabotage::None);
 
     /// Is what was read validated?
     #[inline]

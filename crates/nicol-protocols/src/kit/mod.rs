@@ -13,6 +13,7 @@
 //! | to count what happens, for reports | [`count`], [`counters`] |
 //! | the newest write of each key in logs without a common order | [`Recovered`] |
 //! | to run procedures of transactions over one record | [`outcome_of`] |
+//! | to ask what a planted fault may decide otherwise | [`Hooks`] |
 //! | to know whose data a crash has taken, and whose locks only a recovery may release | [`LostNodes`] |
 //!
 //! Nothing here decides anything: which step comes next, and what a refusal means, stands in the
@@ -21,6 +22,7 @@
 mod at_rest;
 mod calls;
 mod counters;
+mod hooks;
 mod items;
 mod locks;
 mod lost_nodes;
@@ -31,6 +33,7 @@ mod single_record;
 pub(crate) use at_rest::Open;
 pub(crate) use calls::{AllGranted, Calls};
 pub(crate) use counters::{count, counters};
+pub(crate) use hooks::Hooks;
 pub(crate) use items::{Item, Items};
 pub(crate) use locks::{HeldLocks, lock_all};
 pub(crate) use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};

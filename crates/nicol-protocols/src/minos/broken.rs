@@ -6,6 +6,8 @@ mod steps;
 use nicol_core::ids::NodeId;
 use nicol_core::view::Halves;
 
+use crate::kit;
+
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +43,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// May a client read a record? `free`: nobody has its read lock.
     pub(super) fn may_read(self, free: bool) -> bool {
         free || self.is(Sabotage::ReadsThroughLocks)

@@ -5,6 +5,7 @@ use nicol_core::fabric::{Fabric, ReplyTo};
 use nicol_core::units::Nanos;
 
 use super::messages::Answer;
+use crate::kit;
 
 /// One put in so many is lost by the fault that loses some.
 const LOST_ONE_IN: u64 = 8;
@@ -37,18 +38,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// Is an extent taken for the key's whatever it says?
     pub(super) fn trusts_extents(self) -> bool {
         self.is(Sabotage::TrustsExtents)

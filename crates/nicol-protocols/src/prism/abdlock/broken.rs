@@ -1,6 +1,8 @@
 //! ABDLOCK broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
 //! they decide, and know no fault by name.
 
+use crate::kit;
+
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,18 +24,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// How many replicas a phase waits for.
     pub(super) fn needed(self, majority: usize) -> usize {
         if self.is(Sabotage::SmallQuorum) { (majority - 1).max(1) } else { majority }

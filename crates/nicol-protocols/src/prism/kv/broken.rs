@@ -1,6 +1,8 @@
 //! PRISM-KV broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
 //! they decide, and know no fault by name.
 
+use crate::kit;
+
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +30,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// Is the item that a slot points to taken for its key's? `matches`: it has the key.
     pub(super) fn is_found(self, matches: bool) -> bool {
         matches || self.is(Sabotage::TrustsSlots)

@@ -2,6 +2,8 @@
 //! they decide, and know no fault by name; what a server is told is spoiled before it comes to the
 //! true one (`broken/server.rs`).
 
+use crate::kit;
+
 pub(super) mod server;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
@@ -25,18 +27,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// Is the item that an entry points to taken for its key's? `matches`: it has the key.
     pub(super) fn is_found(self, matches: bool) -> bool {
         matches || self.is(Sabotage::TrustsEntries)

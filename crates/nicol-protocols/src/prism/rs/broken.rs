@@ -5,6 +5,8 @@ pub(super) mod rejoin;
 
 use nicol_core::memory::Compare;
 
+use crate::kit;
+
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +34,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// Does a GET write back what it has read? `needed`: not all of its quorum is known to have it.
     pub(super) fn writes_back(self, needed: bool) -> bool {
         needed && !self.is(Sabotage::SkipsWriteBack)

@@ -4,6 +4,7 @@
 use nicol_core::memory::Compare;
 use nicol_core::txn::Abort;
 
+use crate::kit;
 use crate::prism::tag::Tag;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
@@ -32,18 +33,9 @@ pub enum Sabotage {
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// Is a read that a validation found so still current?
     pub(super) fn is_current(self, current: bool) -> bool {
         current || self.is(Sabotage::TrustsFailedReads)
