@@ -42,10 +42,15 @@ pub(crate) struct Simulated {
 
 /// What to say of a run that is stuck: why it was given up, and the clients that wait.
 pub(crate) fn waits_in_words(why: &str, waiting: &[Waiting]) -> String {
+    let who = match waiting.len() {
+        0 => return format!("work is stuck: {why}: no client has an operation under way"),
+        1 => "1 client waits".to_owned(),
+        clients => format!("{clients} clients wait"),
+    };
     let shown: Vec<String> = waiting.iter().take(WAITING_SHOWN).map(ToString::to_string).collect();
     let more = match waiting.len().saturating_sub(WAITING_SHOWN) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    format!("work is stuck: {why}: {} clients wait: {}{more}", waiting.len(), shown.join("; "))
+    format!("work is stuck: {why}: {who}: {}{more}", shown.join("; "))
 }

@@ -25,17 +25,17 @@ use crate::system::System;
 const SPAN: Nanos = Nanos::from_millis(10);
 /// Simulated time beyond the one asked for after which a run that has not ended is stuck.
 const LIMIT: Nanos = Nanos::from_secs(3_600);
-/// Simulated time in which no operation or attempt of any client begins or ends, after which a run
-/// whose messages all arrive is stuck: a thousand leases, beyond what settings make operations wait
-/// ([`SystemConfig::longest_wait`](crate::settings::SystemConfig::longest_wait)). An attempt takes
-/// microseconds, the largest chunk of a file log some milliseconds; a wait for buffers or before
-/// another try inside of an attempt is set to a second at most. How many attempts follow one
-/// another is bounded by the driver, and each is a sign of life.
-const SILENCE: Nanos = Nanos::from_secs(10);
 /// The same under message faults, which end early: a client that waits then retries for ever.
 const LIMIT_WITH_FAULTS: Nanos = Nanos::from_secs(60);
 /// Simulated time after which a run with crashes is stuck: a thousand leases.
 const LIMIT_WITH_CRASHES: Nanos = Nanos::from_secs(10);
+/// Simulated time in which no operation or attempt of any client begins or ends, after which a run
+/// whose messages all arrive is stuck, beyond what settings make operations wait
+/// ([`SystemConfig::longest_wait`](crate::settings::SystemConfig::longest_wait)). It is far more
+/// than an attempt takes: microseconds, some milliseconds for the largest chunk of a file log, a
+/// second at most for a wait for buffers. How many attempts follow one another is bounded by the
+/// driver, and each is a sign of life.
+const SILENCE: Nanos = Nanos::from_secs(10);
 /// Simulated time that a system whose survivors cannot go on runs for after a crash: twice a lease,
 /// and some.
 const AFTER_CRASH: Nanos = Nanos::from_millis(25);

@@ -42,7 +42,8 @@ pub enum Execution {
     NotYet,
     /// It is about to make this access to memory of a side.
     Under(Running, Wanted),
-    /// It is about to make the first half of a long read, whose rest is made at this instant.
+    /// It is about to make the first half of a long read, this access, whose rest is made at this
+    /// instant.
     Halfway(Running, Picos, Wanted),
     /// It is about to move the bytes of a transfer, to or from memory of a side.
     Moving(Wanted),

@@ -169,12 +169,13 @@ impl FeatureCounters {
         }
     }
 
-    /// Counts a request at `worker`, which has fewer than 255.
+    /// Counts a request at `worker`, which has fewer than 255 before it: one more would count as a
+    /// write. The scheduler's queues see to that, so that it is looked at in debug builds only.
     pub fn add(&mut self, worker: usize, request: Touches<'_>) {
         self.change(worker, request, COUNTED);
     }
 
-    /// Takes a request back that was counted at `worker`.
+    /// Takes a request back that was counted at `worker`; in debug builds it is looked at, too.
     pub fn remove(&mut self, worker: usize, request: Touches<'_>) {
         self.change(worker, request, COUNTED.map(u16::wrapping_neg));
     }
@@ -184,6 +185,8 @@ impl FeatureCounters {
         assert!(worker < LANES, "workers are lanes");
         request.each(|feature, writes| {
             let count = &mut self.rows[feature].0[worker];
+            let refused = if by == COUNTED { 0xff } else { 0 };
+            debug_assert_ne!(*count & 0xff, refused, "a worker has 255 requests at most");
             *count = count.wrapping_add(by[usize::from(writes)]);
         });
     }

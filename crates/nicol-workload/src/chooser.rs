@@ -105,6 +105,7 @@ impl Chooser {
     ///
     /// After `REDRAWS_MAX` draws it walks up from the last one, so that a heavy skew cannot delay
     /// it for ever. At least one item must not be taken.
+    // For each key of a transaction: as a call it costs some 40 instructions more.
     #[inline]
     pub fn draw_untaken(&self, random: &mut Stream, taken: impl Fn(u64) -> bool) -> u64 {
         let mut item = self.draw(random);

@@ -16,8 +16,8 @@ pub(super) const FORM_CHAIN: u8 = 1;
 /// A verb that is executed by what executes chains.
 pub(super) const FORM_VERB_LIKE_CHAIN: u8 = 2;
 const _: () = assert!(OPERATIONS_MAX <= u8::MAX as usize, "the count is one byte");
-/// Bytes that a chain has room for at first, beyond the data that it is said to carry: as many as
-/// PRISM's systems need, so that none grows.
+/// Bytes that a chain has room for at first, beyond the data that it is said to carry: as many as a
+/// PUT of PRISM-KV needs, so that it does not grow.
 const ROOM: usize = 256;
 
 /// An operation's code.

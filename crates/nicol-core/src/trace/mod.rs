@@ -205,14 +205,14 @@ pub enum What {
         /// Did it succeed?
         ok: bool,
     },
-    /// The node's card accesses memory for a verb or a chain. What engines access for chains, they
-    /// ask for as transfers.
+    /// The node's card is about to access memory for a verb or a chain. What engines access for
+    /// chains, they ask for as transfers.
     Access {
         /// Whose memory.
         side: Side,
         /// What it does there.
         name: &'static str,
-        /// Bytes of the access; a long read comes twice, for each of its halves.
+        /// Bytes of the access; a long read comes twice, each time with its whole length.
         bytes: u64,
     },
     /// A counter has a new value.

@@ -23,7 +23,7 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 4] = [
     ("refuses_silently", Sabotage::RefusesSilently),
     ("drops_when_full", Sabotage::DropsWhenFull),
     ("loses_queue", Sabotage::LosesQueue),
-    ("waits_for_vectors", Sabotage::WaitsForVectors),
+    ("drops_before_vectors", Sabotage::DropsBeforeVectors),
 ];
 
 /// Changes a setting of a scheduler.

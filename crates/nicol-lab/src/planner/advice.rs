@@ -75,8 +75,8 @@ struct Found {
 enum Remedy {
     /// Switch a mitigation on.
     Mitigate(Mitigations),
-    /// Let the step at this place take another way.
-    Go(usize, Way),
+    /// Let the steps of one way take another.
+    Go(Way, Way),
 }
 
 /// The advice for the steps of `description`'s alternatives, and for the `recommended` mix.
@@ -89,8 +89,8 @@ pub(super) fn advise(
     let mut advice = Vec::new();
     for alternative in &description.alternatives {
         let mut found: Vec<Found> = Vec::new();
-        for (at, step) in alternative.steps.iter().enumerate() {
-            of_step(description, profile, (at, step), &mut found);
+        for step in &alternative.steps {
+            of_step(description, profile, step, &mut found);
         }
         found.sort_by_key(|one| one.number);
         found.dedup_by(|a, b| a.number == b.number);
@@ -126,9 +126,13 @@ fn gain(
     let before = bound(&alone)?;
     match remedy {
         Remedy::Mitigate(mitigations) => alone.mitigations = mitigations,
-        Remedy::Go(at, other) => {
-            if let Step::Operation { way, .. } = &mut alone.alternatives[0].steps[at] {
-                *way = other;
+        Remedy::Go(from, to) => {
+            for step in &mut alone.alternatives[0].steps {
+                if let Step::Operation { way, .. } = step
+                    && *way == from
+                {
+                    *way = to;
+                }
             }
         }
     }
@@ -190,19 +194,21 @@ fn of_mix(description: &Description, profile: &Profile, recommended: &Mix) -> Ve
     advice
 }
 
-/// Advice for the step at a place of an alternative.
-fn of_step(
-    description: &Description,
-    profile: &Profile,
-    (at, step): (usize, &Step),
-    found: &mut Vec<Found>,
-) {
+/// Advice for a step of an alternative.
+fn of_step(description: &Description, profile: &Profile, step: &Step, found: &mut Vec<Found>) {
     let Step::Operation { way, verb, bytes, .. } = *step else { return };
     let Some(card) = &profile.card else { return };
     let (suspected, mitigated) = (&card.suspected, description.mitigations);
     let piece = mitigated.segment.map_or(bytes, |most| most.min(bytes));
-    let segmented = |most: u64| {
-        Some(Remedy::Mitigate(Mitigations { segment: Some(most.min(SEGMENT)), ..mitigated }))
+    // Pieces, and how a description has them.
+    let pieces = |limit: u64| {
+        let segment = limit.min(SEGMENT);
+        let written = match segment {
+            _ if segment.is_multiple_of(1 << 10) => format!("{}KiB", segment >> 10),
+            _ => format!("{segment}B"),
+        };
+        let remedy = Remedy::Mitigate(Mitigations { segment: Some(segment), ..mitigated });
+        (format!("cut them, for instance with segment = \"{written}\""), Some(remedy))
     };
     found.extend(of_addresses(step, card, mitigated));
     let mut say = |number, text, evidence, remedy| {
@@ -211,11 +217,9 @@ fn of_step(
     let large = |limit: u64| piece > limit;
     let beyond = suspected.read_beyond.value.0;
     if way == Way::Inbound(Side::Nic) && verb == Verb::Read && large(beyond) {
-        let text = format!(
-            "READs of the SoC above {} MiB block NIC cores: cut them (segment)",
-            beyond >> 20
-        );
-        say(2, text, Evidence::Hypothesis, segmented(beyond));
+        let (cut, remedy) = pieces(beyond);
+        let text = format!("READs of the SoC above {beyond} B block NIC cores: {cut}");
+        say(2, text, Evidence::Hypothesis, remedy);
     }
     let limit = match way {
         Way::Within(Side::Nic) => Some(suspected.soc_beyond.value.0),
@@ -224,11 +228,10 @@ fn of_step(
         _ => None,
     };
     if let Some(limit) = limit.filter(|limit| large(*limit)) {
-        let text = format!(
-            "transfers of {piece} B between SoC and host collapse above {limit} B: cut them, for \
-             instance with segment = \"256KiB\""
-        );
-        say(3, text, Evidence::Hypothesis, segmented(limit));
+        let (cut, remedy) = pieces(limit);
+        let text =
+            format!("transfers of {piece} B between SoC and host collapse above {limit} B: {cut}");
+        say(3, text, Evidence::Hypothesis, remedy);
     }
     let asks = match way {
         Way::Within(side) | Way::Outbound(side) => Some(side),
@@ -250,7 +253,7 @@ fn of_step(
     }
     if way == Way::Within(Side::Nic) && card.dma.is_some() {
         let text = "DMA (3*) instead of RDMA (3) passes PCIe1 not at all".to_owned();
-        say(5, text, Evidence::Shown, Some(Remedy::Go(at, Way::Dma)));
+        say(5, text, Evidence::Shown, Some(Remedy::Go(way, Way::Dma)));
     }
 }
 

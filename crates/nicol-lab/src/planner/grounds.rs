@@ -2,11 +2,12 @@
 //! [OffPath23 table 3]
 //!
 //! Each value of the profile is changed by itself and the closed form computed anew, so that what
-//! is listed is what the bound depends on, and not what somebody took it to depend on.
+//! is listed is what the bound depends on, and not what somebody took it to depend on. Values are
+//! raised: of a second resource that binds as well, more of it moves nothing and is not shown.
 
 use anyhow::Result;
-use nicol_sim::Profile;
 use nicol_sim::profile::{Measured, Stated};
+use nicol_sim::{Profile, ProfileError};
 
 use super::{Alternative, Description, Evidence, Plan, Step, Way, closed_form};
 use crate::profiles;
@@ -31,7 +32,8 @@ pub struct Ground {
 pub enum Effect {
     /// Percent of the rate for one percent more of the value.
     Slope(f64),
-    /// Requests a second, in millions, with the mechanism switched the other way.
+    /// Requests a second, in millions, with the mechanism switched the other way, or without the
+    /// limit.
     Switched(f64),
 }
 
@@ -81,8 +83,12 @@ impl Plan {
         for stated in profile.stated() {
             let Some((written, more)) = changed(stated) else { continue };
             let spec = format!("{}:{}={written}", description.hardware, stated.key);
-            // Some values cannot be changed by themselves.
-            let Ok(changed) = Profile::load(&spec) else { continue };
+            let changed = match Profile::load(&spec) {
+                Ok(changed) => changed,
+                // Some values cannot be changed by themselves.
+                Err(ProfileError::Invalid { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
             let after = self.rates(&changed, &client);
             for (at, (mops, changed)) in before.iter().zip(after).enumerate() {
                 let Some(effect) = Effect::of(*mops, changed, more) else { continue };
@@ -111,14 +117,15 @@ impl Plan {
         let alone = (0..self.candidates.len()).map(|at| programme.alone(at).0);
         let mix = match self.takes_greedy {
             true => programme.greedy(&self.ranked),
-            false => programme.best(&self.worth),
+            // Of mixes with about this rate the criteria chose.
+            false => programme.best(&vec![1.0; self.candidates.len()]),
         };
         alone.chain([mix.iter().sum()]).map(|rate| rate * 1e6).collect()
     }
 }
 
 /// The value with a percent more, as a profile has it, and how many times as much that is; a
-/// mechanism switched. None of nothing, and of other switches.
+/// mechanism switched, and a limit of sizes lifted. None of nothing, and of other switches.
 fn changed(stated: &Stated) -> Option<(String, Option<f64>)> {
     let percent = |value: u64| value + value.div_ceil(100);
     let more = |value: u64, more: u64| (value > 0).then(|| more as f64 / value as f64);
@@ -132,6 +139,7 @@ fn changed(stated: &Stated) -> Option<(String, Option<f64>)> {
         Measured::Time(value) => {
             Some((format!("{}ps", percent(value.0)), Some(more(value.0, percent(value.0))?)))
         }
+        Measured::Size(_) if stated.key.ends_with(LIMIT) => Some((UNLIMITED.to_owned(), None)),
         Measured::Size(value) => {
             Some((format!("{}B", percent(value.0)), Some(more(value.0, percent(value.0))?)))
         }
@@ -146,10 +154,15 @@ const GIGA: u64 = 1_000_000_000;
 /// The section of mechanisms that the study suspects.
 const SUSPECTED: &str = "card.suspected.";
 
+/// How the keys of limits of sizes end, with which sizes are compared.
+const LIMIT: &str = "_beyond";
+/// More than a description can have.
+const UNLIMITED: &str = "1000GB";
+
 fn evidence(stated: &Stated) -> Evidence {
-    match stated.source.as_str() {
-        _ if stated.key.starts_with(SUSPECTED) => Evidence::Hypothesis,
-        "assumed" => Evidence::Assumed,
+    match (stated.value, stated.source.as_str()) {
+        (Measured::Flag(_), _) => Evidence::Hypothesis,
+        (_, "assumed") => Evidence::Assumed,
         _ => Evidence::Shown,
     }
 }
@@ -161,7 +174,11 @@ fn beyond(
     description: &Description,
     parts: &[Alternative],
 ) -> Option<u64> {
-    let engine = profile.card.as_ref()?.dma.as_ref().filter(|_| stated.key == "card.dma.way")?;
+    let rates = ["card.dma.way", "card.dma.both"];
+    let engine = profile.card.as_ref()?.dma.as_ref()?;
+    if !rates.contains(&stated.key.as_str()) {
+        return None;
+    }
     let limit = engine.measured_to.value.0;
     let segment = description.mitigations.segment.unwrap_or(u64::MAX);
     let larger = |step: &Step| match step {

@@ -96,12 +96,10 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Their places in the description, the best first.
     pub ranked: Vec<usize>,
-    /// What a request of each is worth where rates are summed: 1 less a percent at most, by the
-    /// criteria other than throughput.
-    pub worth: Vec<f64>,
     /// What combining them greedily comes to, in that order.
     pub greedy: Mix,
-    /// The mix with the greatest rate; of those within a percent of it, the best by the criteria.
+    /// The mix with the greatest rate; of corners of the programme within a percent of it, the best
+    /// by the criteria.
     pub best: Mix,
     /// Does the plan recommend the greedy mix? Else the best, which is more by a percent or more.
     pub takes_greedy: bool,
@@ -162,8 +160,7 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
             if asked && part > 1 { Some(ask(&Arrival::Mixed(mops.clone()))?.mops) } else { None };
         Ok(mixed(&candidates, &demands, mops, taken(&programme, &rates), simulated))
     };
-    let worth = worth(&candidates, &description.criteria);
-    let (greedy, best) = (programme.greedy(&ranked), programme.best(&worth));
+    let (greedy, best) = (programme.greedy(&ranked), best(&programme, &candidates, description));
     let takes_greedy = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
     let greedy = mix(greedy, simulated && takes_greedy)?;
     let best = mix(best, simulated && !takes_greedy)?;
@@ -174,7 +171,6 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         description: description.clone(),
         candidates,
         ranked,
-        worth,
         greedy,
         best,
         takes_greedy,
@@ -239,17 +235,33 @@ fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
     ranked
 }
 
-/// What a request of each is worth in a sum of rates. Throughput is what is summed; the first other
-/// criterion takes up to a percent off, and the next up to a percent of that.
-fn worth(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<f64> {
-    let mut worth = vec![1.0; candidates.len()];
-    let others = criteria.iter().filter(|one| **one != Criterion::Throughput);
-    for (criterion, weight) in others.zip([WORTH - 1.0, 1e-4, 1e-6]) {
-        let costs: Vec<f64> = candidates.iter().map(|one| cost(one, *criterion)).collect();
-        let most = costs.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        worth.iter_mut().zip(costs).for_each(|(worth, cost)| *worth -= weight * cost / most);
+/// The rates with the greatest sum; of those that differ by less than a percent, those that cost
+/// the least by the criteria other than throughput.
+///
+/// Cost is weighed against rate more and more, as long as no more than a percent is lost.
+fn best(programme: &Programme, candidates: &[Candidate], description: &Description) -> Vec<f64> {
+    const FIRST: f64 = 1.0 / 256.0;
+    const TURNS: usize = 16;
+    let mut costs = vec![0.0; candidates.len()];
+    let others = description.criteria.iter().filter(|one| **one != Criterion::Throughput);
+    // A criterion decides where those before it do not.
+    for (criterion, weight) in others.zip([1.0, 1e-2, 1e-4]) {
+        let of: Vec<f64> = candidates.iter().map(|one| cost(one, *criterion)).collect();
+        let most = of.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        costs.iter_mut().zip(of).for_each(|(sum, cost)| *sum += weight * cost / most);
     }
-    worth
+    let mut best = programme.best(&vec![1.0; candidates.len()]);
+    let greatest: f64 = best.iter().sum();
+    for turn in 0..TURNS {
+        let weight = FIRST * (1_u64 << turn) as f64;
+        let worth: Vec<f64> = costs.iter().map(|cost| 1.0 - weight * cost).collect();
+        let cheaper = programme.best(&worth);
+        if cheaper.iter().sum::<f64>() * WORTH < greatest {
+            break;
+        }
+        best = cheaper;
+    }
+    best
 }
 
 /// What `mops` of each come to.

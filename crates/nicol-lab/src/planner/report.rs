@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::{Value, json};
 
 use super::advice::{Advice, Gain};
-use super::{Effect, Ground, Mix, Plan};
+use super::{Effect, Ground, Mix, Plan, WORTH};
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.plan/1";
@@ -151,7 +151,7 @@ fn gained(gain: &Gain) -> String {
     let [[now, then], [us, then_us]] = [gain.mops, gain.latency_us];
     let rates =
         format!("{then:.3} instead of {now:.3} M req/s, {then_us:.1} instead of {us:.1} us");
-    match (gain.pays(), then * 1.01 < now) {
+    match (gain.pays(), then * WORTH < now) {
         (true, _) => format!(" ({rates})"),
         (false, false) => format!(" (no higher rate here: {rates})"),
         (false, true) => format!(" (a lower rate here: {rates})"),
@@ -234,8 +234,8 @@ impl Plan {
     fn write_grounds(&self, f: &mut Formatter<'_>, grounds: &[Vec<Ground>]) -> fmt::Result {
         writeln!(
             f,
-            "\nBounds stand on (percent for 1 % more of a value; E: published, A: assumed, H: a hypothesis, and what \
-             would be without it):"
+            "\nBounds stand on (percent for 1 % more of a value; E: published, A: assumed, H: a suspected mechanism; \
+             otherwise: without the mechanism or limit):"
         )?;
         let names = self.candidates.iter().map(|one| one.name.as_str());
         for (name, grounds) in names.chain(["recommended"]).zip(grounds) {

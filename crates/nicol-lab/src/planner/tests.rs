@@ -382,21 +382,38 @@ fn what_is_used_beyond_what_was_published_is_said() {
         for grounds in plan.grounds().unwrap() {
             let way = grounds.iter().find(|one| one.key == "card.dma.way").unwrap();
             assert_eq!(way.measured_to, beyond, "{bytes}");
+            assert_eq!(grounds.iter().find(|one| one.key.ends_with("_beyond")), None, "{bytes}");
         }
         let report = plan.report().unwrap().to_string();
         assert_eq!(report.contains("published up to 4096 B only"), beyond.is_some(), "{report}");
     }
 }
 
+/// A limit that a size is beyond is a ground of the bound, and says what would be without it.
+#[test]
+fn a_bound_stands_on_the_limit_that_its_size_is_beyond() {
+    let text = "name = \"x\"\n[[alternative]]\nname = \"a\"\n\
+                steps = [{ path = \"2\", verb = \"READ\", bytes = \"16MiB\" }]";
+    let plan = plan(&read(text), false).unwrap();
+    let grounds = &plan.grounds().unwrap()[0];
+    let limit = grounds.iter().find(|one| one.key == "card.suspected.read_beyond").unwrap();
+    assert_eq!((limit.source.as_str(), limit.evidence), ("C4.12", Evidence::Shown));
+    let Effect::Switched(mops) = limit.effect else { panic!("{limit:?}") };
+    assert!(mops > plan.candidates[0].mops * 1.5, "{limit:?}");
+}
+
 /// Of mixes that differ by less than a percent in their rates, the criteria choose, also where the
 /// greedy mix loses.
 #[test]
 fn criteria_choose_between_mixes_of_one_rate() {
-    // As a5, but a thousandth slower and with less on the network.
+    // As a5, but half a percent slower and with less on the network.
     let lean = "[[alternative]]\nname = \"lean\"\nshare_max = 0.6\nsteps = [\n\
                 { path = \"2\", verb = \"SEND\", bytes = \"16B\", reply = \"8B\" },\n\
-                { core = \"soc\", time = \"205ns\" },\n]\n";
-    let example = format!("{}\n{lean}", EXAMPLES[0]);
+                { core = \"soc\", time = \"209ns\" },\n]\n";
+    // What nobody takes changes no choice, however much it costs.
+    let huge = "[[alternative]]\nname = \"huge\"\nshare_max = 0.001\nsteps = [\n\
+                { path = \"1\", verb = \"READ\", bytes = \"1MiB\" },\n]\n";
+    let example = format!("{}\n{lean}{huge}", EXAMPLES[0]);
     let mix = |second: &str| {
         let criteria = format!("criteria = [\"throughput\"{second}]");
         let text = example.replace("criteria = [\"throughput\", \"latency\"]", &criteria);

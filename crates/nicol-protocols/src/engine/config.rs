@@ -3,7 +3,7 @@
 use nicol_core::units::Nanos;
 
 use super::broken::{Hooks, Sabotage};
-use crate::schedule::{FeatureMap, ScheduleConfig, Transcripts};
+use crate::schedule::{self, FeatureMap, ScheduleConfig, Transcripts};
 
 /// How an engine runs.
 #[derive(Clone, Debug)]
@@ -30,6 +30,9 @@ pub struct EngineConfig {
     /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
+    /// The same of a scheduler in front, if there is one.
+    #[doc(hidden)]
+    pub schedule_sabotage: schedule::Sabotage,
 }
 
 /// What a transaction does that finds a record locked. [Bernstein87 3.4; Rosenkrantz78]
@@ -62,6 +65,7 @@ impl EngineConfig {
             spins: 64,
             stall: Nanos::ZERO,
             sabotage: Sabotage::None,
+            schedule_sabotage: schedule::Sabotage::None,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Schedulers broken on purpose, for the checkers' negative tests: ways to lose a request. The
 //! steps ask [`Hooks`] about what they decide, and know no fault by name.
 
+use crate::kit;
+
 /// Ways to break a scheduler on purpose, so that runs can show that a lost request is noticed.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,26 +15,18 @@ pub enum Sabotage {
     DropsWhenFull,
     /// A worker with a long queue forgets what waits there.
     LosesQueue,
-    /// Requests wait for vectors, which come of what aborts when requests are executed.
-    WaitsForVectors,
+    /// What comes before the first vectors is forgotten; vectors come of what aborts, so that none
+    /// ever come.
+    DropsBeforeVectors,
 }
 
 /// Requests that wait in a queue which a broken worker loses.
 const LONG: usize = 64;
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(Sabotage);
+pub(super) type Hooks = kit::Hooks<Sabotage>;
 
 impl Hooks {
-    pub(super) const fn new(sabotage: Sabotage) -> Self {
-        Self(sabotage)
-    }
-
-    fn is(self, sabotage: Sabotage) -> bool {
-        self.0 == sabotage
-    }
-
     /// Is the client of a request that is refused told so?
     pub(super) fn tells_refusals(self) -> bool {
         !self.is(Sabotage::RefusesSilently)
@@ -48,8 +42,8 @@ impl Hooks {
         waiting < LONG || !self.is(Sabotage::LosesQueue)
     }
 
-    /// Are requests given to workers while vectors are of this epoch, 0 before the first?
-    pub(super) fn decides_at(self, epoch: impl FnOnce() -> u64) -> bool {
-        !self.is(Sabotage::WaitsForVectors) || epoch() > 0
+    /// Are requests given to workers before the first vectors, whose epoch is 0?
+    pub(super) fn takes_before_vectors(self, epoch: impl FnOnce() -> u64) -> bool {
+        !self.is(Sabotage::DropsBeforeVectors) || epoch() > 0
     }
 }

@@ -270,7 +270,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     fn dispatch(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
         let from = &mut Reader::new(body);
         let (header, id) = (Header::parse(from)?, TxnId(from.u64()?));
-        if !self.hooks.decides_at(|| self.shared.assignments().scheduler.epoch()) {
+        if !self.hooks.takes_before_vectors(|| self.shared.assignments().scheduler.epoch()) {
             return Ok(());
         }
         match self.decide(id, &header) {

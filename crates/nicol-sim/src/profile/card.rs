@@ -113,7 +113,7 @@ pub struct DmaEngine {
     pub host_interval: Sourced<Picos>,
     /// A transfer of more bytes moves as slowly as `[card.suspected]` says.
     pub stalls_beyond: Sourced<Bytes>,
-    /// The largest transfer for which a rate in one direction was published.
+    /// The largest transfer for which a rate was published.
     pub measured_to: Sourced<Bytes>,
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
 use nicol_protocols::engine::{EngineConfig, Sabotage, Waiting};
-use nicol_protocols::schedule::{FeatureMap, WORKERS_MAX};
+use nicol_protocols::schedule::{self, FeatureMap, WORKERS_MAX};
 use nicol_rt::LogDevice;
 
 use crate::config::BenchConfig;
@@ -36,16 +36,30 @@ pub(super) fn names_of(sabotages: &[Sabotage]) -> Vec<&'static str> {
     engines.chain(scheduling::SABOTAGES.iter().map(|(name, _)| *name)).collect()
 }
 
-/// Breaks the engine, or the scheduler in front of it; nothing if it is a scheduler's fault and
-/// there is none.
+/// What is broken.
+#[derive(Clone, Copy)]
+enum Broken {
+    Engine(Sabotage),
+    Scheduler(schedule::Sabotage),
+}
+
+/// Breaks the engine, or the scheduler in front of it.
 fn set_sabotage(config: &mut EngineConfig, name: &str) -> Result<()> {
-    let of_scheduler = scheduling::SABOTAGES.iter().find(|(known, _)| *known == name);
-    match (of_scheduler, &mut config.schedule) {
-        (Some((_, sabotage)), Some(schedule)) => schedule.sabotage = *sabotage,
-        (Some(_), None) => {}
-        (None, _) => config.sabotage = sabotage(&SABOTAGES, name)?,
+    let engines = SABOTAGES.map(|(name, one)| (name, Broken::Engine(one)));
+    let schedulers = scheduling::SABOTAGES.map(|(name, one)| (name, Broken::Scheduler(one)));
+    match sabotage(&[&engines[..], &schedulers].concat(), name)? {
+        Broken::Engine(sabotage) => config.sabotage = sabotage,
+        Broken::Scheduler(sabotage) => config.schedule_sabotage = sabotage,
     }
+    break_scheduler(config);
     Ok(())
+}
+
+/// Whichever of the two settings comes first.
+fn break_scheduler(config: &mut EngineConfig) {
+    if let Some(schedule) = &mut config.schedule {
+        schedule.sabotage = config.schedule_sabotage;
+    }
 }
 
 impl Settings for EngineConfig {
@@ -108,7 +122,10 @@ impl Settings for EngineConfig {
             }
             "stall_us" => self.stall = Nanos::from_micros(number(value, 0, 1_000_000)?),
             "sabotage" => set_sabotage(self, value)?,
-            "scheduler" => self.schedule = scheduler(value)?,
+            "scheduler" => {
+                self.schedule = scheduler(value)?;
+                break_scheduler(self);
+            }
             _ => {
                 let schedule = self.schedule.as_mut();
                 let schedule = schedule.with_context(|| without_scheduler(key))?;
@@ -160,8 +177,9 @@ impl SystemConfig for EngineConfig {
         Ok(())
     }
 
-    /// A transaction that is logged is answered when the epoch after its own has ended; it stalls
-    /// at a few steps, each time behind others that hold its locks and stall.
+    /// A transaction that is logged is answered when the epoch after its own has ended, and one of
+    /// reserve; it stalls at a few steps, each time behind others that hold its locks and stall:
+    /// ten times in all, as a bound.
     fn longest_wait(&self) -> Nanos {
         let epochs = if self.log { self.epoch * 3 } else { Nanos::ZERO };
         let batches = self.schedule.as_ref().map_or(Nanos::ZERO, longest_batch);
@@ -169,8 +187,11 @@ impl SystemConfig for EngineConfig {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let schedule = self.schedule.as_ref();
-        let warnings = schedule.map(|one| broken(&scheduling::SABOTAGES, one.sabotage));
-        [broken(&SABOTAGES, self.sabotage), warnings.unwrap_or_default()].concat()
+        let mut warnings = broken(&SABOTAGES, self.sabotage);
+        warnings.extend(broken(&scheduling::SABOTAGES, self.schedule_sabotage));
+        if self.schedule.is_none() && self.schedule_sabotage != schedule::Sabotage::None {
+            warnings.push("no scheduler is there to be broken: --set scheduler=NAME".to_owned());
+        }
+        warnings
     }
 }
