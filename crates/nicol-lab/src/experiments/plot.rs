@@ -106,6 +106,7 @@ const WORDS: &[(&str, &str)] = &[
     ("range_bytes", "range of addresses (bytes)"),
     ("roundtrips", "round trips"),
     ("scheduler", "scheduler"),
+    ("setting", "setting"),
     ("structure", "structure"),
     ("system", "system"),
     ("throughput_mops", "throughput (million requests per second)"),
