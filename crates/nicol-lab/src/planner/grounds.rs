@@ -127,27 +127,20 @@ impl Plan {
 /// The value with a percent more, as a profile has it, and how many times as much that is; a
 /// mechanism switched, and a limit of sizes lifted. None of nothing, and of other switches.
 fn changed(stated: &Stated) -> Option<(String, Option<f64>)> {
-    let percent = |value: u64| value + value.div_ceil(100);
-    let more = |value: u64, more: u64| (value > 0).then(|| more as f64 / value as f64);
-    match stated.value {
+    let (before, write): (u64, fn(u64) -> String) = match stated.value {
         Measured::Flag(flag) => {
-            stated.key.starts_with(SUSPECTED).then(|| ((!flag).to_string(), None))
+            return stated.key.starts_with(SUSPECTED).then(|| ((!flag).to_string(), None));
         }
-        Measured::Count(value) => {
-            Some((percent(value).to_string(), Some(more(value, percent(value))?)))
+        Measured::Size(_) if stated.key.ends_with(LIMIT) => {
+            return Some((UNLIMITED.to_owned(), None));
         }
-        Measured::Time(value) => {
-            Some((format!("{}ps", percent(value.0)), Some(more(value.0, percent(value.0))?)))
-        }
-        Measured::Size(_) if stated.key.ends_with(LIMIT) => Some((UNLIMITED.to_owned(), None)),
-        Measured::Size(value) => {
-            Some((format!("{}B", percent(value.0)), Some(more(value.0, percent(value.0))?)))
-        }
-        Measured::Rate(value) => {
-            let (gbps, rest) = (percent(value.0) / GIGA, percent(value.0) % GIGA);
-            Some((format!("{gbps}.{rest:09}Gbps"), Some(more(value.0, percent(value.0))?)))
-        }
-    }
+        Measured::Count(count) => (count, |count| count.to_string()),
+        Measured::Time(time) => (time.0, |picos| format!("{picos}ps")),
+        Measured::Size(size) => (size.0, |bytes| format!("{bytes}B")),
+        Measured::Rate(rate) => (rate.0, |bits| format!("{}.{:09}Gbps", bits / GIGA, bits % GIGA)),
+    };
+    let after = before + before.div_ceil(100);
+    (before > 0).then(|| (write(after), Some(after as f64 / before as f64)))
 }
 
 const GIGA: u64 = 1_000_000_000;

@@ -240,6 +240,7 @@ fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
 ///
 /// Cost is weighed against rate more and more, as long as no more than a percent is lost.
 fn best(programme: &Programme, candidates: &[Candidate], description: &Description) -> Vec<f64> {
+    // From next to nothing up to a cost that outweighs any rate, doubled from turn to turn.
     const FIRST: f64 = 1.0 / 256.0;
     const TURNS: usize = 16;
     let mut costs = vec![0.0; candidates.len()];

@@ -30,7 +30,7 @@ pub const CARD: &str = "connectx5-40g:verbs.chains=true";
 fn config(system: &str, on: &str, servers: usize, spec: WorkloadSpec) -> BenchConfig {
     BenchConfig {
         nodes: servers,
-        replicas: if servers == 3 { servers } else { 1 },
+        replicas: 1,
         client_nodes: 2,
         clients: Some(1),
         host_engines: Some(1),
@@ -51,7 +51,7 @@ pub fn kv(on: &str, settings: &[&str]) -> BenchConfig {
 fn blocks(system: &str, on: &str) -> BenchConfig {
     let spec =
         WorkloadSpec { records: Some(2), value_bytes: Some(40), ..WorkloadSpec::named("ycsb") };
-    config(system, on, 3, spec)
+    BenchConfig { replicas: 3, ..config(system, on, 3, spec) }
 }
 
 fn rs(on: &str) -> BenchConfig {

@@ -140,6 +140,12 @@ fn a_replica_of_prism_rs_dies_between_any_two_accesses_and_rejoins() {
     }
 }
 
+/// Does the run that `config` says break the system's promise with this planted fault?
+fn is_noticed(mut config: BenchConfig, fault: &str) -> bool {
+    config.settings.push(format!("sabotage={fault}"));
+    run(&config).unwrap().report.check.held_promise == Some(false)
+}
+
 #[test]
 fn a_replica_that_rejoins_wrongly_is_caught_at_some_death() {
     let (empty, counts, skips) = ("rejoins_empty", "counts_the_dead", "skips_fence");
@@ -147,25 +153,24 @@ fn a_replica_that_rejoins_wrongly_is_caught_at_some_death() {
         let config = blocks("prism-rs", on);
         let deaths = deaths_of_replica(&config);
         for fault in faults {
-            let noticed = |at: &Nanos| {
-                let mut broken = lose_replica(&config, CrashScope::Node, *at);
-                broken.settings.push(format!("sabotage={fault}"));
-                run(&broken).unwrap().report.check.held_promise == Some(false)
-            };
-            assert!(deaths.iter().any(noticed), "{on}: {fault} is not noticed");
+            let died = |at: &Nanos| lose_replica(&config, CrashScope::Node, *at);
+            assert!(
+                deaths.iter().map(died).any(|run| is_noticed(run, fault)),
+                "{on}: {fault} is not noticed"
+            );
         }
     }
 }
 
-/// No answer reaches the first client for so many nanoseconds before the server dies: others see
-/// what it never learns of.
-const UNANSWERED: u64 = 40_000;
+/// No answer reaches the first client for so long before the server dies: others see what it never
+/// learns of.
+const UNANSWERED: Nanos = Nanos::from_micros(40);
 
 /// The server dies for good at `at`.
 fn lose_server(config: &BenchConfig, scope: CrashScope, at: Nanos) -> BenchConfig {
     let (nodes, all) = (config.nodes as u16, (config.nodes + config.client_nodes) as u16);
     let others = (0..all).filter(|node| *node != nodes).map(NodeId);
-    let from = Nanos(at.0.saturating_sub(UNANSWERED));
+    let from = Nanos(at.0.saturating_sub(UNANSWERED.0));
     let cut = Partition { from, until: at, side: NodeSet::from_iter(others), one_way: true };
     let plan = FaultPlan { partitions: vec![cut], ..death(scope, at, None) };
     BenchConfig { fault_plan: Some(plan), ..config.clone() }
@@ -244,11 +249,10 @@ fn a_replica_of_abdlock_dies_between_any_two_accesses() {
     }
     let config = locked("abdlock-software", SOFTWARE);
     let late = lose_server(&config, CrashScope::Node, Nanos::from_secs(9));
-    let noticed = |at: &Nanos| {
-        let mut broken = lose_server(&config, CrashScope::Node, *at);
-        broken.settings.push("sabotage=small_quorum".to_owned());
-        run(&broken).unwrap().report.check.held_promise == Some(false)
-    };
     let deaths = Rehearsal::of(&late, Nanos::from_millis(2)).instants;
-    assert!(deaths.iter().any(noticed), "a quorum of one is not noticed");
+    let died = |at: &Nanos| lose_server(&config, CrashScope::Node, *at);
+    assert!(
+        deaths.iter().map(died).any(|run| is_noticed(run, "small_quorum")),
+        "a quorum of one is not noticed"
+    );
 }
