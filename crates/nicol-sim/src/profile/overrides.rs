@@ -2,11 +2,12 @@
 
 use super::ProfileError;
 
-/// What is left of the first colon, and each `section.key=value` right of it. None if `spec` is
-/// only a name or a path.
+/// What is left of the colon before the first `section.key=value`, and each of these. None if
+/// `spec` is only a name or a path, which may have colons itself.
 pub(super) fn split(spec: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
-    let (base, changes) = spec.split_once(':')?;
-    changes.contains('=').then(|| (base, changes.split(':')))
+    let (before, _) = spec.split_once('=')?;
+    let (base, _) = before.rsplit_once(':')?;
+    Some((base, spec[base.len() + 1..].split(':')))
 }
 
 /// The text of a profile with `changes` applied. A changed value counts as assumed, and its reason
@@ -64,6 +65,17 @@ mod tests {
         assert_eq!(changed.assumed().len(), plain.assumed().len() + 2);
         let rate = changed.assumed().iter().find(|line| line.key == "link.rate").unwrap();
         assert_eq!(rate.reason, "what if it were not \"100Gbps\"");
+    }
+
+    #[test]
+    fn a_path_may_have_colons_before_its_changes() {
+        let split = |spec| super::split(spec).map(|(base, changes)| (base, changes.collect()));
+        let changes = vec!["link.rate=50Gbps", "dma.queues=4"];
+        let spec = "a/my:card.toml:link.rate=50Gbps:dma.queues=4";
+        assert_eq!(split(spec), Some(("a/my:card.toml", changes)));
+        for plain in ["a/my:card.toml", "a=b/card.toml", "liquidio3"] {
+            assert_eq!(split(plain), None, "{plain}");
+        }
     }
 
     #[test]
