@@ -5,6 +5,7 @@ use nicol_core::units::Nanos;
 use nicol_protocols::offpath::linefs::{Alternative, LineFsConfig};
 use serde_json::json;
 
+use super::alternative_of;
 use super::files::{Content, HALF, Load, SYSTEMS, assume, run};
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
 use crate::families::offpath::linefs::ALTERNATIVES;
@@ -37,7 +38,7 @@ fn by_part(context: &Context<'_>) -> Result<Table> {
     let mut points = Vec::new();
     for (name, alternative) in ALTERNATIVES.iter().filter(|one| context.systems().contains(&one.0))
     {
-        let told = name.split_once(':').map_or(*name, |(_, alternative)| alternative);
+        let told = alternative_of(name);
         let paper = LineFsConfig::paper(*alternative);
         // One chunk at a time: parts of several would wait for each other.
         let config = LineFsConfig { slots: 1, ..paper };

@@ -20,7 +20,7 @@ use nicol_sim::{Profile, SimCluster, SimConfig, SimReport};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::SNIC;
+use super::{SNIC, alternative_of};
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest, rounded};
 use crate::families::offpath::linefs::ALTERNATIVES;
 use crate::profiles;
@@ -400,9 +400,10 @@ fn by_clients(context: &Context<'_>) -> Result<Table> {
     table.assume("busy", "streamcluster on every core", reason);
     table.assume("clients", "a core each, 8 chunks on their way", "the study does not say");
     for ((name, told, load), point) in points.iter().zip(found) {
-        let alternative = name.split_once(':').map_or(*name, |(_, alternative)| alternative);
         let found = [rounded(point.gbps, 1), rounded(point.cpu_percent, 1)];
-        let row = [json!(alternative), json!(told), json!(load.clients)].into_iter().chain(found);
+        let row = [json!(alternative_of(name)), json!(told), json!(load.clients)]
+            .into_iter()
+            .chain(found);
         table.push(row.collect());
         table.judge(point.violations);
     }
@@ -467,10 +468,9 @@ fn by_chunk(context: &Context<'_>) -> Result<Table> {
     assume(context, &mut table, &format!("half: {HALF}; text: words and numbers"))?;
     table.assume("chunks on their way", "2 of 16 MiB, 8 of 256 KiB", "of one client");
     for ((name, load), point) in points.iter().zip(found) {
-        let alternative = name.split_once(':').map_or(*name, |(_, alternative)| alternative);
         let segment = load.config.segment.map_or(load.config.chunk, |most| most);
         table.push(vec![
-            json!(alternative),
+            json!(alternative_of(name)),
             json!(load.content.name()),
             json!(load.config.chunk.0 >> 10),
             json!(segment.0 >> 10),

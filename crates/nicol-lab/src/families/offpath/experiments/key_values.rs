@@ -7,7 +7,7 @@ use nicol_workload::ycsb::{Mix, Popularity, SKEW};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{CLIENT, RNIC, SNIC};
+use super::{CLIENT, RNIC, SNIC, alternative_of};
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, digest, rounded};
 use crate::profiles;
@@ -114,11 +114,6 @@ struct Point {
     violations: Vec<String>,
 }
 
-/// The part of a system's name after the colon, which rows have.
-fn alternative(system: &str) -> &str {
-    system.split_once(':').map_or(system, |(_, alternative)| alternative)
-}
-
 /// Runs `system` with `settings` and so many clients on each of so many machines.
 fn run(
     context: &Context<'_>,
@@ -209,7 +204,7 @@ fn latency_and_throughput(context: &Context<'_>) -> Result<Table> {
     let mut table = context.table();
     assume(context, &mut table)?;
     for ((system, _), (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
-        table.push([json!(alternative(system))].into_iter().chain(rates).collect());
+        table.push([json!(alternative_of(system))].into_iter().chain(rates).collect());
         table.judge(violations);
     }
     Ok(table)
@@ -224,7 +219,7 @@ fn mitigations(context: &Context<'_>) -> Result<Table> {
     assume(context, &mut table)?;
     table.assume("copies", "4", "the study: a few hot keys, several times (advice 1)");
     for ((system, settings), (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
-        let names = [json!(alternative(system)), json!(settings.join(" "))];
+        let names = [json!(alternative_of(system)), json!(settings.join(" "))];
         table.push(names.into_iter().chain(rates).collect());
         table.judge(violations);
     }
@@ -247,7 +242,7 @@ fn by_clients(context: &Context<'_>) -> Result<Table> {
     assume(context, &mut table)?;
     for (&(system, machines), point) in points.iter().zip(found) {
         let throughput = rounded(point.throughput / 1e6, 2);
-        table.push(vec![json!(alternative(system)), json!(machines), throughput]);
+        table.push(vec![json!(alternative_of(system)), json!(machines), throughput]);
         table.judge(point.violations);
     }
     Ok(table)

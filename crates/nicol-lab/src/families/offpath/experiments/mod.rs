@@ -20,6 +20,11 @@ const SNIC: &str = "bluefield2";
 const RNIC: &str = "connectx6";
 const CLIENT: &str = "connectx4";
 
+/// The part of a system's name after the colon, which rows have.
+fn alternative_of(system: &str) -> &str {
+    system.split_once(':').map_or(system, |(_, alternative)| alternative)
+}
+
 /// Every experiment, in the order of the paper.
 pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
     // Figures 3, 5, 7 to 12, 13, 15, 17 and 18.
