@@ -172,9 +172,8 @@ impl<F: Fabric> Member<F> {
     /// Errors: the log device has failed, for good.
     pub(super) async fn persist(self: &Rc<Self>, inv: &Inv<'_>) -> Result<(), FabricError> {
         let _phase = self.fabric.phase("persist to NVM");
-        let mut record = Vec::new();
-        Logged::Update { key: inv.key, ts: inv.ts, value: inv.value }.emit(&mut record);
-        self.persist_record(record).await?;
+        let record = Logged::Update { key: inv.key, ts: inv.ts, value: inv.value };
+        self.persist_record(&record).await?;
         self.fabric.caught_up().await;
         self.node.store().change(inv.key, |record| {
             record.durable_ts = record.durable_ts.max(inv.ts);
@@ -185,33 +184,35 @@ impl<F: Fabric> Member<F> {
     /// Persists a record of the log.
     pub(super) async fn persist_record(
         self: &Rc<Self>,
-        record: Vec<u8>,
+        record: &Logged<'_>,
     ) -> Result<(), FabricError> {
         if self.hooks().promises_early() {
-            self.write_record_later(record);
+            self.write_record_later(record.emit());
             return Ok(());
         }
         self.write_record(record).await
     }
 
-    pub(super) async fn write_record(self: &Rc<Self>, record: Vec<u8>) -> Result<(), FabricError> {
-        let told = if self.fabric.records_steps() { Logged::update_in(&record) } else { None };
+    pub(super) async fn write_record(
+        self: &Rc<Self>,
+        record: &Logged<'_>,
+    ) -> Result<(), FabricError> {
         let written = if self.durable_queue.is_some() {
             self.enqueue_durable(record).await
         } else {
-            self.write_to_log(&record).await
+            self.write_to_log(record).await
         };
-        if let (Ok(()), Some((key, ts))) = (written, told) {
+        if let (Ok(()), Some((key, ts))) = (written, record.update()) {
             self.mark(Tag::IsDurable, key, ts);
         }
         written
     }
 
-    async fn write_to_log(&self, record: &[u8]) -> Result<(), FabricError> {
+    async fn write_to_log(&self, record: &Logged<'_>) -> Result<(), FabricError> {
         let slot = self.log.take().await;
-        self.log.write(&slot, record);
+        let bytes = self.log.write(&slot, record);
         let offset = self.log.offset(&slot);
-        let persisted = self.fabric.persist(self.log.region(), offset, record.len()).await;
+        let persisted = self.fabric.persist(self.log.region(), offset, bytes).await;
         self.log.give(slot);
         persisted.map(drop)
     }

@@ -12,7 +12,7 @@ use nicol_core::exec::Signal;
 use nicol_core::ids::Key;
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
-use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_core::wire::{Malformed, Reader};
 
 use super::timestamp::Timestamp;
 
@@ -39,25 +39,27 @@ impl<'a> Logged<'a> {
     /// Bytes before a value.
     pub(super) const HEADER: u64 = 32;
 
-    /// Appends the record: kind, key or scope, timestamp, length, value.
-    pub(super) fn emit(&self, to: &mut Vec<u8>) {
+    /// Its parts: kind, key or scope, timestamp and length of the value; the value.
+    fn parts(&self) -> ([u64; 4], &'a [u8]) {
         let (kind, key, ts, value) = match *self {
             Self::Update { key, ts, value: Some(value) } => (Self::UPDATE, key.0, ts, value),
             Self::Update { key, ts, value: None } => (Self::REMOVAL, key.0, ts, &[][..]),
             Self::Persist { scope } => (Self::PERSIST, scope, Timestamp::NONE, &[][..]),
         };
-        let mut to = Writer::new(to);
-        for word in [kind, key, ts.bits(), value.len() as u64] {
-            to.u64(word);
-        }
-        to.bytes(value);
+        ([kind, key, ts.bits(), value.len() as u64], value)
     }
 
-    /// The key and the timestamp of the update at the front of `bytes`, if there is one.
-    pub(super) fn update_in(bytes: &[u8]) -> Option<(Key, Timestamp)> {
-        match Logged::parse(bytes) {
-            Ok(Logged::Update { key, ts, .. }) => Some((key, ts)),
-            _ => None,
+    /// The record's bytes.
+    pub(super) fn emit(&self) -> Vec<u8> {
+        let (header, value) = self.parts();
+        [header.map(u64::to_le_bytes).as_flattened(), value].concat()
+    }
+
+    /// The key and the timestamp, if it is an update.
+    pub(super) const fn update(&self) -> Option<(Key, Timestamp)> {
+        match *self {
+            Logged::Update { key, ts, .. } => Some((key, ts)),
+            Logged::Persist { .. } => None,
         }
     }
 
@@ -123,14 +125,19 @@ impl Slots {
         slot.0 as u64 * self.slot_bytes
     }
 
-    /// Writes a record into a slot.
+    /// Writes a record into a slot: its bytes.
     ///
     /// # Panics
     /// If it is larger.
-    pub(super) fn write(&self, slot: &Slot, record: &[u8]) {
-        assert!(record.len() as u64 <= self.slot_bytes, "a record fits its slot");
-        let written = self.region.write(self.offset(slot), record);
+    pub(super) fn write(&self, slot: &Slot, record: &Logged<'_>) -> usize {
+        let (header, value) = record.parts();
+        let bytes = Logged::HEADER + value.len() as u64;
+        assert!(bytes <= self.slot_bytes, "a record fits its slot");
+        let offset = self.offset(slot);
+        let header = self.region.write(offset, header.map(u64::to_le_bytes).as_flattened());
+        let written = header.and_then(|()| self.region.write(offset + Logged::HEADER, value));
         assert!(written.is_ok(), "a slot lies in its region, which its own engine has");
+        bytes as usize
     }
 
     /// Gives a slot back.
@@ -157,8 +164,7 @@ mod tests {
             Logged::Persist { scope: 8 },
         ];
         for record in records {
-            let mut bytes = Vec::new();
-            record.emit(&mut bytes);
+            let mut bytes = record.emit();
             assert_eq!(Logged::parse(&bytes), Ok(record));
             bytes.extend([0; 5]);
             assert_eq!(Logged::parse(&bytes), Ok(record), "a slot is longer");
@@ -166,8 +172,7 @@ mod tests {
             bytes[0] = 9;
             assert!(Logged::parse(&bytes).is_err());
         }
-        let mut long = Vec::new();
-        Logged::Update { key, ts, value: Some(b"a value") }.emit(&mut long);
+        let mut long = Logged::Update { key, ts, value: Some(b"a value") }.emit();
         long[24] = 200;
         assert!(Logged::parse(&long).is_err(), "a length beyond its slot");
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, FabricError};
 
 use super::config::Faithful;
+use super::log::Logged;
 use super::member::Member;
 use super::messages::Inv;
 use super::received::Received;
@@ -125,15 +126,15 @@ impl<F: Fabric> Member<F> {
     /// Errors: the log device has failed, for good.
     pub(super) async fn enqueue_durable(
         self: &Rc<Self>,
-        record: Vec<u8>,
+        record: &Logged<'_>,
     ) -> Result<(), FabricError> {
         let Some(queue) = &self.durable_queue else { return Err(FabricError::NoResources) };
         let _phase = self.fabric.phase("enqueue in the dFIFO");
         let entry = self.node.durable_queue().enter(&self.fabric).await;
         let slot = queue.take().await;
-        queue.write(&slot, &record);
+        let bytes = queue.write(&slot, record);
         let offset = queue.offset(&slot);
-        if let Err(error) = self.fabric.persist(queue.region(), offset, record.len()).await {
+        if let Err(error) = self.fabric.persist(queue.region(), offset, bytes).await {
             queue.give(slot);
             self.node.durable_queue().leave(entry);
             return Err(error);
@@ -144,7 +145,7 @@ impl<F: Fabric> Member<F> {
             self.node.durable_queue().leave(entry);
             return Ok(());
         }
-        let member = self.clone();
+        let (member, record) = (self.clone(), record.emit());
         self.fabric.spawn(async move {
             let open = member.node.begin();
             let to = member.log.take().await;

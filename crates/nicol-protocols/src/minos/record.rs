@@ -1,5 +1,6 @@
 //! A record's metadata and the primitives on it. [MINOS24 III-A, figure 1a]
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use nicol_core::ids::{Incarnation, NodeId};
@@ -28,11 +29,37 @@ pub(super) struct Record {
     /// The timestamp of the value: in the offloaded form it lags behind volatileTS until the vFIFO
     /// has drained.
     pub(super) value_ts: Timestamp,
-    /// `None`: there is none, or it was removed. What is loaded is shared with the other replicas
-    /// of the process, whose memory would else be mostly copies that nobody writes.
-    pub(super) value: Option<Arc<[u8]>>,
+    /// `None`: there is none, or it was removed.
+    pub(super) value: Option<Value>,
     /// Rung after each change, once somebody waits for one.
     pub(super) bell: Option<Arc<Doorbell>>,
+}
+
+/// A value in memory.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// As it was loaded: shared with the other replicas of the process, whose memory would else be
+    /// mostly copies that nobody writes.
+    Loaded(Arc<[u8]>),
+    /// This node's own.
+    Written(Box<[u8]>),
+}
+
+impl From<&[u8]> for Value {
+    fn from(value: &[u8]) -> Self {
+        Self::Written(value.into())
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Loaded(value) => value,
+            Self::Written(value) => value,
+        }
+    }
 }
 
 /// A record's metadata on one node, as whoever checks the protocol sees it (Table I, 4b).
@@ -78,7 +105,7 @@ impl Record {
             glb_durable_ts: loaded,
             durable_ts: loaded,
             value_ts: loaded,
-            value: Some(value.into()),
+            value: Some(Value::Loaded(value.into())),
             ..Self::default()
         }
     }
@@ -152,8 +179,10 @@ impl Record {
     /// The value alone.
     pub(super) fn land(&mut self, ts: Timestamp, value: Option<&[u8]>) {
         self.value_ts = ts;
-        match (self.value.as_mut().and_then(Arc::get_mut), value) {
-            (Some(old), Some(new)) if old.len() == new.len() => old.copy_from_slice(new),
+        match (&mut self.value, value) {
+            (Some(Value::Written(old)), Some(new)) if old.len() == new.len() => {
+                old.copy_from_slice(new);
+            }
             (_, new) => self.value = new.map(Into::into),
         }
     }

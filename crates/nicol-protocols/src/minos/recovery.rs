@@ -18,7 +18,6 @@
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nicol_core::engine::Revival;
@@ -101,7 +100,7 @@ struct Shipped {
     glb_durable_ts: Timestamp,
     /// The owner of its read lock; [`Timestamp::NONE`] if it is free.
     owner: Timestamp,
-    value: Option<Arc<[u8]>>,
+    value: Option<Box<[u8]>>,
 }
 
 /// Records of the sender that differ from the receiver's or are under way, in the order of their
@@ -483,7 +482,7 @@ impl<F: Fabric> Member<F> {
                 glb_volatile_ts: record.glb_volatile_ts,
                 glb_durable_ts: record.glb_durable_ts,
                 owner: record.rd_lock.unwrap_or(Timestamp::NONE),
-                value: record.value.clone(),
+                value: record.value.as_deref().map(Into::into),
             })
         };
         let records: Vec<Shipped> = asked.into_iter().map(shipped).collect();

@@ -73,8 +73,6 @@ impl<F: Fabric> Member<F> {
             self.spin_until(key, |record| record.durable_ts >= ts).await;
             self.mark(Tag::ScopeIsDurable, key, ts);
         }
-        let mut record = Vec::new();
-        Logged::Persist { scope }.emit(&mut record);
-        self.persist_record(record).await
+        self.persist_record(&Logged::Persist { scope }).await
     }
 }

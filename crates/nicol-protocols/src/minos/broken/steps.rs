@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use nicol_core::fabric::Fabric;
 
+use crate::minos::log::Logged;
 use crate::minos::member::Member;
 use crate::minos::write::Write;
 
@@ -13,7 +14,9 @@ impl<F: Fabric> Member<F> {
         let member = self.clone();
         self.fabric.spawn(async move {
             let open = member.node.begin();
-            let _on_its_way = member.write_record(record).await;
+            if let Ok(record) = Logged::parse(&record) {
+                let _on_its_way = member.write_record(&record).await;
+            }
             drop(open);
         });
     }
