@@ -396,7 +396,7 @@ impl SimCluster {
             let state = &mut *self.shared.state.borrow_mut();
             self.pass_on(state, index, world);
             let core = &state.cores[index];
-            !core.inbox.is_empty() || !core.done.is_empty()
+            core.next_frame().is_some_and(|at| at <= self.now()) || !core.done.is_empty()
         };
         let is_due = |now: Nanos| engine.next_deadline().is_some_and(|deadline| deadline <= now);
         let due = due || engine.is_ready() || is_due(world.local().to_nanos_up());
@@ -407,7 +407,7 @@ impl SimCluster {
         if flushed > world.local() {
             world.spend(Picos(flushed.0 - world.local().0), Spent::Work);
         }
-        let end = world.local();
+        let end = world.end();
         let ready = engine.is_ready();
         let waits_for_room = ready && world.refused() && !progress;
         let core = &mut state.cores[index];
@@ -415,14 +415,16 @@ impl SimCluster {
         core.busy_until = end;
         // Space may have been made between the refusal and now only by later events.
         core.blocked = waits_for_room;
-        let again = !core.inbox.is_empty()
-            || !core.done.is_empty()
+        let next_frame = core.next_frame();
+        let again = !core.done.is_empty()
             || !core.forward.is_empty()
             || is_due(end.to_nanos_up())
             || ready && !waits_for_room;
         let end = end.to_nanos_up();
         if again {
             state.request_round(index, end);
+        } else if let Some(arrival) = next_frame {
+            state.request_round(index, arrival);
         }
         // A round that found its timers answered early must still look at the next one.
         if let Some(deadline) = engine.next_deadline() {

@@ -32,7 +32,7 @@ impl Shared {
         let since = state.since(self.engines[from as usize].node);
         let frame_in_flight = FrameInFlight { frame, from, to, stage, first, way, queued, since };
         let number = state.frames.insert(frame_in_flight);
-        state.kernel.push(at + wait, Event::Frame(number));
+        self.schedule(state, number, stage, picos(at + wait));
         Ok(())
     }
 
@@ -140,9 +140,20 @@ impl Shared {
         state.has_crashed(source.node, side, since)
     }
 
+    /// Lets frame `number` reach its next resource at `at`. Its receiver's queue takes it at once,
+    /// with that time on it, unless something else is to happen then: a queue at the sender has
+    /// room again, or the receiver is down, and may be back. Decision 0066
     fn schedule(&self, state: &mut State, number: u32, next: Stage, at: Picos) {
-        state.frames.get_mut(number).stage = next;
-        state.kernel.push(at.to_nanos_up(), Event::Frame(number));
+        let at = at.to_nanos_up();
+        let frame_in_flight = state.frames.get_mut(number);
+        frame_in_flight.stage = next;
+        let receiver = frame_in_flight.to as usize;
+        if next != Stage::Deliver || frame_in_flight.queued || state.cores[receiver].dead {
+            state.kernel.push(at, Event::Frame(number));
+        } else {
+            state.cores[receiver].await_frame(at, number);
+            state.request_round(receiver, at);
+        }
     }
 
     /// Queues the frame at the NIC core that works for `host` engine.
@@ -240,20 +251,30 @@ impl Shared {
     }
 
     fn deliver(&self, state: &mut State, number: u32) {
-        let FrameInFlight { frame, from, to, .. } = state.frames.remove(number);
-        state.kernel.note(u64::from(from) << 40 ^ u64::from(to) << 20 ^ frame.len() as u64);
+        let to = state.frames.get_mut(number).to;
+        let now = state.kernel.now();
         if state.cores[to as usize].dead {
+            let FrameInFlight { frame, from, to, .. } = state.frames.remove(number);
             state.faults.counts.dead += 1;
             if let Some(trace) = &self.trace {
                 let ends = (self.engines[from as usize].node, self.engines[to as usize].node);
-                trace.frame(state.kernel.now(), "receiver is down", &frame, ends);
+                trace.frame(now, "receiver is down", &frame, ends);
                 trace.sink().frame_ended(&frame);
             }
             self.recycle_frame(frame);
             return;
         }
-        state.cores[to as usize].inbox.push_back(frame);
-        state.request_round(to as usize, state.kernel.now());
+        state.cores[to as usize].await_frame(now, number);
+        state.request_round(to as usize, now);
+    }
+
+    /// The next frame that has arrived at engine `index`.
+    pub fn receive(&self, state: &mut State, index: usize) -> Option<Vec<u8>> {
+        let inbox = &mut state.cores[index].inbox;
+        let (_, number) = inbox.pop_front_if(|(arrival, _)| *arrival <= self.now.get())?;
+        let FrameInFlight { frame, from, to, .. } = state.frames.remove(number);
+        state.kernel.note(u64::from(from) << 40 ^ u64::from(to) << 20 ^ frame.len() as u64);
+        Some(frame)
     }
 
     /// A NIC core is done with passing frame `number` on at `at`.

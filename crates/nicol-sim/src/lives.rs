@@ -73,8 +73,15 @@ impl Shared {
         let core = &mut state.cores[index];
         core.stop();
         core.done.clear();
-        let inbox = std::mem::take(&mut core.inbox);
-        inbox.into_iter().for_each(|frame| self.recycle_frame(frame));
+        // What is still on its way finds out when it arrives.
+        let now = state.kernel.now();
+        for (arrival, number) in std::mem::take(&mut state.cores[index].inbox) {
+            if arrival <= now {
+                self.drop_frame(state, number);
+            } else {
+                state.kernel.push(arrival, Event::Frame(number));
+            }
+        }
         while let Some(number) = state.cores[index].forward.pop_front() {
             self.drop_frame(state, number);
         }

@@ -21,8 +21,8 @@ const NEVER: Nanos = Nanos::MAX;
 /// One modelled core and what waits for it.
 #[derive(Debug)]
 pub struct Core {
-    /// Frames that have arrived.
-    pub inbox: VecDeque<Vec<u8>>,
+    /// Frames that have arrived or will soon: when, and their numbers, in that order.
+    pub inbox: VecDeque<(Nanos, u32)>,
     /// Finished operations, each with what handling it costs.
     pub done: VecDeque<(Operation, Option<Charge>)>,
     /// Frames to pass on between the host and the wire.
@@ -65,6 +65,20 @@ impl Default for Core {
 }
 
 impl Core {
+    /// When the next frame arrives, or has arrived.
+    pub fn next_frame(&self) -> Option<Nanos> {
+        self.inbox.front().map(|(arrival, _)| *arrival)
+    }
+
+    /// Puts a frame into the inbox that arrives at `arrival`, behind those that arrive by then.
+    pub fn await_frame(&mut self, arrival: Nanos, number: u32) {
+        let mut place = self.inbox.len();
+        while place > 0 && self.inbox[place - 1].0 > arrival {
+            place -= 1;
+        }
+        self.inbox.insert(place, (arrival, number));
+    }
+
     /// Takes the core down: no event of it does anything any more.
     pub fn stop(&mut self) {
         self.dead = true;
@@ -147,12 +161,13 @@ impl State {
         true
     }
 
-    /// Schedules a look at the timers of engine `index`.
+    /// Schedules a look at the timers of engine `index`, unless a round is due by then, whose end
+    /// asks again.
     #[inline]
     pub fn request_timer(&mut self, index: usize, deadline: Nanos) {
         let core = &mut self.cores[index];
-        let at = deadline.max(self.kernel.now());
-        if !core.dead && at < core.next_timer {
+        let at = deadline.max(core.busy_until.to_nanos_up()).max(self.kernel.now());
+        if !core.dead && at < core.next_timer && at < core.next_round {
             core.next_timer = at;
             self.kernel.push(at, Event::Timer(index as u32));
         }

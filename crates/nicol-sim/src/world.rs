@@ -167,6 +167,8 @@ pub struct SimWorld {
     local: Cell<Picos>,
     refused: Cell<bool>,
     burst: Cell<usize>,
+    /// Is its engine in a round?
+    in_round: Cell<bool>,
     /// Does the next round go on after an access to shared memory?
     resumes: Cell<bool>,
     spent: [Cell<Picos>; SPENT.len()],
@@ -186,6 +188,7 @@ impl SimWorld {
             local: Cell::default(),
             refused: Cell::new(false),
             burst: Cell::new(0),
+            in_round: Cell::new(false),
             resumes: Cell::new(false),
             spent: Default::default(),
             random: RefCell::new(Stream::new(seed, Purpose::Protocol, here.pack())),
@@ -205,6 +208,7 @@ impl SimWorld {
             local: Cell::default(),
             refused: Cell::new(false),
             burst: Cell::new(0),
+            in_round: Cell::new(false),
             resumes: Cell::new(false),
             spent: old.spent.clone(),
             random: old.random.clone(),
@@ -218,9 +222,16 @@ impl SimWorld {
         self.local.set(picos(self.shared.now.get()));
         self.refused.set(false);
         self.burst.set(0);
+        self.in_round.set(true);
         if !self.resumes.take() {
             self.spend(self.costs.poll(), Spent::Poll);
         }
+    }
+
+    /// Ends a round: the core's clock then.
+    pub(crate) fn end(&self) -> Picos {
+        self.in_round.set(false);
+        self.local()
     }
 
     /// Lets the core work for `span`.
@@ -331,13 +342,17 @@ impl World for SimWorld {
         self.model.memory_is_durable()
     }
 
+    fn keeps_persisted(&self) -> bool {
+        self.shared.keeps_content || self.shared.holds_completions
+    }
+
     /// The memory that persists is the host's, or on the card.
     fn shares_medium(&self) -> bool {
         false
     }
 
     fn receive(&self) -> Option<Vec<u8>> {
-        self.shared.state.borrow_mut().cores[self.index].inbox.pop_front()
+        self.shared.receive(&mut self.shared.state.borrow_mut(), self.index)
     }
 
     fn frame_buffer(&self) -> Vec<u8> {
@@ -408,7 +423,11 @@ impl World for SimWorld {
         Some(operation)
     }
 
+    /// A round that ends asks for its engine's next deadline.
     fn wake_at(&self, deadline: Nanos) {
+        if self.in_round.get() {
+            return;
+        }
         self.shared.state.borrow_mut().request_timer(self.index, deadline);
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::pool::Payload;
-use crate::exec::{Detached, Executor, TaskRef};
+use crate::exec::{Detached, Executor, SignalWait, TaskRef};
 use crate::fabric::FabricError;
 
 /// What a completion resolves to.
@@ -171,17 +171,32 @@ impl Drop for Completion {
     }
 }
 
-/// Resolves when the engine wakes it: a timer, a doorbell, the next turn.
+/// Resolves when the engine wakes it.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
-pub struct Wake(pub(super) Completion);
+pub struct Wake(pub(super) Waits);
+
+/// What is waited for.
+#[derive(Debug)]
+pub(super) enum Waits {
+    /// Nothing.
+    Ready,
+    /// The engine's next round.
+    Round(SignalWait),
+    /// A timer or a doorbell.
+    Event(Completion),
+}
 
 impl Future for Wake {
     type Output = ();
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.0).poll(context).map(|_| ())
+        match &mut self.0 {
+            Waits::Ready => Poll::Ready(()),
+            Waits::Round(round) => Pin::new(round).poll(context),
+            Waits::Event(event) => Pin::new(event).poll(context).map(|_| ()),
+        }
     }
 }
 

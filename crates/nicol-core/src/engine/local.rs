@@ -3,6 +3,7 @@
 use std::any::type_name;
 use std::future::Future;
 
+use super::completions::Waits;
 use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
 use crate::exec::Signal;
 use crate::fabric::{Completions, Local, Work};
@@ -41,13 +42,11 @@ impl<W: World> Local for Engine<W> {
     fn sleep_until(&self, deadline: Nanos) -> Wake {
         let (token, completion) = self.0.completions.open();
         self.0.set_timer(deadline, Timer::Wake(token));
-        Wake(completion)
+        Wake(Waits::Event(completion))
     }
 
     fn yield_now(&self) -> Wake {
-        let (token, completion) = self.0.completions.open();
-        self.0.yielded.borrow_mut().push_back(token);
-        Wake(completion)
+        Wake(Waits::Round(self.0.next_round.wait()))
     }
 
     fn random(&self) -> u64 {

@@ -29,7 +29,7 @@ mod world;
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -147,7 +147,8 @@ struct Inner<W: World> {
     timers: RefCell<BinaryHeap<Reverse<(Nanos, u64, Timer)>>>,
     timer_order: Cell<u64>,
     watches: RefCell<Vec<Watch>>,
-    yielded: RefCell<VecDeque<Token>>,
+    /// Notified as each round begins with its tasks.
+    next_round: Signal,
     counters: Counters,
     trace: Option<EngineTrace>,
 }
@@ -176,6 +177,7 @@ impl<W: World> Engine<W> {
         let trace = world.trace().map(|sink| EngineTrace::new(sink, here));
         let executor = Rc::new(Executor::default());
         let view_changes = Signal::new(executor.clone());
+        let next_round = Signal::new(executor.clone());
         let completions = Completions::new(executor.clone());
         Self(Rc::new(Inner {
             here,
@@ -201,7 +203,7 @@ impl<W: World> Engine<W> {
             timers: RefCell::default(),
             timer_order: Cell::new(0),
             watches: RefCell::default(),
-            yielded: RefCell::default(),
+            next_round,
             counters: Counters::default(),
             trace,
         }))
@@ -246,7 +248,7 @@ impl<W: World> Engine<W> {
         let inner = &*self.0;
         inner.executor.has_ready()
             || !inner.holding.borrow().is_empty()
-            || !inner.yielded.borrow().is_empty()
+            || inner.next_round.is_awaited()
             || !inner.listed.borrow().is_empty()
             || !inner.loopback.borrow().queue.is_empty()
             || inner.doorbell_has_rung()
@@ -267,14 +269,8 @@ impl<W: World> Engine<W> {
         progress |= self.take_finished();
         progress |= self.0.fire_timers(self);
         progress |= self.0.poll_doorbells();
-        let yielded = self.0.yielded.borrow().len();
-        for _ in 0..yielded {
-            let token = self.0.yielded.borrow_mut().pop_front();
-            if let Some(token) = token {
-                self.0.wake(token);
-                progress = true;
-            }
-        }
+        progress |= inner.next_round.is_awaited();
+        inner.next_round.notify();
         for _ in 0..TURNS_MAX {
             let limit = inner.world.tuning().tasks_per_round;
             let polled = match &inner.trace {

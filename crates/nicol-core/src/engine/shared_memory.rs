@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
-use super::{Completion, Engine, Wake, Watch, World};
+use super::completions::Waits;
+use super::{Engine, Wake, Watch, World};
 use crate::fabric::{HasDoorbell, Local, SharedMemory};
 
 impl<W: World> SharedMemory for Engine<W> {
     type Access = W::Access;
 
     fn access(&self) -> W::Access {
-        self.0.world.access(|| self.sleep_until(self.now()))
+        self.0.world.access(|| self.yield_now())
     }
 
     fn within_access(&self) -> W::Access {
-        self.0.world.within_access(|| self.sleep_until(self.now()))
+        self.0.world.within_access(|| self.yield_now())
     }
 
     fn caught_up(&self) -> Wake {
         if self.0.world.is_ahead() {
-            return self.sleep_until(self.now());
+            return self.yield_now();
         }
-        Wake(Completion::ready(Ok(self.0.pool.payload(Vec::new()))))
+        Wake(Waits::Ready)
     }
 
     fn wait_for_doorbell(&self, doorbell: &Arc<dyn HasDoorbell>, seen: u64) -> Wake {
@@ -31,6 +32,6 @@ impl<W: World> SharedMemory for Engine<W> {
             self.0.world.watch(doorbell);
             self.0.watches.borrow_mut().push(Watch { doorbell: doorbell.clone(), seen, token });
         }
-        Wake(completion)
+        Wake(Waits::Event(completion))
     }
 }

@@ -362,6 +362,11 @@ pub trait World: 'static {
     /// Is memory durable by itself (battery-backed)? Then the engine resolves persists at once and
     /// [`World::submit`] never sees one.
     fn memory_is_durable(&self) -> bool;
+    /// Does the log device need the bytes that are persisted? If not, [`World::submit`] is told how
+    /// many they are, and gets none.
+    fn keeps_persisted(&self) -> bool {
+        true
+    }
     /// Is what the sides of a node persist on one device?
     fn shares_medium(&self) -> bool;
     /// Starts a vector of DMA reads, a vector of DMA writes, or persists; takes them all.
@@ -384,8 +389,8 @@ pub trait World: 'static {
     fn fences(&self) -> bool {
         true
     }
-    /// A scheduling point before an access to shared memory. `wait` waits until other engines have
-    /// come to the time that this one's clock shows.
+    /// A scheduling point before an access to shared memory. `wait` waits for this engine's next
+    /// round, which begins no earlier than its clock shows now.
     fn access(&self, wait: impl FnOnce() -> Wake) -> Self::Access;
     /// The same within an access: it charges nothing.
     fn within_access(&self, wait: impl FnOnce() -> Wake) -> Self::Access;
@@ -397,7 +402,8 @@ pub trait World: 'static {
     fn is_ahead(&self) -> bool {
         false
     }
-    /// Asks for a round at `deadline` (the earliest of several counts; may be repeated).
+    /// Asks for a round at `deadline` (the earliest of several counts; may be repeated). Within a
+    /// round it may be left to who ends the round, and asks for the next deadline.
     fn wake_at(&self, deadline: Nanos);
     /// Asks for a round whenever `doorbell` rings.
     fn watch(&self, doorbell: &Arc<dyn HasDoorbell>);

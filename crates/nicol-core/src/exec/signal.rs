@@ -26,11 +26,17 @@ impl Signal {
     }
 
     /// Wakes all that wait.
+    #[inline]
     pub fn notify(&self) {
         self.0.notified.set(self.0.notified.get() + 1);
-        for task in self.0.waiting.borrow_mut().drain(..) {
-            self.0.executor.wake(task);
+        if self.is_awaited() {
+            self.0.waiting.borrow_mut().drain(..).for_each(|task| self.0.executor.wake(task));
         }
+    }
+
+    /// Does any task wait?
+    pub fn is_awaited(&self) -> bool {
+        !self.0.waiting.borrow().is_empty()
     }
 
     /// Resolves at the next [`Signal::notify`].
