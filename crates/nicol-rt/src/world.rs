@@ -242,6 +242,7 @@ impl Future for Immediate {
 impl World for LiveWorld {
     const SHARED_MEMORY: bool = true;
     type Access = Immediate;
+    const ACCESS_POINTS: bool = false;
 
     fn now(&self) -> Nanos {
         self.shared.now()

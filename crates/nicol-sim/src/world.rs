@@ -273,6 +273,7 @@ impl SimWorld {
 impl World for SimWorld {
     const SHARED_MEMORY: bool = false;
     type Access = Wake;
+    const ACCESS_POINTS: bool = true;
 
     fn now(&self) -> Nanos {
         self.local.get().to_nanos_up().max(self.shared.now.get())

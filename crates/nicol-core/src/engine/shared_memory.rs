@@ -8,6 +8,7 @@ use crate::fabric::{HasDoorbell, Local, SharedMemory};
 
 impl<W: World> SharedMemory for Engine<W> {
     type Access = W::Access;
+    const ACCESS_POINTS: bool = W::ACCESS_POINTS;
 
     fn access(&self) -> W::Access {
         self.0.world.access(|| self.yield_now())

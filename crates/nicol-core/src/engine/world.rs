@@ -320,6 +320,8 @@ pub trait World: 'static {
     const SHARED_MEMORY: bool;
     /// What a scheduling point before an access to shared memory resolves to.
     type Access: Future<Output = ()> + Unpin + 'static;
+    /// Do other engines come in between at such points, or at any time?
+    const ACCESS_POINTS: bool;
 
     /// The time at this engine: in the simulator, with what this round has been charged so far.
     fn now(&self) -> Nanos;

@@ -8,9 +8,12 @@ mod crashes;
 mod views;
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use chains::Ground;
 pub use crashes::{Act, CrashSuite, Unsynced};
@@ -530,6 +533,13 @@ impl<F: Fabric> Client<F> {
         self.suite.gathered.fetch_add(1, Ordering::AcqRel);
         while self.suite.gathered.load(Ordering::Acquire) < self.suite.engines {
             self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(1)).await;
+        }
+        let mut access = self.fabric.access();
+        let first = poll_fn(|context| Poll::Ready(Pin::new(&mut access).poll(context)));
+        let stops = first.await.is_pending();
+        self.expect("an access stops where a fabric says that it does", stops == F::ACCESS_POINTS);
+        if stops {
+            access.await;
         }
         for _ in 0..ADDITIONS {
             let before = self.fabric.now();

@@ -17,6 +17,10 @@ pub trait SharedMemory: Local {
     /// Resolves when this engine may make its next access: see [`SharedMemory::access`].
     type Access: Future<Output = ()> + Unpin + 'static;
 
+    /// Is [`SharedMemory::access`] where other engines come in between? In the live world they come
+    /// at any time, and a point is nothing: a loop that would stop at one for each record need not.
+    const ACCESS_POINTS: bool;
+
     /// A scheduling point before an access to shared memory. In the simulator this charges what the
     /// profile gives for taking a cache line from another core (`work.access`), and resolves once
     /// that time has passed, so that other engines' rounds come in between. In the live world it is

@@ -27,6 +27,7 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Garbage, Multicore, Place, Record, State};
 
 use super::broken::Hooks;
+use super::halt::Halt;
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets, Write};
 use super::worker::{Absence, Protocol, Worker};
@@ -136,6 +137,7 @@ enum Found {
 }
 
 /// The newest version of a record that is earlier than `at`. [Cicada17 3.3]
+#[inline(always)]
 fn search(store: &Multicore, record: Record<'_>, at: u64, hooks: Hooks) -> Found {
     if record.word().load(Ordering::SeqCst) & GONE != 0 {
         return Found::Nothing;
@@ -156,21 +158,19 @@ fn search(store: &Multicore, record: Record<'_>, at: u64, hooks: Hooks) -> Found
     Found::Nothing
 }
 
-/// The same; waits for one that is pending.
-async fn visible<F: Fabric>(
+/// The same, of a transaction; one that is pending must be waited for.
+#[inline(always)]
+fn visible<F: Fabric>(
     worker: &Worker<F, Cicada>,
     (key, place): (Key, Place),
     at: u64,
-) -> Result<Place, Abort> {
+) -> Result<Place, Halt> {
     let store = worker.store();
-    for turn in 1..=worker.node.config().spins {
-        match search(store, store.record(place), at, worker.hooks) {
-            Found::Version(found) => return Ok(found),
-            Found::Nothing => return Err(Abort::Stale { key }),
-            Found::Pending => worker.pause(turn).await,
-        }
+    match search(store, store.record(place), at, worker.hooks) {
+        Found::Version(found) => Ok(found),
+        Found::Nothing => Err(Abort::Stale { key }.into()),
+        Found::Pending => Err(Halt::Busy(key)),
     }
-    Err(Abort::LockConflict { key })
 }
 
 /// Proof that the transaction's versions are pending.
@@ -191,35 +191,46 @@ async fn install_pending<F: Fabric>(
 ) -> Result<Pending, Abort> {
     let _phase = worker.fabric.phase("install as pending");
     sets.writes.sort_unstable_by_key(|write| write.place);
-    let (store, at) = (worker.store(), sets.timestamp);
-    for index in 0..sets.writes.len() {
-        let write = sets.writes[index];
-        let (key, place) = (write.key, write.place);
-        let record = store.record(place);
-        loop {
-            worker.fabric.access().await;
-            let before = visible(worker, (key, place), at).await?;
-            let head = record.word().load(Ordering::SeqCst);
-            let old = Old::at(store, before);
-            let overtaken = newest_valid(store, Place(head as u32)) != before;
-            if head & GONE != 0 || overtaken || old.rts() > at {
-                return Err(Abort::Stale { key });
-            }
-            let new = pending(worker, record, old.state(), sets.value(&write), at)
-                .ok_or(Abort::NoResources)?;
-            Old::at(store, new).0[word::LINK].fetch_or(head & NEXT, Ordering::Release);
-            let order = (Ordering::SeqCst, Ordering::SeqCst);
-            if record.word().compare_exchange(head, new.0.into(), order.0, order.1).is_ok() {
-                sets.writes[index].held = new.0.into();
-                break;
-            }
-            // Nobody has seen it.
-            Old::at(store, new).cut();
-            let words = (Old::at(store, new).link() >> WORDS_SHIFT) as usize;
-            store.free(Garbage::Words(new, words));
-        }
-    }
+    let (sets, at) = (&*sets, sets.timestamp);
+    let install = |(), write: &Write| {
+        let installed = install_one(worker, write, sets.value(write), at)?;
+        write.held.set(installed.0.into());
+        Ok(())
+    };
+    worker.each(sets.writes.iter(), (), install).await?;
     Ok(Pending)
+}
+
+/// Installs a pending version with `value` above the version that is visible, unless somebody has
+/// written or read later.
+#[inline(always)]
+fn install_one<F: Fabric>(
+    worker: &Worker<F, Cicada>,
+    write: &Write,
+    value: Option<&[u8]>,
+    at: u64,
+) -> Result<Place, Halt> {
+    let (store, key) = (worker.store(), write.key);
+    let record = store.record(write.place);
+    loop {
+        let before = visible(worker, (key, write.place), at)?;
+        let head = record.word().load(Ordering::SeqCst);
+        let old = Old::at(store, before);
+        let overtaken = newest_valid(store, Place(head as u32)) != before;
+        if head & GONE != 0 || overtaken || old.rts() > at {
+            return Err(Abort::Stale { key }.into());
+        }
+        let new = pending(worker, record, old.state(), value, at).ok_or(Abort::NoResources)?;
+        Old::at(store, new).0[word::LINK].fetch_or(head & NEXT, Ordering::Release);
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        if record.word().compare_exchange(head, new.0.into(), order.0, order.1).is_ok() {
+            return Ok(new);
+        }
+        // Nobody has seen it.
+        Old::at(store, new).cut();
+        let words = (Old::at(store, new).link() >> WORDS_SHIFT) as usize;
+        store.free(Garbage::Words(new, words));
+    }
 }
 
 /// A pending version of a record that is in state `before`.
@@ -251,24 +262,48 @@ async fn validate<F: Fabric>(
     let _phase = worker.fabric.phase("validate");
     let (store, at) = (worker.store(), sets.timestamp);
     if worker.hooks.validates() {
-        for read in &sets.reads {
-            worker.fabric.access().await;
-            if u64::from(visible(worker, (read.key, read.place), at).await?.0) != read.seen {
-                return Err(Abort::Stale { key: read.key });
-            }
-        }
-        for write in &sets.writes {
-            worker.fabric.access().await;
-            let own = Old::at(store, Place(write.held as u32));
-            let before = newest_valid(store, own.next());
-            let late = before.is_some() && Old::at(store, before).rts() > at;
-            let absent = !before.is_some() || !Old::at(store, before).state().present;
-            if late || absent && store.was_read_until(write.key) > at {
-                return Err(Abort::Stale { key: write.key });
-            }
-        }
+        let validate = |(), read| validate_read(worker, read, at);
+        worker.each(sets.reads.iter(), (), validate).await?;
+        let validate = |(), write| Ok(validate_write(store, write, at)?);
+        worker.each(sets.writes.iter(), (), validate).await?;
     }
     sets.validate_leaves(|node, version| store.is_unchanged(node, version))
+}
+
+/// What was read is what is visible.
+#[inline(always)]
+fn validate_read<F: Fabric>(worker: &Worker<F, Cicada>, read: &Read, at: u64) -> Result<(), Halt> {
+    let Place(seen) = visible(worker, (read.key, read.place), at)?;
+    if u64::from(seen) != read.seen {
+        return Err(Abort::Stale { key: read.key }.into());
+    }
+    Ok(())
+}
+
+/// Nobody has read later what is overwritten.
+#[inline(always)]
+fn validate_write(store: &Multicore, write: &Write, at: u64) -> Result<(), Abort> {
+    let own = Old::at(store, Place(write.held.get() as u32));
+    let before = newest_valid(store, own.next());
+    let late = before.is_some() && Old::at(store, before).rts() > at;
+    let absent = !before.is_some() || !Old::at(store, before).state().present;
+    if late || absent && store.was_read_until(write.key) > at {
+        return Err(Abort::Stale { key: write.key });
+    }
+    Ok(())
+}
+
+/// [Cicada17 3.4 step 4] The pending version of a write becomes committed.
+#[inline(always)]
+fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, write: &Write) {
+    let place = Place(write.held.take() as u32);
+    let own = Old::at(worker.store(), place);
+    write.version.set(own.state().version);
+    own.set_status(COMMITTED);
+    if !own.state().present && worker.store().record(write.place).watch() {
+        worker.look_later(write.place);
+    }
+    cut(worker, place);
 }
 
 /// [Cicada17 3.8] Cuts off what is older than the version that the oldest transaction sees.
@@ -344,15 +379,31 @@ impl Protocol for Cicada {
         worker.announce(sets.timestamp);
     }
 
-    async fn read<F: Fabric>(
+    /// The version that it sees.
+    type Found = Place;
+
+    #[inline(always)]
+    fn find<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+        at: (Key, Place),
+        _for_update: bool,
+    ) -> Result<Place, Halt> {
+        visible(worker, at, sets.timestamp)
+    }
+
+    fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {
+        Some(fabric.access())
+    }
+
+    #[inline(always)]
+    fn copy<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
         (key, place): (Key, Place),
-        _for_update: bool,
+        found: Place,
         value: &mut Vec<u8>,
-    ) -> Result<Seen, Abort> {
-        let found = visible(worker, (key, place), sets.timestamp).await?;
-        worker.fabric.access().await;
+    ) -> Result<Seen, Halt> {
         let state = Old::at(worker.store(), found).state();
         value.clear();
         worker.store().copy_words(found, word::VALUE, state.len as usize, value);
@@ -368,11 +419,11 @@ impl Protocol for Cicada {
         worker.stall().await;
         // [Cicada17 3.4 step 2]
         if worker.hooks.moves_read_timestamps() {
-            for read in &sets.reads {
-                worker.fabric.access().await;
+            let move_on = |read: &Read| {
                 let Old(words) = Old::at(store, Place(read.seen as u32));
                 words[word::RTS].fetch_max(at, Ordering::SeqCst);
-            }
+            };
+            worker.each_held(sets.reads.iter(), move_on).await;
         }
         for (node, _, _) in sets.leaves() {
             store.read_until(*node, at);
@@ -382,34 +433,24 @@ impl Protocol for Cicada {
         worker.stall().await;
         let _phase = worker.fabric.phase("commit the versions");
         // [Cicada17 3.4 step 4]
-        for index in 0..sets.writes.len() {
-            let Write { place, held, .. } = sets.writes[index];
-            worker.fabric.access().await;
-            let own = Old::at(store, Place(held as u32));
-            sets.writes[index].version = own.state().version;
-            own.set_status(COMMITTED);
-            sets.writes[index].held = 0;
-            if !own.state().present && store.record(place).watch() {
-                worker.look_later(place);
-            }
-            cut(worker, Place(held as u32));
-        }
+        worker.each_held(sets.writes.iter(), |write| commit_version(worker, write)).await;
         Ok(())
     }
 
     fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
-        for write in sets.writes.iter_mut().filter(|write| write.held != 0) {
-            let own = Old::at(worker.store(), Place(write.held as u32));
+        for write in sets.writes.iter().filter(|write| write.held.get() != 0) {
+            let held = write.held.take();
+            let place = Place(held as u32);
+            let own = Old::at(worker.store(), place);
             own.set_status(ABORTED);
             let word = worker.store().record(write.place).word();
             // One that another has installed a version above stays until that is cut.
             let order = (Ordering::SeqCst, Ordering::SeqCst);
             let next = own.next();
-            if word.compare_exchange(write.held, next.0.into(), order.0, order.1).is_ok() {
+            if word.compare_exchange(held, next.0.into(), order.0, order.1).is_ok() {
                 let words = (own.link() >> WORDS_SHIFT) as usize;
-                worker.discard(Garbage::Words(Place(write.held as u32), words));
+                worker.discard(Garbage::Words(place, words));
             }
-            write.held = 0;
         }
     }
 

@@ -14,13 +14,15 @@
 //!
 //! Each look at a record is an access point
 //! ([`access`](nicol_core::fabric::SharedMemory::access)): there the cores of a simulated node
-//! interleave, and live it is nothing.
+//! interleave, and live it is nothing. Steps do not await it themselves: `access.rs` does.
 
+mod access;
 mod broken;
 mod cicada;
 mod config;
 mod coordinator;
 mod group_commit;
+mod halt;
 mod log;
 mod node;
 mod optimistic;
@@ -39,6 +41,7 @@ pub use broken::Sabotage;
 pub use cicada::Cicada;
 pub use config::{EngineConfig, Waiting};
 pub use coordinator::{Coordinator, ROUNDS_MAX, Submitter};
+pub use halt::Halt;
 pub use log::Committed;
 pub use node::Node;
 pub use record_form::RecordForm;

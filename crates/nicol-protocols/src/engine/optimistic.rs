@@ -4,11 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use nicol_core::fabric::{Fabric, Work};
-use nicol_core::ids::{Key, Version};
+use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Place, Record, State};
 
+use super::halt::Halt;
 use super::sets::{Read, Sets, Write};
 use super::worker::{Absence, Protocol, Worker};
 
@@ -24,55 +25,63 @@ pub(super) struct Locked {
     pub(super) highest: u64,
 }
 
-/// Reads value and word of the record of `key` at one instant, without writing anything.
-pub(super) async fn read<F: Fabric, P: Protocol>(
+/// What a read has seen of a record before its value: the word, and what it holds.
+pub(super) type Found = (u64, State);
+
+/// The first half of a read: the word, unless somebody has locked it, then what the record holds.
+#[inline(always)]
+pub(super) fn find<F: Fabric, P: Protocol>(
+    worker: &Worker<F, P>,
+    (key, place): (Key, Place),
+) -> Result<Found, Halt> {
+    let record = worker.store().record(place);
+    let seen = record.word().load(Ordering::Acquire);
+    if seen & GONE != 0 {
+        return Err(Abort::Stale { key }.into());
+    }
+    if worker.hooks.heeds(seen & LOCKED != 0) {
+        return Err(Halt::Busy(key));
+    }
+    let state = record.state();
+    worker.fabric.work(Work::Copy { bytes: state.len });
+    Ok((seen, state))
+}
+
+/// The second half: the value. A writer may have come before it: the word then tells.
+#[inline(always)]
+pub(super) fn copy<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     sets: &mut Sets,
     (key, place): (Key, Place),
+    (seen, state): Found,
     value: &mut Vec<u8>,
-) -> Result<Seen, Abort> {
+) -> Result<Seen, Halt> {
     let record = worker.store().record(place);
-    for turn in 1..=worker.node.config().spins {
-        let seen = record.word().load(Ordering::Acquire);
-        if seen & GONE != 0 {
-            return Err(Abort::Stale { key });
-        }
-        if !worker.hooks.heeds(seen & LOCKED != 0) {
-            let state = record.state();
-            worker.fabric.work(Work::Copy { bytes: state.len });
-            // A writer may come between the state and the value: the word then tells.
-            worker.fabric.within_access().await;
-            value.clear();
-            record.copy_value(state.len, value);
-            fence(Ordering::Acquire);
-            let again = record.word().load(Ordering::Relaxed);
-            if !worker.hooks.looks_again() || again == seen {
-                sets.reads.push(Read { place, key, seen: seen & !LOCKED });
-                return Ok(Seen { present: state.present, version: state.version });
-            }
-        }
-        worker.pause(turn).await;
+    value.clear();
+    record.copy_value(state.len, value);
+    fence(Ordering::Acquire);
+    let again = record.word().load(Ordering::Relaxed);
+    if worker.hooks.looks_again() && again != seen {
+        return Err(Halt::Busy(key));
     }
-    Err(Abort::LockConflict { key })
+    sets.reads.push(Read { place, key, seen: seen & !LOCKED });
+    Ok(Seen { present: state.present, version: state.version })
 }
 
-/// Locks the word of the record of `key`; returns it as it was.
-async fn lock<F: Fabric, P: Protocol>(
-    worker: &Worker<F, P>,
-    word: &AtomicU64,
-    key: Key,
-) -> Result<u64, Abort> {
-    for turn in 1..=worker.node.config().spins {
-        let seen = word.load(Ordering::Relaxed);
-        if seen & GONE != 0 {
-            return Err(Abort::Stale { key });
-        }
-        if try_lock(word, seen) {
-            return Ok(seen);
-        }
-        worker.pause(turn).await;
+/// Locks the record of `write`; returns its word as it was.
+#[inline(always)]
+fn lock<F: Fabric, P: Protocol>(worker: &Worker<F, P>, write: &Write) -> Result<u64, Halt> {
+    let key = write.key;
+    let word = worker.store().record(write.place).word();
+    let seen = word.load(Ordering::Relaxed);
+    if seen & GONE != 0 {
+        return Err(Abort::Stale { key }.into());
     }
-    Err(Abort::LockConflict { key })
+    if !try_lock(word, seen) {
+        return Err(Halt::Busy(key));
+    }
+    write.held.set(LOCKED);
+    Ok(seen)
 }
 
 fn try_lock(word: &AtomicU64, seen: u64) -> bool {
@@ -87,52 +96,53 @@ pub(super) async fn lock_writes<F: Fabric, P: Protocol>(
 ) -> Result<Locked, Abort> {
     let _phase = worker.fabric.phase("lock the write set");
     sets.writes.sort_unstable_by_key(|write| write.place);
-    let mut highest = 0;
-    for index in 0..sets.writes.len() {
-        let Write { place, key, .. } = sets.writes[index];
-        worker.fabric.access().await;
-        let word = worker.store().record(place).word();
-        highest = highest.max(lock(worker, word, key).await?);
-        sets.writes[index].held = LOCKED;
-    }
+    let lock = |highest: u64, write| Ok(highest.max(lock(worker, write)?));
+    let highest = worker.each(sets.writes.iter(), 0, lock).await?;
     Ok(Locked { highest })
 }
 
 /// Installs the write set and unlocks it: the word of each record becomes `word`.
 pub(super) async fn install<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
-    sets: &mut Sets,
+    sets: &Sets,
     _: Locked,
     word: u64,
 ) {
     let _phase = worker.fabric.phase("install");
-    for index in 0..sets.writes.len() {
-        worker.fabric.access().await;
-        let write = &sets.writes[index];
-        let record = worker.store().record(write.place);
-        let version = put(worker, record, write, sets.value(write)).await;
-        record.word().store(word, Ordering::Release);
-        let write = &mut sets.writes[index];
-        (write.held, write.version) = (0, version);
-    }
+    let unlock = |write: &Write| {
+        worker.store().record(write.place).word().store(word, Ordering::Release);
+        write.held.set(0);
+    };
+    put(worker, sets, unlock).await;
 }
 
-/// Changes a record that is locked; returns its new version.
+/// Puts the writes into their records, which are locked; `changed` is called after each.
 pub(super) async fn put<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
-    record: Record<'_>,
-    write: &Write,
-    value: Option<&[u8]>,
-) -> Version {
+    sets: &Sets,
+    changed: impl Fn(&Write),
+) {
+    let value = |write: &Write| put_value(worker, write, sets.value(write));
+    let state = |write: &Write| {
+        put_state(worker, write, sets.value(write));
+        changed(write);
+    };
+    worker.each_held_in_two(sets.writes.iter(), value, state).await;
+}
+
+#[inline(always)]
+fn put_value<F: Fabric, P: Protocol>(worker: &Worker<F, P>, write: &Write, value: Option<&[u8]>) {
+    let Some(value) = value else { return };
+    worker.fabric.work(Work::Copy { bytes: value.len() as u32 });
+    // A concurrent reader sees the lock, and so does not use a value that does not fit the state.
+    fence(Ordering::Release);
+    worker.store().record(write.place).write_value(value);
+}
+
+#[inline(always)]
+fn put_state<F: Fabric, P: Protocol>(worker: &Worker<F, P>, write: &Write, value: Option<&[u8]>) {
+    let record = worker.store().record(write.place);
     let before = record.state();
-    if let Some(value) = value {
-        worker.fabric.work(Work::Copy { bytes: value.len() as u32 });
-        // A concurrent reader sees the lock, and so does not use a value that does not fit the
-        // state.
-        fence(Ordering::Release);
-        record.write_value(value);
-    }
-    worker.fabric.access().await;
     let (present, len) = (value.is_some(), value.map_or(0, <[u8]>::len) as u32);
     let version = if present || before.present { before.version.next() } else { before.version };
     let watched = before.watched || !present;
@@ -140,16 +150,16 @@ pub(super) async fn put<F: Fabric, P: Protocol>(
     if watched && !before.watched {
         worker.look_later(write.place);
     }
-    version
+    write.version.set(version);
 }
 
 /// Unlocks what of the write set is locked.
-pub(super) fn abort<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &mut Sets) {
+pub(super) fn abort<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets) {
     if !worker.hooks.unlocks_aborted() {
         return;
     }
-    for write in sets.writes.iter_mut().filter(|write| write.held == LOCKED) {
-        write.held = 0;
+    for write in sets.writes.iter().filter(|write| write.held.get() == LOCKED) {
+        write.held.set(0);
         let record = worker.store().record(write.place);
         record.word().fetch_and(!LOCKED, Ordering::Release);
     }

@@ -49,7 +49,7 @@ pub(super) fn emit_record(epoch: u64, id: TxnId, sets: &Sets, to: &mut Vec<u8>) 
     to.u64(id.0);
     for write in &sets.writes {
         to.u64(write.key.0);
-        to.u64(write.version.0);
+        to.u64(write.version.get().0);
         let value = sets.value(write);
         to.u32(value.map_or(DELETES, |value| value.len() as u32));
         to.bytes(value.unwrap_or_default());
@@ -148,7 +148,7 @@ mod tests {
             let mut sets = Sets::default();
             sets.write(Place(1), Key(7), Some(&epoch.to_le_bytes()));
             sets.write(Place(2), Key(8), None);
-            sets.writes.iter_mut().for_each(|write| write.version = Version(epoch));
+            sets.writes.iter().for_each(|write| write.version.set(Version(epoch)));
             let before = records.len();
             emit_record(epoch, TxnId(epoch), &sets, &mut records);
             assert_eq!(records.len() - before, record_bytes(&sets));

@@ -1,5 +1,7 @@
 //! What an open transaction has read and will write, in buffers that are used again.
 
+use std::cell::Cell;
+
 use nicol_core::ids::{Key, Version};
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Inserted, Leaf, NodeNumber, Place};
@@ -13,17 +15,18 @@ pub struct Read {
     pub(super) seen: u64,
 }
 
-/// A record that will be written.
-#[derive(Clone, Copy, Debug)]
+/// A record that will be written. What a commit notes in it are cells: its steps go over the set
+/// while they do so.
+#[derive(Clone, Debug)]
 pub struct Write {
     pub(super) place: Place,
     pub(super) key: Key,
     /// Where the value stands in the buffer, and its bytes; `None` deletes.
     value: Option<(u32, u32)>,
     /// Does the transaction hold it? What that means is the protocol's.
-    pub(super) held: u64,
+    pub(super) held: Cell<u64>,
     /// The version that it has installed.
-    pub(super) version: Version,
+    pub(super) version: Cell<Version>,
 }
 
 /// The sets of one transaction.
@@ -65,9 +68,9 @@ impl Sets {
         Some(self.reads[self.cursor].place)
     }
 
-    /// The write of `key`, if there is one.
-    pub(super) fn written(&self, key: Key) -> Option<&Write> {
-        self.writes.iter().find(|write| write.key == key)
+    /// The number of the write of `key`, if there is one.
+    pub(super) fn written(&self, key: Key) -> Option<usize> {
+        self.writes.iter().position(|write| write.key == key)
     }
 
     /// Does the transaction write the record at `place`?
@@ -81,17 +84,23 @@ impl Sets {
         Some(&self.bytes[start as usize..(start + len) as usize])
     }
 
-    /// Notes a write; a later one of the same key replaces it.
+    /// Notes the first write of `key`.
     pub(super) fn write(&mut self, place: Place, key: Key, value: Option<&[u8]>) {
-        let value = value.map(|value| {
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(value);
-            (start as u32, value.len() as u32)
-        });
-        match self.writes.iter_mut().find(|write| write.key == key) {
-            Some(write) => write.value = value,
-            None => self.writes.push(Write { place, key, value, held: 0, version: Version(0) }),
-        }
+        let value = self.keep(value);
+        let (held, version) = (Cell::default(), Cell::default());
+        self.writes.push(Write { place, key, value, held, version });
+    }
+
+    /// Notes a later one, of the same key as the write of this number.
+    pub(super) fn overwrite(&mut self, index: usize, value: Option<&[u8]>) {
+        self.writes[index].value = self.keep(value);
+    }
+
+    fn keep(&mut self, value: Option<&[u8]>) -> Option<(u32, u32)> {
+        let value = value?;
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        Some((start as u32, value.len() as u32))
     }
 
     /// Notes that a leaf was read, beginning with `key`.

@@ -2,7 +2,7 @@
 //!
 //! | step | what | where |
 //! |---|---|---|
-//! | 4.5 | a read takes value and id at one instant, without writing anything | `optimistic.rs` (`read`) |
+//! | 4.5 | a read takes value and id at one instant, without writing anything | `optimistic.rs` (`find`, `copy`) |
 //! | 4.4 phase 1 | lock the write set in the order of memory | `optimistic.rs` (`lock_writes`) |
 //! | 4.4 | the serialization point: the epoch is read | `commit` |
 //! | 4.4 phase 2 | what was read has the same id, and nobody else's lock; the leaves their versions | `validate` |
@@ -20,9 +20,10 @@ use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
+use super::halt::Halt;
 use super::optimistic::{self, LOCKED, Locked, install, lock_writes};
 use super::record_form::RecordForm;
-use super::sets::Sets;
+use super::sets::{Read, Sets};
 use super::worker::{Absence, Protocol, Worker};
 
 /// What the next id of an epoch is higher by.
@@ -45,22 +46,29 @@ async fn validate<F: Fabric>(
 ) -> Result<Validated, Abort> {
     let _phase = worker.fabric.phase("validate");
     let mut highest = locked.highest.max(worker.newest.get());
-    let hooks = worker.hooks;
-    if hooks.validates() {
-        for read in &sets.reads {
-            worker.fabric.access().await;
-            let word = worker.store().record(read.place).word().load(Ordering::SeqCst);
-            if word & !LOCKED != read.seen {
-                return Err(Abort::Stale { key: read.key });
-            }
-            if hooks.heeds(word & LOCKED != 0) && !sets.writes_at(read.place) {
-                return Err(Abort::ValidateLocked { key: read.key });
-            }
-            highest = highest.max(word & !LOCKED);
-        }
+    if worker.hooks.validates() {
+        let validate = |highest: u64, read| Ok(highest.max(validate_read(worker, sets, read)?));
+        highest = worker.each(sets.reads.iter(), highest, validate).await?;
     }
     sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
     Ok(Validated(highest))
+}
+
+/// Returns the id of the record, which is the one that was read.
+#[inline(always)]
+fn validate_read<F: Fabric>(
+    worker: &Worker<F, Silo>,
+    sets: &Sets,
+    read: &Read,
+) -> Result<u64, Abort> {
+    let word = worker.store().record(read.place).word().load(Ordering::SeqCst);
+    if word & !LOCKED != read.seen {
+        return Err(Abort::Stale { key: read.key });
+    }
+    if worker.hooks.heeds(word & LOCKED != 0) && !sets.writes_at(read.place) {
+        return Err(Abort::ValidateLocked { key: read.key });
+    }
+    Ok(word & !LOCKED)
 }
 
 /// [Silo13 4.2] The id of a transaction: higher than the ids of all that was read or is written,
@@ -84,14 +92,31 @@ impl RecordForm for Silo {
 }
 
 impl Protocol for Silo {
-    async fn read<F: Fabric>(
+    type Found = optimistic::Found;
+
+    #[inline(always)]
+    fn find<F: Fabric>(
+        worker: &Worker<F, Self>,
+        _sets: &mut Sets,
+        at: (Key, Place),
+        _for_update: bool,
+    ) -> Result<optimistic::Found, Halt> {
+        optimistic::find(worker, at)
+    }
+
+    fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {
+        Some(fabric.within_access())
+    }
+
+    #[inline(always)]
+    fn copy<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
         at: (Key, Place),
-        _for_update: bool,
+        found: optimistic::Found,
         value: &mut Vec<u8>,
-    ) -> Result<Seen, Abort> {
-        optimistic::read(worker, sets, at, value).await
+    ) -> Result<Seen, Halt> {
+        optimistic::copy(worker, sets, at, found, value)
     }
 
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {

@@ -3,7 +3,7 @@
 //!
 //! | step | what | where |
 //! |---|---|---|
-//! | algorithm 1 | a read takes value, `wts` and `rts` at one instant | `optimistic.rs` (`read`) |
+//! | algorithm 1 | a read takes value, `wts` and `rts` at one instant | `optimistic.rs` (`find`, `copy`) |
 //! | algorithm 2, step 1 | lock the write set, in the order of memory | `optimistic.rs` (`lock_writes`) |
 //! | algorithm 2, step 2 | the commit timestamp: at least `wts` of what was read, after `rts` of what is written | `commit_timestamp` |
 //! | algorithm 2, step 3 | what was read is valid at that time: its `rts` is moved on if need be | `validate`, `extend` |
@@ -25,6 +25,7 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
 use super::broken::Hooks;
+use super::halt::Halt;
 use super::optimistic::{self, GONE, LOCKED, Locked, install, lock_writes};
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
@@ -103,15 +104,13 @@ async fn validate<F: Fabric>(
     let _phase = worker.fabric.phase("validate");
     let hooks = worker.hooks;
     if hooks.validates() {
-        for read in &sets.reads {
-            if rts(read.seen) >= at || !hooks.moves_read_timestamps() {
-                continue;
-            }
-            worker.fabric.access().await;
+        let early = |read: &&Read| rts(read.seen) < at && hooks.moves_read_timestamps();
+        let extend = |(), read: &Read| {
             let (word, own) =
                 (worker.store().record(read.place).word(), sets.writes_at(read.place));
-            extend(word, read, at, own, hooks)?;
-        }
+            Ok(extend(word, read, at, own, hooks)?)
+        };
+        worker.each(sets.reads.iter().filter(early), (), extend).await?;
     }
     worker.fabric.access().await;
     for (node, _, _) in sets.leaves() {
@@ -135,14 +134,31 @@ impl RecordForm for TicToc {
 }
 
 impl Protocol for TicToc {
-    async fn read<F: Fabric>(
+    type Found = optimistic::Found;
+
+    #[inline(always)]
+    fn find<F: Fabric>(
+        worker: &Worker<F, Self>,
+        _sets: &mut Sets,
+        at: (Key, Place),
+        _for_update: bool,
+    ) -> Result<optimistic::Found, Halt> {
+        optimistic::find(worker, at)
+    }
+
+    fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {
+        Some(fabric.within_access())
+    }
+
+    #[inline(always)]
+    fn copy<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
         at: (Key, Place),
-        _for_update: bool,
+        found: optimistic::Found,
         value: &mut Vec<u8>,
-    ) -> Result<Seen, Abort> {
-        optimistic::read(worker, sets, at, value).await
+    ) -> Result<Seen, Halt> {
+        optimistic::copy(worker, sets, at, found, value)
     }
 
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {

@@ -6,7 +6,9 @@ use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::interactive::{Interactive, Seen};
 use nicol_core::txn::{Abort, KeyRange};
+use nicol_store::multicore::Place;
 
+use super::halt::unless_busy;
 use super::log::Committed;
 use super::sets::Sets;
 use super::worker::{Protocol, Worker};
@@ -76,23 +78,62 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         value: &mut Vec<u8>,
     ) -> Result<Seen, Abort> {
         value.clear();
-        if let Some(write) = self.sets.written(key) {
-            let own = self.sets.value(write);
+        if let Some(index) = self.sets.written(key) {
+            let own = self.sets.value(&self.sets.writes[index]);
             value.extend_from_slice(own.unwrap_or_default());
             return Ok(Seen { present: own.is_some(), version: Version(0) });
         }
         let place = self.worker.locate(&mut self.sets, key)?;
-        if self.worker.stalls {
-            self.worker.stall().await;
+        match self.read_at_once((key, place), for_update, value)? {
+            Some(seen) => Ok(seen),
+            None => self.read_at_point((key, place), for_update, value).await,
         }
-        self.worker.fabric.access().await;
-        P::read(&self.worker, &mut self.sets, (key, place), for_update, value).await
+    }
+
+    /// Reads a record without awaiting anything, if that can be.
+    #[inline(always)]
+    fn read_at_once(
+        &mut self,
+        at: (Key, Place),
+        for_update: bool,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Seen>, Abort> {
+        let Self { worker, sets, .. } = self;
+        if F::ACCESS_POINTS || worker.stalls {
+            return Ok(None);
+        }
+        match unless_busy(P::find(worker, sets, at, for_update))? {
+            Some(found) => unless_busy(P::copy(worker, sets, at, found, value)),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a record once others have come in between, and nobody holds it.
+    async fn read_at_point(
+        &mut self,
+        at: (Key, Place),
+        for_update: bool,
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Abort> {
+        let Self { worker, sets, .. } = self;
+        if worker.stalls {
+            worker.stall().await;
+        }
+        worker.fabric.access().await;
+        let look = async || {
+            let found = P::find(worker, sets, at, for_update)?;
+            if let Some(point) = P::before_copy(&worker.fabric) {
+                point.await;
+            }
+            P::copy(worker, sets, at, found, value)
+        };
+        worker.repeat(look).await
     }
 
     async fn put(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Abort> {
-        let known = self.sets.written(key).map(|write| write.place);
+        let known = self.sets.written(key);
         let place = match known {
-            Some(place) => place,
+            Some(index) => self.sets.writes[index].place,
             None => {
                 let place = match self.sets.place_of(key) {
                     Some(place) => place,
@@ -110,7 +151,10 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             return Err(Abort::NoResources);
         }
         self.worker.fabric.work(Work::Copy { bytes: bytes as u32 });
-        self.sets.write(place, key, value);
+        match known {
+            Some(index) => self.sets.overwrite(index, value),
+            None => self.sets.write(place, key, value),
+        }
         Ok(())
     }
 }
@@ -168,12 +212,11 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
                     continue;
                 }
                 row.clear();
-                if self.worker.stalls {
-                    self.worker.stall().await;
-                }
-                self.worker.fabric.access().await;
                 let at = (Key(key), place);
-                let seen = P::read(&self.worker, &mut self.sets, at, false, &mut row).await?;
+                let seen = match self.read_at_once(at, false, &mut row)? {
+                    Some(seen) => seen,
+                    None => self.read_at_point(at, false, &mut row).await?,
+                };
                 if seen.present {
                     each(Key(key), seen.version, &row);
                     left -= 1;

@@ -3,7 +3,7 @@
 //!
 //! | step | what | where |
 //! |---|---|---|
-//! | growing | a shared lock to read, an exclusive one to write or to read for update | `read`, `will_write` |
+//! | growing | a shared lock to read, an exclusive one to write or to read for update | `find`, `will_write` |
 //! | conflict | no-wait: abort. Wait-die: wait if older than every holder, else abort | `acquire` |
 //! | commit point | all locks are held; the leaves that scans have read are as they were | `commit` |
 //! | shrinking | install, then let go of everything | `commit` |
@@ -25,6 +25,7 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
 use super::config::Waiting;
+use super::halt::Halt;
 use super::optimistic::put;
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
@@ -100,45 +101,40 @@ fn release(word: &AtomicU64, mode: u64) {
     let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, less);
 }
 
-/// Locks the record of `key`, or aborts. [Rosenkrantz78 2]
-async fn acquire<F: Fabric>(
+/// Locks the record of `key`, waits or aborts. [Rosenkrantz78 2]
+#[inline(always)]
+fn acquire<F: Fabric>(
     worker: &Worker<F, TwoPhaseLocking>,
     sets: &mut Sets,
     (key, place): (Key, Place),
     mode: u64,
-) -> Result<(), Abort> {
+) -> Result<(), Halt> {
     let known = sets.locks.iter().position(|(locked, _)| *locked == place);
     let held = known.map_or(0, |at| sets.locks[at].1);
     if held >= mode {
         return Ok(());
     }
     let (word, age) = (worker.store().record(place).word(), age_of(sets.timestamp));
-    for turn in 1..=WAITS_MAX {
-        match attempt(word, mode, held, age) {
-            Attempt::Locked => {
-                match known {
-                    Some(at) => sets.locks[at].1 = mode,
-                    None => sets.locks.push((place, mode)),
-                }
-                return Ok(());
+    match attempt(word, mode, held, age) {
+        Attempt::Locked => {
+            match known {
+                Some(at) => sets.locks[at].1 = mode,
+                None => sets.locks.push((place, mode)),
             }
-            Attempt::Gone => return Err(Abort::Stale { key }),
-            // It goes on without the lock.
-            Attempt::Held(_) if !worker.hooks.heeds(true) => return Ok(()),
-            Attempt::Held(oldest) => {
-                let may_wait = match worker.node.config().waiting {
-                    Waiting::NoWait => false,
-                    Waiting::WaitDie => age < oldest,
-                };
-                if !worker.hooks.waits(may_wait) {
-                    return Err(Abort::LockConflict { key });
-                }
-                worker.pause(turn).await;
-            }
+            Ok(())
+        }
+        Attempt::Gone => Err(Abort::Stale { key }.into()),
+        // It goes on without the lock.
+        Attempt::Held(_) if !worker.hooks.heeds(true) => Ok(()),
+        Attempt::Held(oldest) => {
+            let may_wait = match worker.node.config().waiting {
+                Waiting::NoWait => false,
+                Waiting::WaitDie => age < oldest,
+            };
+            let waits = worker.hooks.waits(may_wait);
+            Err(if waits { Halt::Busy(key) } else { Abort::LockConflict { key }.into() })
         }
     }
-    worker.node.gave_up_waiting();
-    Err(Abort::LockConflict { key })
 }
 
 impl RecordForm for TwoPhaseLocking {
@@ -161,17 +157,35 @@ impl Protocol for TwoPhaseLocking {
         }
     }
 
-    async fn read<F: Fabric>(
+    /// Who holds the lock needs nothing else.
+    type Found = ();
+
+    #[inline(always)]
+    fn find<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
         at: (Key, Place),
         for_update: bool,
-        value: &mut Vec<u8>,
-    ) -> Result<Seen, Abort> {
+    ) -> Result<(), Halt> {
         if worker.hooks.locks_reads() {
             let mode = if for_update { EXCLUSIVE } else { SHARED };
-            acquire(worker, sets, at, mode).await?;
+            acquire(worker, sets, at, mode)?;
         }
+        Ok(())
+    }
+
+    fn before_copy<F: Fabric>(_: &F) -> Option<F::Access> {
+        None
+    }
+
+    #[inline(always)]
+    fn copy<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+        at: (Key, Place),
+        (): (),
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Halt> {
         let record = worker.store().record(at.1);
         let state = record.state();
         value.clear();
@@ -187,10 +201,20 @@ impl Protocol for TwoPhaseLocking {
         sets: &mut Sets,
         at: (Key, Place),
     ) -> Result<(), Abort> {
-        if !sets.locks.contains(&(at.1, EXCLUSIVE)) {
-            worker.fabric.access().await;
+        if sets.locks.contains(&(at.1, EXCLUSIVE)) {
+            return Ok(());
         }
-        acquire(worker, sets, at, EXCLUSIVE).await
+        worker.fabric.access().await;
+        worker.repeat(async || acquire(worker, sets, at, EXCLUSIVE)).await
+    }
+
+    fn looks_most<F: Fabric>(_: &Worker<F, Self>) -> u32 {
+        WAITS_MAX
+    }
+
+    fn give_up<F: Fabric>(worker: &Worker<F, Self>, key: Key) -> Abort {
+        worker.node.gave_up_waiting();
+        Abort::LockConflict { key }
     }
 
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
@@ -199,12 +223,7 @@ impl Protocol for TwoPhaseLocking {
         sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
         worker.stall().await;
         worker.commit_point(sets)?;
-        for index in 0..sets.writes.len() {
-            worker.fabric.access().await;
-            let write = &sets.writes[index];
-            let record = worker.store().record(write.place);
-            sets.writes[index].version = put(worker, record, write, sets.value(write)).await;
-        }
+        put(worker, sets, |_| {}).await;
         for (place, mode) in sets.locks.drain(..) {
             release(worker.store().record(place).word(), mode);
         }

@@ -4,7 +4,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::hint::spin_loop;
 use std::sync::Arc;
 
 use nicol_core::exec::Signal;
@@ -16,6 +15,7 @@ use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Place};
 
 use super::broken::Hooks;
+use super::halt::Halt;
 use super::log::CoreLog;
 use super::node::Node;
 use super::record_form::RecordForm;
@@ -25,8 +25,6 @@ use super::sets::Sets;
 const TIDY_EVERY: u64 = 8;
 /// What a core takes out or frees at one look, so that no transaction waits long for it.
 const TIDY_MOST: usize = 64;
-/// Looks at a lock between which a waiting transaction lets others of its core run.
-const YIELD_EVERY: u32 = 8;
 /// One step in so many stalls, where cores do.
 const STALL_ONE_IN: u64 = 8;
 /// Bits of a timestamp that name the core.
@@ -48,22 +46,48 @@ pub enum Absence {
 
 /// A concurrency control protocol.
 ///
-/// Transactions of one node call it, many at a time. Before each look at a record it awaits
+/// Transactions of one node call it, many at a time. A read is two plain functions, between which
+/// others may change the record; whoever calls them awaits what is to be awaited (`access.rs`).
+/// Before each look at a record in other steps the protocol awaits
 /// [`access`](nicol_core::fabric::SharedMemory::access). After an error the transaction calls
 /// [`Protocol::abort`].
 pub trait Protocol: RecordForm {
+    /// What a read has found of a record before it copies the value.
+    type Found: Copy;
+
     /// Called when a transaction begins.
     fn begin<F: Fabric>(_worker: &Worker<F, Self>, _sets: &mut Sets) {}
 
-    /// Reads the record of `key` at `place` into `value`, which is overwritten.
-    #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
-    async fn read<F: Fabric>(
+    /// Looks for what the transaction may see of the record of `key` at `place`.
+    fn find<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
         at: (Key, Place),
         for_update: bool,
+    ) -> Result<Self::Found, Halt>;
+
+    /// What others do between [`Protocol::find`] and [`Protocol::copy`] comes at this point, if
+    /// they can do anything.
+    fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access>;
+
+    /// Copies what was found into `value`, which is overwritten, and notes the read.
+    fn copy<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+        at: (Key, Place),
+        found: Self::Found,
         value: &mut Vec<u8>,
-    ) -> Result<Seen, Abort>;
+    ) -> Result<Seen, Halt>;
+
+    /// Looks at a record that somebody holds after which a transaction gives up.
+    fn looks_most<F: Fabric>(worker: &Worker<F, Self>) -> u32 {
+        worker.node.config().spins
+    }
+
+    /// Why a transaction ends that has given up on the record of `key`.
+    fn give_up<F: Fabric>(_worker: &Worker<F, Self>, key: Key) -> Abort {
+        Abort::LockConflict { key }
+    }
 
     /// Prepares to write the record of `key` at `place`.
     #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
@@ -235,16 +259,6 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             return;
         }
         self.garbage.borrow_mut().push_back((self.store().epochs().now(), garbage));
-    }
-
-    /// Lets time pass for a transaction that has looked `turn` times at what somebody has locked.
-    pub(super) async fn pause(&self, turn: u32) {
-        self.fabric.access().await;
-        spin_loop();
-        if turn.is_multiple_of(YIELD_EVERY) {
-            // The holder may be a transaction of this core.
-            self.fabric.yield_now().await;
-        }
     }
 
     /// Between two steps of a transaction: some cores stall there, where that is asked for.
