@@ -313,14 +313,18 @@ impl<'i, 'h> Judge<'i, 'h> {
 
 fn give_up(report: &mut Report) {
     report.undecided = Some(
-        "there are too many ways to explain what operations of unknown outcome did: a shorter \
-         history, or one with fewer of them, can be judged"
+        "there are too many ways to explain what operations of unknown outcome did, or where scans \
+         saw records absent: a shorter history, or one with fewer of them, can be judged"
             .to_owned(),
     );
 }
 
 /// What cycles come to: violations, if some rest on no decision.
-fn contradiction(index: &Index<'_>, search: &Search<'_, '_>, cycles: &[Vec<CycleStep>]) -> Look {
+fn contradiction(
+    index: &Index<'_>,
+    search: &mut Search<'_, '_>,
+    cycles: &[Vec<CycleStep>],
+) -> Look {
     let levels = |cycle: &Vec<CycleStep>| {
         let mut levels = Levels::new();
         for step in cycle {
@@ -330,13 +334,18 @@ fn contradiction(index: &Index<'_>, search: &Search<'_, '_>, cycles: &[Vec<Cycle
         levels
     };
     let words = |cycle: &Vec<CycleStep>| (describe::anomaly(cycle), describe::cycle(index, cycle));
-    let certain: Vec<_> = cycles.iter().filter(|cycle| levels(cycle).is_empty()).collect();
-    if !certain.is_empty() {
-        return Look::Violations(certain.into_iter().map(words).collect());
+    let mut all: Vec<_> = cycles.iter().map(|cycle| (levels(cycle), cycle)).collect();
+    assert!(!all.is_empty(), "where there is no order there is a cycle");
+    if all.iter().any(|(levels, _)| levels.is_empty()) {
+        let certain = all.iter().filter(|(levels, _)| levels.is_empty());
+        return Look::Violations(certain.map(|(_, cycle)| words(cycle)).collect());
     }
-    let cycle = cycles.first().expect("where there is no order there is a cycle");
+    // The one that leads back the furthest: the others may be gone after that.
+    all.sort_by_key(|(levels, _)| levels.last().copied());
+    all[1..].iter().for_each(|(levels, _)| search.add_nogood(levels));
+    let (levels, cycle) = all.swap_remove(0);
     let (anomaly, what) = words(cycle);
-    Look::Contradiction(levels(cycle), anomaly, what)
+    Look::Contradiction(levels, anomaly, what)
 }
 
 /// The records that a history which does not tell its load must have begun with: those that were

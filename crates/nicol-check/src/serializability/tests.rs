@@ -331,6 +331,62 @@ fn a_scan_may_see_any_of_several_absences() {
     assert_eq!(judged(limited), [], "it stopped before key 5");
 }
 
+/// Scans, where time is not promised, each of a key of its own that was inserted and deleted. By
+/// their ends they came right after the insertions, by a little; each has seen what its insertion
+/// wrote besides, and so came after the deletion. The insertions stand in the other order.
+fn scans_that_came_later(count: u64) -> Vec<Operation> {
+    let own = |number: u64| (10 + 2 * number, 11 + 2 * number, 100 * number);
+    let insertion = |number| {
+        let (key, other, time) = own(number);
+        txn(3 * number + 1, (time, time + 10), &[], &[put(key, 1), put(other, 1)])
+    };
+    let scan = |number| {
+        let (key, other, time) = own(number);
+        let range = Scan { first: Key::Number(key), last: Key::Number(key), ..scan(&[]) };
+        with(range, txn(3 * number + 2, (time, time + 11), &[read(other, 1)], &[]))
+    };
+    let deletion = |number| {
+        let (key, _, time) = own(number);
+        txn(3 * number + 3, (time, time + 90), &[read(key, 1)], &[delete(key, 2)])
+    };
+    let insertions = (0..count).rev().map(insertion);
+    insertions.chain((0..count).map(scan)).chain((0..count).map(deletion)).collect()
+}
+
+#[test]
+fn scans_that_have_nothing_to_do_with_each_other_are_not_tried_in_all_combinations() {
+    let judged = |operations: &[Operation]| {
+        check(&History { promise: Promise::Serializable, ..history(operations) })
+    };
+    let mut operations = scans_that_came_later(60);
+    let report = judged(&operations);
+    assert_eq!((report.violations, report.undecided), (vec![], None));
+    // The first deletion comes after the scan for another reason, too.
+    for (at, changed) in [(60, put(5, 1)), (120, put(5, 2))] {
+        if let Action::Txn(txn) = &mut operations[at].action {
+            txn.writes.push(changed);
+        }
+    }
+    let report = judged(&operations);
+    assert_eq!((report.violations.len(), report.undecided), (1, None));
+}
+
+#[test]
+fn a_scan_may_follow_a_deletion_and_the_write_before_it_at_versions_that_nobody_tells() {
+    // Key 5: put at 1, put again with key 2 (nobody knows when), deleted by who has seen key 2, not
+    // found by the scan, and put at 4.
+    let both = [Write { version: None, ..put(5, 0) }, unseen(2)];
+    let range = Scan { first: Key::Number(5), last: Key::Number(5), ..scan(&[]) };
+    let operations = [
+        txn(1, (1, 3), &[], &[put(5, 1)]),
+        unknown(txn(2, (2, 8), &[], &both)),
+        unknown(txn(3, (4, 5), &[read(2, 2)], &[unseen(5)])),
+        with(range, txn(4, (11, 13), &[], &[put(5, 4)])),
+    ];
+    let judged = History { promise: Promise::Serializable, ..history(&operations) };
+    assert_eq!(check(&judged).violations, []);
+}
+
 #[test]
 fn a_history_without_versions_is_undecided_in_words() {
     let mut blind = txn(1, ANY, &[], &[put(1, 2)]);

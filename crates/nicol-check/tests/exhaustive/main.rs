@@ -76,7 +76,8 @@ fn agree(histories: u64, seed: u64) {
     let mut random = Stream::new(seed, Purpose::Test, 0);
     let mut seen = Seen::default();
     for number in 0..histories {
-        let mut history = tiny::honest(&mut random);
+        let chances = if number % 4 == 3 { tiny::KNOTTED } else { tiny::PLAIN };
+        let mut history = tiny::honest(chances, &mut random);
         let changes = random.below(4).min(random.below(4));
         (0..changes).for_each(|_| tiny::change(&mut history, &mut random));
         if validate(&history).is_err() || !has_versions(&history) {

@@ -22,8 +22,23 @@ fn chance(random: &mut Stream, percent: u64) -> bool {
     random.below(100) < percent
 }
 
+/// What a history has much of, in percent.
+#[derive(Clone, Copy)]
+pub struct Chances {
+    strict: u64,
+    unknown: u64,
+    /// Of what is unknown: may have written what its client does not know.
+    hides: u64,
+    scans: u64,
+}
+
+/// All kinds of histories.
+pub const PLAIN: Chances = Chances { strict: 85, unknown: 20, hides: 15, scans: 30 };
+/// Many explanations, that contradict each other.
+pub const KNOTTED: Chances = Chances { strict: 20, unknown: 30, hides: 10, scans: 70 };
+
 /// A history that really happened.
-pub fn honest(random: &mut Stream) -> History {
+pub fn honest(chances: Chances, random: &mut Stream) -> History {
     let mut states = [State::default(); KEYS as usize];
     let mut loaded = Vec::new();
     for key in 0..KEYS {
@@ -45,9 +60,9 @@ pub fn honest(random: &mut Stream) -> History {
             let responded = point + random.below(5);
             clients[client as usize] = (responded, sequence + 1);
             let end = match random.below(100) {
-                0..70 => End::Ok,
-                70..80 => End::Failed,
-                _ => End::Unknown,
+                drawn if drawn < chances.unknown => End::Unknown,
+                90.. => End::Failed,
+                _ => End::Ok,
             };
             let action = Action::Txn(Txn::default());
             let (client, responded) = (client as u32, Some(responded));
@@ -56,27 +71,35 @@ pub fn honest(random: &mut Stream) -> History {
         .collect();
     operations.sort_by_key(|(point, _)| *point);
     for (_, operation) in &mut operations {
-        operation.action = Action::Txn(run(operation.end, &mut states, random));
+        operation.action = Action::Txn(run(operation.end, &mut states, chances, random));
     }
-    let promise =
-        if chance(random, 85) { Promise::StrictSerializable } else { Promise::Serializable };
+    let promise = if chance(random, chances.strict) {
+        Promise::StrictSerializable
+    } else {
+        Promise::Serializable
+    };
     let operations = operations.into_iter().map(|(_, operation)| operation).collect();
     History { promise, initial: Initial::Listed(loaded), operations, crashes: Vec::new() }
 }
 
 /// Runs a transaction that ends by `end`; returns what its client knows.
-fn run(end: End, states: &mut [State; KEYS as usize], random: &mut Stream) -> Txn {
+fn run(
+    end: End,
+    states: &mut [State; KEYS as usize],
+    chances: Chances,
+    random: &mut Stream,
+) -> Txn {
     let mut txn = Txn::default();
     for key in 0..KEYS {
         if chance(random, 40) {
             txn.reads.push(read(key, &mut states[key as usize], random));
         }
     }
-    if chance(random, 30) {
+    if chance(random, chances.scans) {
         txn.scans.push(scan(states, random));
     }
     let effective = end == End::Ok || end == End::Unknown && chance(random, 60);
-    let hides = end == End::Unknown && chance(random, 15);
+    let hides = end == End::Unknown && chance(random, chances.hides);
     txn.writes_more = hides;
     for key in 0..KEYS {
         if !chance(random, 35) {

@@ -157,19 +157,25 @@ impl Search<'_, '_> {
     }
 
     /// Versions of `key` that are above `after`, up to `floor`, and right behind `after` or a
-    /// version that somebody names: any other one is as good as one of these. Where several writes
-    /// have no version, each gets room for the others before it.
+    /// version that somebody names: any other one is as good as one of these.
     fn free_versions(&self, key: u32, after: u64, floor: u64) -> Vec<u64> {
-        let listed = self.unknown_writes.get(&key).map_or(&[][..], Vec::as_slice);
-        let without = |write: &&WriteAt| write.version.is_none() && write.effect != Effect::Unknown;
-        let others = listed.iter().filter(without).count() as u64;
+        let room = self.room(key);
         let named = self.named_versions(key);
         let mut free = BTreeSet::new();
         for version in [after].into_iter().chain(named.range(after..).copied()) {
-            let behind = (1..=others + 1).filter_map(|step| version.checked_add(step));
+            let behind = (1..=room).filter_map(|step| version.checked_add(step));
             free.extend(behind.filter(|version| *version <= floor));
         }
         free.into_iter().collect()
+    }
+
+    /// How many versions of `key` that nobody names may follow on one that somebody does. Every
+    /// write with a known effect and no version may be there, and between any two of them a
+    /// deletion that nobody knows of; more of these tell nothing.
+    fn room(&self, key: u32) -> u64 {
+        let listed = self.unknown_writes.get(&key).map_or(&[][..], Vec::as_slice);
+        let placed = |write: &&WriteAt| write.version.is_none() && write.effect != Effect::Unknown;
+        2 * listed.iter().filter(placed).count() as u64 + 1
     }
 
     /// Every version of `key` that was installed or read, or may have been installed.
@@ -184,12 +190,14 @@ impl Search<'_, '_> {
     }
 
     /// What a scan that did not return `key` may have seen of it: the floors of its absences,
-    /// first those at which it is known to have been absent, and of these the nearest to `near`.
+    /// first those at which it is known to have been absent, of these those that agree best with
+    /// the times of the writers, and of these the nearest to `near`.
     fn floors(&self, node: u32, key: u32, near: u64) -> Vec<Candidate> {
         let mut floors = BTreeSet::from([0]);
         if self.is_open(key) {
-            for version in self.named_versions(key) {
-                floors.extend([version, version.saturating_add(1)]);
+            let room = self.room(key);
+            for version in [0].into_iter().chain(self.named_versions(key)) {
+                floors.extend((0..=room).filter_map(|step| version.checked_add(step)));
             }
         } else {
             let certain = self.installs.certain_of(key).iter();
@@ -197,14 +205,35 @@ impl Search<'_, '_> {
         }
         let is_absent =
             |floor: u64| self.installs.newest(key, floor).is_none_or(|newest| newest.deleted);
-        let mut candidates: Vec<(bool, u64, u64)> = floors
+        let mut candidates: Vec<(bool, u64, u64, u64)> = floors
             .into_iter()
             .filter(|&floor| self.floor_in_time(node, key, floor))
-            .map(|floor| (!is_absent(floor), floor.abs_diff(near), floor))
+            .map(|floor| {
+                let apart = self.time_apart(node, key, floor);
+                (!is_absent(floor), apart, floor.abs_diff(near), floor)
+            })
             .filter(|&(present, ..)| !present || self.is_open(key))
             .collect();
         candidates.sort_unstable();
         candidates.into_iter().map(|(.., floor)| Candidate::Floor { node, key, floor }).collect()
+    }
+
+    /// How far the ends of `node` and of the writers of `key` next to `floor` are from the order in
+    /// which `node` reads there. Where real time is not promised most orders agree with it still.
+    fn time_apart(&self, node: u32, key: u32, floor: u64) -> u64 {
+        let end = |node: u32| {
+            let operation = self.index.operation(node);
+            let known = !self.index.nodes[node as usize].unknown;
+            operation.responded.filter(|_| known).unwrap_or(operation.invoked)
+        };
+        let of = |install: Option<Install>| {
+            install.map(|install| install.writer).filter(|&writer| writer != NOBODY)
+        };
+        let before = of(self.installs.newest(key, floor)).map(end);
+        let after = of(self.installs.next(key, floor)).map(end);
+        let early = before.map_or(0, |before| before.saturating_sub(end(node)));
+        let late = after.map_or(0, |after| end(node).saturating_sub(after));
+        early.max(late)
     }
 
     /// By real time, can `node` have come after the newest certain install up to `floor` and before

@@ -10,6 +10,7 @@
 
 mod candidates;
 mod deadlines;
+mod nogoods;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,7 @@ use nicol_core::history::Effect;
 use super::index::{Index, NOBODY, ReadAt, WriteAt};
 use super::installs::{Install, Installs};
 use deadlines::Deadlines;
+use nogoods::Nogoods;
 
 /// Not effective.
 const OUT: u32 = u32::MAX;
@@ -52,7 +54,7 @@ enum Demand {
 }
 
 /// An explanation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Candidate {
     /// `node` took effect, and its known writes explain it.
     Known { node: u32 },
@@ -75,7 +77,7 @@ enum Undo {
     Activated(u32),
     Assumed(u32, u64),
     Used(u32, u32),
-    Learned(u32, u64),
+    Nogoods(u32, u64),
     Pinned(u32, u32),
 }
 
@@ -128,6 +130,8 @@ pub(super) struct Search<'i, 'h> {
     gaps: Vec<(u32, u32, u64)>,
     gap_head: usize,
     trail: Vec<Level>,
+    /// Decisions that fail together, whatever else is decided.
+    nogoods: Nogoods,
     /// The reads of each key, by version; only if some outcome is unknown.
     by_key: BTreeMap<u32, Vec<u32>>,
     /// The writes of unknown operations to each key.
@@ -176,6 +180,7 @@ impl<'i, 'h> Search<'i, 'h> {
             gaps: Vec::new(),
             gap_head: 0,
             trail: Vec::new(),
+            nogoods: Nogoods::default(),
             by_key,
             unknown_writes,
             writes_more: more,
@@ -286,6 +291,7 @@ impl<'i, 'h> Search<'i, 'h> {
     /// Goes back to the last decision that a contradiction rests on, and takes another one; false
     /// if there is none.
     pub(super) fn contradicted(&mut self, mut levels: Levels) -> bool {
+        self.add_nogood(&levels);
         let Some(deepest) = levels.pop_last() else { return false };
         while self.trail.len() > deepest as usize {
             self.undo_top();
@@ -294,6 +300,15 @@ impl<'i, 'h> Search<'i, 'h> {
         self.undo_top();
         self.top().conflict.append(&mut levels);
         self.try_next() || self.give_up_level()
+    }
+
+    /// Notes a contradiction, so that the decisions that it rests on are not taken together again.
+    pub(super) fn add_nogood(&mut self, levels: &Levels) {
+        let taken = |level: &u32| {
+            let level = &self.trail[*level as usize - 1];
+            level.candidates[level.next - 1]
+        };
+        self.nogoods.add(levels.iter().map(taken).collect());
     }
 
     fn top(&mut self) -> &mut Level {
@@ -309,7 +324,9 @@ impl<'i, 'h> Search<'i, 'h> {
     }
 
     fn undo_top(&mut self) {
+        let number = self.trail.len() as u32;
         let level = self.trail.last_mut().expect("a decision is under way");
+        self.nogoods.undecide(number);
         self.queue.truncate(level.queue);
         self.head = level.head;
         self.gap_head = level.gap_head;
@@ -318,7 +335,7 @@ impl<'i, 'h> Search<'i, 'h> {
                 Undo::Activated(node) => self.effective[node as usize] = OUT,
                 Undo::Assumed(key, version) => self.installs.drop(key, version),
                 Undo::Used(node, key) => drop(self.used.remove(&(node, key))),
-                Undo::Learned(key, version) => drop(self.learned.remove(&(key, version))),
+                Undo::Nogoods(key, version) => drop(self.learned.remove(&(key, version))),
                 Undo::Pinned(key, node) => drop(self.pins.remove(&(key, node))),
             }
         }
@@ -331,10 +348,19 @@ impl<'i, 'h> Search<'i, 'h> {
             let level = self.top();
             let Some(&candidate) = level.candidates.get(level.next) else { return false };
             level.next += 1;
+            self.effort.spent += self.nogoods.cost(candidate);
+            if let Some(mut levels) = self.nogoods.forbids(candidate) {
+                self.top().conflict.append(&mut levels);
+                continue;
+            }
             match self.apply(candidate, number) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    self.nogoods.decide(candidate, number);
+                    return true;
+                }
                 Err(mut conflict) => {
                     self.undo_top();
+                    self.add_nogood(&conflict);
                     conflict.remove(&number);
                     self.top().conflict.append(&mut conflict);
                 }
@@ -506,7 +532,7 @@ impl<'i, 'h> Search<'i, 'h> {
             }
             Some(_) => Ok(()),
             None => {
-                self.undo(Undo::Learned(at.0, at.1));
+                self.undo(Undo::Nogoods(at.0, at.1));
                 self.learned.insert(at, (digest, self.effective[node as usize]));
                 Ok(())
             }
