@@ -131,13 +131,15 @@ impl<F: Fabric> CommitProtocol for Client<F> {
                     error => Abort::Fabric(error),
                 })
             }
-            // It may still be executed, keys that it adds included.
-            Err(_) => {
-                txn.ship = true;
-                Outcome::Unknown
-            }
+            Err(_) => Outcome::Unknown,
         };
-        shared.transcripts.take(id, txn);
+        match (&outcome, shared.transcripts.take(id, txn)) {
+            // It may still be executed, keys that it adds included.
+            (Outcome::Unknown, None) => txn.ship = true,
+            // It was, and all that it wrote is known.
+            (Outcome::Unknown, Some(true)) => txn.ship = false,
+            _ => {}
+        }
         outcome
     }
 }

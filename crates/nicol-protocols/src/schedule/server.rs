@@ -176,7 +176,8 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             let running = self.fabric.phase("step 4: run");
             let (outcome, ended) = self.complete(&mut txn, &mut aborted).await;
             drop(running);
-            self.shared.transcripts.put(request.id, &mut txn);
+            let complete = !matches!(outcome, Outcome::Unknown);
+            self.shared.transcripts.put(request.id, &mut txn, complete);
             if let Some(scheduler) = scheduler
                 && self.shared.config.tells_who_is_done()
             {

@@ -29,7 +29,8 @@ pub struct Transcripts(Arc<[Mutex<Part>; PARTS]>);
 /// Transcripts, and buffers that are free.
 #[derive(Debug, Default)]
 struct Part {
-    of: BTreeMap<TxnId, Txn>,
+    /// Besides, is all known that the transaction wrote?
+    of: BTreeMap<TxnId, (Txn, bool)>,
     free: Vec<Txn>,
 }
 
@@ -45,21 +46,22 @@ impl Transcripts {
         self.0[part as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what `txn` has become, and gives another buffer for it.
-    pub(crate) fn put(&self, id: TxnId, txn: &mut Txn) {
+    /// Keeps what `txn` has become, and gives another buffer for it. `complete`: it has no writes
+    /// that are not in its sets.
+    pub(crate) fn put(&self, id: TxnId, txn: &mut Txn, complete: bool) {
         let mut part = self.part(id);
         let free = part.free.pop().unwrap_or_default();
-        part.of.insert(id, std::mem::replace(txn, free));
+        part.of.insert(id, (std::mem::replace(txn, free), complete));
     }
 
-    /// Makes `txn` what was kept of it, if anything was.
-    pub(crate) fn take(&self, id: TxnId, txn: &mut Txn) {
+    /// Makes `txn` what was kept of it, if anything was: is that complete?
+    pub(crate) fn take(&self, id: TxnId, txn: &mut Txn) -> Option<bool> {
         let mut part = self.part(id);
-        if let Some(kept) = part.of.remove(&id) {
-            let free = std::mem::replace(txn, kept);
-            part.free.push(free);
-            txn.id = id;
-        }
+        let (kept, complete) = part.of.remove(&id)?;
+        let free = std::mem::replace(txn, kept);
+        part.free.push(free);
+        txn.id = id;
+        Some(complete)
     }
 }
 

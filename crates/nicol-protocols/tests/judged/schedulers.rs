@@ -217,6 +217,26 @@ fn a_lost_frame_leaves_an_outcome_unknown_and_no_history_wrong() {
     }
 }
 
+#[test]
+fn what_an_executed_transaction_wrote_is_known_though_its_reply_is_lost() {
+    let mut known = 0;
+    for seed in 0..12 {
+        let scheduler = SCHEDULERS[seed as usize % SCHEDULERS.len()];
+        let faulty = BenchConfig {
+            faults: FaultFamilies::MESSAGES,
+            ..config("tictoc", scheduler, "tpcc", seed)
+        };
+        let ran = held_run(&faulty);
+        let unknown = ran.history.operations.iter().filter(|one| one.end == End::Unknown);
+        for txn in unknown.filter_map(|one| one.txn()) {
+            let executed = txn.writes.iter().any(|write| write.version.is_some());
+            assert!(!(executed && txn.writes_more), "{scheduler}, seed {seed}: {txn:?}");
+            known += u64::from(executed);
+        }
+    }
+    assert!(known > 0, "no reply was lost");
+}
+
 /// Xenic with a scheduler before the coordinators of each node.
 fn xenic(scheduler: &str, workload: &str, on: &str, seed: u64) -> BenchConfig {
     let mut settings = vec![format!("scheduler={scheduler}")];
