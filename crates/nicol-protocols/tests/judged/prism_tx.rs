@@ -275,3 +275,12 @@ fn as_printed_a_record_becomes_unreadable_and_with_c_read_last_a_read_is_old() {
 fn as_printed_a_client_that_dies_blocks_records_for_ever() {
     is_distinguished(&["staging=commit"], with_dying_clients);
 }
+
+/// A transaction of a dead client that is open while the server scans, and is ended afterwards.
+#[test]
+fn what_ends_after_a_scan_is_found_by_the_next() {
+    for seed in [9, 18, 39, 74] {
+        let settings = ["reclaim=scan", "watermark=off", "refill_us=20", "spare_buffers=60"];
+        held(&with_dying_clients(blind(seed, &settings)));
+    }
+}

@@ -63,9 +63,13 @@ impl BufferPool {
         fabric.sleep_until(fabric.now() + after).await;
         let turned = self.turned();
         let mut found = self.unreferenced_meanwhile(fabric).await;
+        let unreferenced = found.len();
         found.retain(|unused| !keep(unused.offset));
-        if found.is_empty() {
+        if unreferenced == 0 {
             self.clean_at.store(turned, Ordering::Relaxed);
+        }
+        // What is kept may have to be posted later, and no list turns then that would tell.
+        if found.is_empty() {
             return 0;
         }
         let mark = fabric.mark_chains();

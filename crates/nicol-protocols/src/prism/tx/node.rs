@@ -66,6 +66,12 @@ impl Left {
         let all = unreadable.chain(self.staged.iter().map(|write| write.key));
         all.filter(|key| !self.undecided.contains(key))
     }
+
+    /// Is this buffer that of a write whose fate nobody can decide?
+    fn keeps(&self, buffer: &BufferUse) -> bool {
+        let mut kept = self.staged.iter().filter(|write| self.undecided.contains(&write.key));
+        kept.any(|write| write.offset == buffer.offset)
+    }
 }
 
 /// A server's memory, loaded; nothing of a node for clients.
@@ -177,6 +183,13 @@ impl Node {
         }
         clean
     }
+
+    /// Is what no pointer refers to kept for ever, since nobody can decide about it?
+    fn keeps_undecided_alone(&self) -> bool {
+        let left = self.left();
+        let unreferenced = || self.store.iter().flat_map(|store| store.pool.unreferenced());
+        !left.undecided.is_empty() && unreferenced().all(|buffer| left.keeps(&buffer))
+    }
 }
 
 impl Recycles for Node {
@@ -245,7 +258,7 @@ impl NodeState for Node {
     fn is_settled(&self) -> bool {
         // That a client has died, only a view tells: until then what it has left waits. It is asked
         // last, since it goes over every slot and buffer.
-        let is_recycled = |store: &Store| store.pool.is_clean();
+        let is_recycled = |store: &Store| store.pool.is_clean() || self.keeps_undecided_alone();
         self.open.load(Ordering::Relaxed) == 0
             && (self.config.recycling.has_reports() || self.store.as_ref().is_none_or(is_recycled))
             && self.is_clean()
@@ -254,15 +267,12 @@ impl NodeState for Node {
     fn audit(&self) -> Audit {
         let Some(store) = &self.store else { return Audit::default() };
         // What a client and a server that have both died leave, nobody can decide.
-        let Left { unreadable, staged, undecided } = self.left();
-        let is_kept = |found: &BufferUse| {
-            let mut kept = staged.iter().filter(|write| undecided.contains(&write.key));
-            kept.any(|write| write.offset == found.offset)
-        };
+        let left = self.left();
+        let Left { unreadable, staged, undecided } = &left;
         let awaits = [
             unreadable.iter().map(|(key, _)| undecided.contains(key)).collect(),
             staged.iter().map(|write| undecided.contains(&write.key)).collect(),
-            store.pool.unreferenced().iter().map(is_kept).collect::<Vec<bool>>(),
+            store.pool.unreferenced().iter().map(|found| left.keeps(found)).collect::<Vec<bool>>(),
         ];
         let names = ["unreadable_records", "unfinished_writes", "buffers"];
         let count = |wanted: bool| {
@@ -275,7 +285,7 @@ impl NodeState for Node {
         Audit {
             leaks,
             awaiting_recovery: count(true),
-            keys_awaiting_recovery: undecided.into_iter().collect(),
+            keys_awaiting_recovery: undecided.iter().copied().collect(),
             ..Audit::default()
         }
     }
