@@ -251,21 +251,19 @@ impl Shared {
     }
 
     fn deliver(&self, state: &mut State, number: u32) {
-        let to = state.frames.get_mut(number).to;
         let now = state.kernel.now();
-        if state.cores[to as usize].dead {
-            let FrameInFlight { frame, from, to, .. } = state.frames.remove(number);
+        let FrameInFlight { frame, from, to, .. } = state.frames.get_mut(number);
+        let (from, to) = (*from as usize, *to as usize);
+        if state.cores[to].dead {
             state.faults.counts.dead += 1;
             if let Some(trace) = &self.trace {
-                let ends = (self.engines[from as usize].node, self.engines[to as usize].node);
-                trace.frame(now, "receiver is down", &frame, ends);
-                trace.sink().frame_ended(&frame);
+                let ends = (self.engines[from].node, self.engines[to].node);
+                trace.frame(now, "receiver is down", frame, ends);
             }
-            self.recycle_frame(frame);
-            return;
+            return self.drop_frame(state, number);
         }
-        state.cores[to as usize].await_frame(now, number);
-        state.request_round(to as usize, now);
+        state.cores[to].await_frame(now, number);
+        state.request_round(to, now);
     }
 
     /// The next frame that has arrived at engine `index`.

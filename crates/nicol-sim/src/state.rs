@@ -72,10 +72,7 @@ impl Core {
 
     /// Puts a frame into the inbox that arrives at `arrival`, behind those that arrive by then.
     pub fn await_frame(&mut self, arrival: Nanos, number: u32) {
-        let mut place = self.inbox.len();
-        while place > 0 && self.inbox[place - 1].0 > arrival {
-            place -= 1;
-        }
+        let place = self.inbox.partition_point(|(other, _)| *other <= arrival);
         self.inbox.insert(place, (arrival, number));
     }
 

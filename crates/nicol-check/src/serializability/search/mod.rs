@@ -77,7 +77,7 @@ enum Undo {
     Activated(u32),
     Assumed(u32, u64),
     Used(u32, u32),
-    Nogoods(u32, u64),
+    Learned(u32, u64),
     Pinned(u32, u32),
 }
 
@@ -335,7 +335,7 @@ impl<'i, 'h> Search<'i, 'h> {
                 Undo::Activated(node) => self.effective[node as usize] = OUT,
                 Undo::Assumed(key, version) => self.installs.drop(key, version),
                 Undo::Used(node, key) => drop(self.used.remove(&(node, key))),
-                Undo::Nogoods(key, version) => drop(self.learned.remove(&(key, version))),
+                Undo::Learned(key, version) => drop(self.learned.remove(&(key, version))),
                 Undo::Pinned(key, node) => drop(self.pins.remove(&(key, node))),
             }
         }
@@ -532,7 +532,7 @@ impl<'i, 'h> Search<'i, 'h> {
             }
             Some(_) => Ok(()),
             None => {
-                self.undo(Undo::Nogoods(at.0, at.1));
+                self.undo(Undo::Learned(at.0, at.1));
                 self.learned.insert(at, (digest, self.effective[node as usize]));
                 Ok(())
             }
