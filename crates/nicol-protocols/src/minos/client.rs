@@ -153,7 +153,7 @@ impl<F: Fabric> Client<F> {
         self.check(key)?;
         let member = &self.member;
         let scope = self.current_scope();
-        let write = member.open_write(key, value, scope, Waiting::Here);
+        let write = member.open_write(key, value.map(Into::into), scope, Waiting::Here);
         if member.config().offload {
             member.fabric.spawn(member.clone().hosted_write(write.clone()));
         } else {

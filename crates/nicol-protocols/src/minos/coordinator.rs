@@ -38,7 +38,7 @@ impl<F: Fabric> Member<F> {
                 // AMB-41
                 self.send_inv(&write);
                 // [MINOS24 fig. 2 line 12] Update the LLC, and volatileTS.
-                self.update_llc(&locked, &write.inv()).await;
+                self.update_llc(&locked, &write.inv(), &write.value).await;
                 // [MINOS24 fig. 2 line 13] Release the WRLock.
                 self.release_wr_lock(locked).await;
                 true
@@ -123,6 +123,7 @@ impl<F: Fabric> Member<F> {
         self.fabric.access().await;
         let issue = |record: &mut Record| record.issue(node, life, faithful);
         write.set_ts(self.node.store().change(write.key, issue));
+        self.offer_value(write);
         self.mark(Tag::Issues, write.key, write.ts());
     }
 

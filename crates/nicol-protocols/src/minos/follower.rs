@@ -61,7 +61,7 @@ impl<F: Fabric> Member<F> {
             return self.acknowledge_obsolete(received, newer).await;
         }
         // [MINOS24 fig. 2 line 34] Update the LLC, and volatileTS.
-        self.update_llc(&locked, &inv).await;
+        self.update_llc(&locked, &inv, &received.value).await;
         // [MINOS24 fig. 2 line 35] Release the WRLock.
         self.release_wr_lock(locked).await;
         // [MINOS24 fig. 2 lines 39, 40, steps j, k] Persist, ACK. Lines 41 to 44 follow with the

@@ -107,7 +107,8 @@ impl<F: Fabric> Member<F> {
                     return Ok(());
                 }
                 let waiting = Waiting::Host(RefCell::default());
-                let write = self.open_write(inv.key, inv.value, inv.scope, waiting);
+                let value = inv.value.map(|bytes| self.take_value(inv.key, inv.ts, bytes));
+                let write = self.open_write(inv.key, value, inv.scope, waiting);
                 write.set_ts(inv.ts);
                 if inv.of > 1 {
                     arriving.insert(name, (write.clone(), 1));

@@ -17,6 +17,7 @@ use super::model::Step;
 use super::record::Record;
 use super::tags::Tag;
 use super::timestamp::Timestamp;
+use super::value::Value;
 
 /// Proof that a write is obsolete: the volatileTS that made it so, which the spins wait for. AMB-16
 #[must_use = "an obsolete write waits for what made it so"]
@@ -81,7 +82,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Updates volatile memory, and volatileTS.
-    pub(super) async fn update_llc(&self, locked: &WrLocked, inv: &Inv<'_>) {
+    pub(super) async fn update_llc(&self, locked: &WrLocked, inv: &Inv<'_>, value: &Option<Value>) {
         assert_eq!(locked.0, inv.key, "the lock is the record's");
         let _phase = self.fabric.phase("update the LLC");
         let bytes = inv.value.map_or(0, <[u8]>::len) as u32;
@@ -91,7 +92,7 @@ impl<F: Fabric> Member<F> {
             assert!(record.wr_lock, "an update holds the write lock");
             // A node that recovers may have copied a newer one meanwhile, without the lock.
             if !self.hooks().is_obsolete(record.volatile_ts > inv.ts) {
-                record.update(inv.ts, inv.value);
+                record.update(inv.ts, value.clone());
             }
         });
         self.mark(Tag::Updates, inv.key, inv.ts);

@@ -26,6 +26,7 @@ use super::pcie_messages::{HOST_INV, RelayInv, RelayVal};
 use super::received::Received as Update;
 use super::send::{insist, send_reliably, tell_each};
 use super::timestamp::Timestamp;
+use super::value::{Recent, Value};
 use super::write::{Arriving, Waiting, Write};
 
 /// How long a coordinator, or a host, waits before it sends an INV again that was rejected.
@@ -84,7 +85,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn open_write(
         &self,
         key: Key,
-        value: Option<&[u8]>,
+        value: Option<Value>,
         scope: u64,
         waiting: Waiting,
     ) -> Rc<Write> {
@@ -94,6 +95,24 @@ impl<F: Fabric> Member<F> {
         let write = Rc::new(Write::new(number, key, value, scope, waiting, changed));
         self.writes.borrow_mut().insert(number, write.clone());
         write
+    }
+
+    /// Where replicas share the values of a record. Only modelled ones do: those on threads would
+    /// take each other's cache lines.
+    fn recent(&self, key: Key) -> Option<&Recent> {
+        if F::ACCESS_POINTS { self.node.recent(key) } else { None }
+    }
+
+    /// The value of a write that has come as `bytes`.
+    pub(super) fn take_value(&self, key: Key, ts: Timestamp, bytes: &[u8]) -> Value {
+        self.recent(key).map_or_else(|| bytes.into(), |recent| recent.share(key, ts, bytes))
+    }
+
+    /// A write has got its timestamp: its followers may share its value.
+    pub(super) fn offer_value(&self, write: &Write) {
+        if let (Some(value), Some(recent)) = (&write.value, self.recent(write.key)) {
+            recent.offer(write.key, write.ts(), value);
+        }
     }
 
     /// A [PERSIST]sc to be coordinated here.
@@ -247,7 +266,9 @@ impl<F: Fabric> Member<F> {
         let Delivery { from, body, kind, .. } = delivery;
         match kind {
             INV => {
-                let update = Update::of(from, &Inv::parse(body)?, self.fabric.now());
+                let inv = Inv::parse(body)?;
+                let value = inv.value.map(|bytes| self.take_value(inv.key, inv.ts, bytes));
+                let update = Update::of(from, &inv, value, self.fabric.now());
                 self.fabric.spawn(self.clone().follow(update));
             }
             ACK => {

@@ -56,6 +56,7 @@ mod start;
 mod store;
 mod tags;
 mod timestamp;
+mod value;
 mod views;
 mod write;
 
@@ -63,7 +64,7 @@ pub use broken::Sabotage;
 pub use client::Client;
 pub use config::{Errata, Faithful, MinosConfig, WhenFull};
 pub use model::{Step, Steps};
-pub use node::{BREAKDOWN, Loaded, Node};
+pub use node::{BREAKDOWN, Loaded, LoadedShard, Node};
 pub use procedure::{OneRecord, logged_update};
 pub use record::Metadata;
 pub use store::Store;

@@ -14,6 +14,7 @@ use super::queue::{Queue, VolatileEntries};
 use super::record::{Metadata, Record};
 use super::store::Store;
 use super::timestamp::Timestamp;
+use super::value::{Recent, Value};
 use crate::kit::Open;
 
 /// The group of counters by which figure 4 tells communication from computation. [MINOS24 IV]
@@ -21,8 +22,15 @@ pub const BREAKDOWN: &str = "breakdown";
 /// Bits of a scope's name that number it; those above name the node and its life.
 const SCOPE_BITS: u32 = 36;
 
-/// The records of a shard as they are loaded. All replicas share them until they write them.
-pub type Loaded = Arc<Vec<(Key, Arc<[u8]>)>>;
+/// A shard as it is loaded.
+pub type Loaded = Arc<LoadedShard>;
+
+/// The records of a shard as they are loaded. All replicas of the process share them.
+#[derive(Debug, Default)]
+pub struct LoadedShard {
+    pub(super) records: Vec<(Key, Value)>,
+    pub(super) recent: Recent,
+}
 
 /// It serves.
 pub(super) const READY: u8 = 0;
@@ -41,7 +49,7 @@ pub struct Node {
     pub(super) config: MinosConfig,
     pub(super) store: Store,
     /// What was loaded, which its log device has as well.
-    pub(super) loaded: Vec<Loaded>,
+    pub(super) loaded: BTreeMap<ShardId, Loaded>,
     /// Where it is between a crash and serving again.
     pub(super) state: AtomicU8,
     /// By engine, those of the host first: the epoch of the view that it knows.
@@ -166,13 +174,18 @@ impl Node {
         self.state.store(RECOVERED, Ordering::Release);
     }
 
+    /// The values that the replicas of this record's shard were sent last.
+    pub(super) fn recent(&self, key: Key) -> Option<&Recent> {
+        self.loaded.get(&self.view.shard_of(key)).map(|shard| &shard.recent)
+    }
+
     /// Takes what was loaded, where there is nothing newer.
     pub(super) fn reload(&self) {
-        for (key, value) in self.loaded.iter().flat_map(|shard| shard.iter()) {
+        for (key, value) in self.loaded.values().flat_map(|shard| &shard.records) {
             self.store.change(*key, |record| {
                 if record.value_ts == Timestamp::NONE {
                     let ts = record.volatile_ts.max(Timestamp::LOADED);
-                    record.update(Timestamp::LOADED, Some(value));
+                    record.update(Timestamp::LOADED, Some(value.clone()));
                     record.volatile_ts = ts;
                     for known in [
                         &mut record.durable_ts,

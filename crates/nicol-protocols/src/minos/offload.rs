@@ -11,6 +11,7 @@ use super::member::Member;
 use super::messages::Inv;
 use super::received::Received;
 use super::tags::Tag;
+use super::value::Value;
 use super::write::Write;
 
 impl<F: Fabric> Member<F> {
@@ -31,7 +32,7 @@ impl<F: Fabric> Member<F> {
         // [MINOS24 fig. 8 line 11, step b] INV to every follower.
         self.pass_inv(&write);
         // [MINOS24 fig. 8 line 12] Enqueue the update in the vFIFO.
-        self.enqueue_volatile(&write.inv()).await;
+        self.enqueue_volatile(&write.inv(), &write.value).await;
         // [MINOS24 fig. 8 lines 18 to 22, steps d, e, f] Enqueue it in the dFIFO, and so on.
         self.complete(&write).await;
         self.end(&write, open);
@@ -56,13 +57,13 @@ impl<F: Fabric> Member<F> {
         // [MINOS24 fig. 8 line 31] Snatch RDLock.
         self.snatch_rd_lock(&inv).await;
         // [MINOS24 fig. 8 line 34] Enqueue the update in the vFIFO.
-        self.enqueue_volatile(&inv).await;
+        self.enqueue_volatile(&inv, &received.value).await;
         // [MINOS24 fig. 8 lines 39, 40, steps j, k] Enqueue it in the dFIFO, ACK.
         self.acknowledge(received).await;
     }
 
     /// Writes an update into the vFIFO; hardware takes it out again.
-    async fn enqueue_volatile(self: &Rc<Self>, inv: &Inv<'_>) {
+    async fn enqueue_volatile(self: &Rc<Self>, inv: &Inv<'_>, value: &Option<Value>) {
         let _phase = self.fabric.phase("enqueue in the vFIFO");
         let entry = self.node.volatile_queue().enter(&self.fabric).await;
         let bytes = inv.value.map_or(0, <[u8]>::len);
@@ -77,7 +78,7 @@ impl<F: Fabric> Member<F> {
         }
         self.node.note_scope(inv);
         let (member, number) =
-            (self.clone(), self.node.volatile_entries().fill(inv.key, inv.ts, inv.value));
+            (self.clone(), self.node.volatile_entries().fill(inv.key, inv.ts, value.clone()));
         self.mark(Tag::Enqueues, inv.key, inv.ts);
         self.fabric.spawn(async move {
             let open = member.node.begin();
@@ -111,7 +112,7 @@ impl<F: Fabric> Member<F> {
         store.change(update.key, |record| {
             // A newer update of this record may have overtaken this one.
             if !hooks.is_obsolete(record.value_ts >= update.ts) {
-                record.land(update.ts, update.value.as_deref());
+                record.land(update.ts, update.value.clone());
                 record.volatile_ts = record.volatile_ts.max(update.ts);
             }
         });

@@ -13,6 +13,7 @@ use nicol_core::memory::Doorbell;
 
 use super::config::WhenFull;
 use super::timestamp::Timestamp;
+use super::value::Value;
 
 /// Writes that wait for an entry of a queue where they may wait, at most; further requests are
 /// rejected. Several times the writes that a node of the paper's runs has under way.
@@ -106,7 +107,7 @@ pub(super) struct Queued {
     pub(super) key: Key,
     pub(super) ts: Timestamp,
     /// `None` removes the record.
-    pub(super) value: Option<Box<[u8]>>,
+    pub(super) value: Option<Value>,
     /// Has the NIC crashed since? Then nobody has it: a check of what crashes lose.
     lost: bool,
 }
@@ -121,10 +122,10 @@ impl VolatileEntries {
     }
 
     /// An entry has been filled; its number.
-    pub(super) fn fill(&self, key: Key, ts: Timestamp, value: Option<&[u8]>) -> u64 {
+    pub(super) fn fill(&self, key: Key, ts: Timestamp, value: Option<Value>) -> u64 {
         let (last, entries) = &mut *self.lock();
         *last += 1;
-        entries.insert(*last, Queued { key, ts, value: value.map(Into::into), lost: false });
+        entries.insert(*last, Queued { key, ts, value, lost: false });
         *last
     }
 

@@ -6,6 +6,7 @@ use nicol_core::ids::EngineId;
 use nicol_core::units::Nanos;
 
 use super::messages::Inv;
+use super::value::Value;
 use crate::kit::Open;
 
 /// An INV that was received.
@@ -14,15 +15,14 @@ pub(super) struct Received {
     pub(super) from: EngineId,
     pub(super) at: Nanos,
     pub(super) inv: Inv<'static>,
-    value: Option<Box<[u8]>>,
+    pub(super) value: Option<Value>,
     /// While its update may still land here.
     pub(super) updating: RefCell<Option<Open>>,
 }
 
 impl Received {
-    /// `inv`, which has come now, kept.
-    pub(super) fn of(from: EngineId, inv: &Inv<'_>, at: Nanos) -> Self {
-        let value = inv.value.map(Into::into);
+    /// `inv`, which has come now, kept; its value is `value`.
+    pub(super) fn of(from: EngineId, inv: &Inv<'_>, value: Option<Value>, at: Nanos) -> Self {
         Self { from, at, inv: Inv { value: None, ..*inv }, value, updating: RefCell::default() }
     }
 

@@ -1,6 +1,5 @@
 //! A record's metadata and the primitives on it. [MINOS24 III-A, figure 1a]
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use nicol_core::ids::{Incarnation, NodeId};
@@ -8,6 +7,7 @@ use nicol_core::memory::Doorbell;
 
 use super::config::Faithful;
 use super::timestamp::Timestamp;
+use super::value::Value;
 
 /// One record of one node.
 #[derive(Debug, Default)]
@@ -33,33 +33,6 @@ pub(super) struct Record {
     pub(super) value: Option<Value>,
     /// Rung after each change, once somebody waits for one.
     pub(super) bell: Option<Arc<Doorbell>>,
-}
-
-/// A value in memory.
-#[derive(Clone, Debug)]
-pub(super) enum Value {
-    /// As it was loaded: shared with the other replicas of the process, whose memory would else be
-    /// mostly copies that nobody writes.
-    Loaded(Arc<[u8]>),
-    /// This node's own.
-    Written(Box<[u8]>),
-}
-
-impl From<&[u8]> for Value {
-    fn from(value: &[u8]) -> Self {
-        Self::Written(value.into())
-    }
-}
-
-impl Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Loaded(value) => value,
-            Self::Written(value) => value,
-        }
-    }
 }
 
 /// A record's metadata on one node, as whoever checks the protocol sees it (Table I, 4b).
@@ -97,7 +70,7 @@ impl Record {
     }
 
     /// A record as it is loaded.
-    pub(super) fn loaded(value: impl Into<Arc<[u8]>>) -> Self {
+    pub(super) fn loaded(value: Value) -> Self {
         let loaded = Timestamp::LOADED;
         Self {
             volatile_ts: loaded,
@@ -105,7 +78,7 @@ impl Record {
             glb_durable_ts: loaded,
             durable_ts: loaded,
             value_ts: loaded,
-            value: Some(Value::Loaded(value.into())),
+            value: Some(value),
             ..Self::default()
         }
     }
@@ -171,20 +144,14 @@ impl Record {
     }
 
     /// The update of volatile memory: the value, and volatileTS.
-    pub(super) fn update(&mut self, ts: Timestamp, value: Option<&[u8]>) {
+    pub(super) fn update(&mut self, ts: Timestamp, value: Option<Value>) {
         self.volatile_ts = ts;
         self.land(ts, value);
     }
 
     /// The value alone.
-    pub(super) fn land(&mut self, ts: Timestamp, value: Option<&[u8]>) {
-        self.value_ts = ts;
-        match (&mut self.value, value) {
-            (Some(Value::Written(old)), Some(new)) if old.len() == new.len() => {
-                old.copy_from_slice(new);
-            }
-            (_, new) => self.value = new.map(Into::into),
-        }
+    pub(super) fn land(&mut self, ts: Timestamp, value: Option<Value>) {
+        (self.value_ts, self.value) = (ts, value);
     }
 
     /// glb_volatileTS becomes `ts`. AMB-16
@@ -213,9 +180,13 @@ mod tests {
     const NODE: NodeId = NodeId(2);
     const LIFE: Incarnation = Incarnation::FIRST;
 
+    fn loaded() -> Record {
+        Record::loaded(b"0"[..].into())
+    }
+
     #[test]
     fn the_youngest_write_owns_the_read_lock_and_only_it_releases_it() {
-        let mut record = Record::loaded(*b"0");
+        let mut record = loaded();
         let (older, younger) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
         record.snatch_rd_lock(older);
         record.snatch_rd_lock(younger);
@@ -230,20 +201,20 @@ mod tests {
     #[test]
     fn the_value_outlives_those_who_work_on_it_and_locks_and_vouchers_do_not() {
         let (old, new) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
-        let mut record = Record::loaded(*b"0");
+        let mut record = loaded();
         record.snatch_rd_lock(old);
-        record.update(old, Some(b"1"));
+        record.update(old, Some(b"1"[..].into()));
         record.raise_glb_volatile(old, Faithful::Fixed);
         (record.wr_lock, record.volatile_ts, record.durable_ts) = (true, new, new);
         record.keep_value();
-        let left = Metadata { value_ts: old.bits(), ..Record::loaded(*b"0").metadata() };
+        let left = Metadata { value_ts: old.bits(), ..loaded().metadata() };
         assert_eq!(record.metadata(), Metadata { volatile_ts: old.bits(), ..left });
         assert_eq!(record.value.as_deref(), Some(&b"1"[..]));
     }
 
     #[test]
     fn timestamps_of_one_node_are_unique_but_as_printed() {
-        let mut record = Record::loaded(*b"0");
+        let mut record = loaded();
         let mut issue = |faithful| record.issue(NODE, LIFE, faithful);
         assert!(issue(Faithful::Fixed) < issue(Faithful::Fixed));
         assert_eq!(issue(Faithful::Paper), issue(Faithful::Paper));
@@ -253,7 +224,7 @@ mod tests {
     fn global_timestamps_never_go_back_but_as_printed() {
         let (one, two) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
         for (faithful, left) in [(Faithful::Fixed, two), (Faithful::Paper, one)] {
-            let mut record = Record::loaded(*b"0");
+            let mut record = loaded();
             record.raise_glb_volatile(two, faithful);
             record.raise_glb_volatile(one, faithful);
             assert_eq!(record.glb_volatile_ts, left);

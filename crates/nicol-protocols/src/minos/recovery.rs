@@ -163,7 +163,7 @@ pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
         let Ok(Logged::Update { key, ts, value }) = Logged::parse(&write.bytes) else { continue };
         node.store().change(key, |record| {
             if hooks.recovers(record.value_ts < ts) {
-                record.update(ts, value);
+                record.update(ts, value.map(Into::into));
             }
             record.durable_ts = record.durable_ts.max(ts);
         });
@@ -176,7 +176,7 @@ pub(super) fn apply_volatile_entries(node: &Node) {
     for entry in node.volatile_entries().take_all() {
         node.store().change(entry.key, |record| {
             if record.value_ts < entry.ts {
-                record.update(entry.ts, entry.value.as_deref());
+                record.update(entry.ts, entry.value.clone());
             }
         });
     }
@@ -399,7 +399,7 @@ impl<F: Fabric> Member<F> {
         self.node.store().change(shipped.key, |record| {
             if self.hooks().recovers(record.value_ts < shipped.ts) {
                 record.volatile_ts = record.volatile_ts.max(shipped.ts);
-                record.land(shipped.ts, shipped.value.as_deref());
+                record.land(shipped.ts, shipped.value.as_deref().map(Into::into));
             }
             record.glb_volatile_ts = record.glb_volatile_ts.max(shipped.glb_volatile_ts);
             record.glb_durable_ts = record.glb_durable_ts.max(shipped.glb_durable_ts);

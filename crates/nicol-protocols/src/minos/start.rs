@@ -17,7 +17,9 @@ use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
 use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
-use super::node::{BREAKDOWN, Breakdown, LOST, Loaded, Node, READY, RECOVERED, Shipping};
+use super::node::{
+    BREAKDOWN, Breakdown, LOST, Loaded, LoadedShard, Node, READY, RECOVERED, Shipping,
+};
 use super::queue::{Queue, VolatileEntries};
 use super::record::Record;
 use super::recovery::{apply_medium, apply_volatile_entries};
@@ -25,6 +27,7 @@ use super::relay::Relay;
 use super::store::{Store, digest_of};
 use super::tags::mark_restart;
 use super::timestamp::Timestamp;
+use super::value::{Recent, Value};
 use crate::kit::counters;
 
 impl Node {
@@ -60,7 +63,7 @@ impl SystemNode for Node {
 
     type Shard = Loaded;
 
-    type Copies = (Store, Vec<Loaded>);
+    type Copies = (Store, BTreeMap<ShardId, Loaded>);
 
     const RECOVERS: bool = true;
 
@@ -77,7 +80,7 @@ impl SystemNode for Node {
     fn load(shard: ShardId, view: &View, _: &MinosConfig, source: &dyn RecordSource) -> Loaded {
         let mut records = Vec::new();
         source.load(view, shard, &mut |key, value| records.push((key, value.into())));
-        Arc::new(records)
+        Arc::new(LoadedShard { records, recent: Recent::default() })
     }
 
     fn empty(_: &MinosConfig, _: &dyn RecordSource) -> Loaded {
@@ -90,19 +93,18 @@ impl SystemNode for Node {
         config: &MinosConfig,
         source: &dyn RecordSource,
         shards: &[Loaded],
-    ) -> (Store, Vec<Loaded>) {
-        let (store, mut loaded) = (Store::new(), Vec::new());
+    ) -> (Store, BTreeMap<ShardId, Loaded>) {
+        let (store, mut loaded) = (Store::new(), BTreeMap::new());
         let holds = |shard: &ShardId| !config.sharded || view.replicas_of(*shard).contains(&id);
         if view.role(id) == Some(Role::Server) {
             let held = view.shard_ids().filter(holds).count() as u64;
             store.reserve(held * source.records_per_shard());
             for shard in view.shard_ids().filter(holds) {
-                let records = &shards[usize::from(shard.0)];
-                loaded.push(records.clone());
-                let insert = |(key, value): &(Key, Arc<[u8]>)| {
-                    store.insert(*key, Record::loaded(value.clone()))
-                };
-                records.iter().for_each(insert);
+                let copied = &shards[usize::from(shard.0)];
+                loaded.insert(shard, copied.clone());
+                let insert =
+                    |(key, value): &(Key, Value)| store.insert(*key, Record::loaded(value.clone()));
+                copied.records.iter().for_each(insert);
             }
         }
         (store, loaded)
@@ -113,7 +115,7 @@ impl SystemNode for Node {
         view: &View,
         config: &MinosConfig,
         _: Loaded,
-        (store, loaded): (Store, Vec<Loaded>),
+        (store, loaded): (Store, BTreeMap<ShardId, Loaded>),
     ) -> Self {
         Self {
             id,
@@ -310,13 +312,13 @@ mod tests {
     fn node() -> Node {
         let view = View::new(2, 2, 1, 1).unwrap();
         let config = MinosConfig::paper(Persistency::Event, true, 8);
-        let copies = (Store::new(), Vec::new());
+        let copies = (Store::new(), BTreeMap::new());
         let node = Node::build(NodeId(1), &view, &config, Loaded::default(), copies);
         let ts = |version| Timestamp::new(version, NodeId(0), nicol_core::ids::Incarnation::FIRST);
-        node.store.insert(KEY, Record::loaded(*b"loaded"));
-        node.store.change(KEY, |record| record.update(ts(1), Some(b"landed")));
+        node.store.insert(KEY, Record::loaded(b"loaded"[..].into()));
+        node.store.change(KEY, |record| record.update(ts(1), Some(b"landed"[..].into())));
         node.store.change(KEY, |record| record.snatch_rd_lock(ts(2)));
-        node.volatile_entries.fill(KEY, ts(2), Some(b"queued"));
+        node.volatile_entries.fill(KEY, ts(2), Some(b"queued"[..].into()));
         node
     }
 

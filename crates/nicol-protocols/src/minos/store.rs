@@ -1,15 +1,16 @@
 //! The records of a node, which its engines share.
 
+use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::HasDoorbell;
-use nicol_core::history::digest;
-use nicol_core::ids::{IdMap, Key};
+use nicol_core::ids::{IdHasher, IdMap, Key};
 use nicol_core::memory::Doorbell;
 use nicol_core::units::Bytes;
 
 use super::record::Record;
+use super::value::Value;
 
 /// Stripes of the table: several for each core of any node that is modelled, so that engines on
 /// threads seldom meet in one.
@@ -180,7 +181,8 @@ impl Store {
 
 /// A hash of a record's state, of which those of a shard add up to its digest.
 pub(super) fn digest_of(key: Key, record: &Record) -> u64 {
-    let value = record.value.as_deref().map_or(0, digest);
-    let state = [key.0, record.value_ts.bits(), value].map(u64::to_le_bytes);
-    digest(state.as_flattened())
+    let value = record.value.as_ref().map_or(0, Value::digest);
+    let mut hasher = IdHasher::default();
+    [key.0, record.value_ts.bits(), value].iter().for_each(|part| hasher.write_u64(*part));
+    hasher.finish()
 }

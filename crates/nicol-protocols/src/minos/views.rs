@@ -99,7 +99,7 @@ impl<F: Fabric> Member<F> {
             // not answer.
             std::cmp::Ordering::Equal if self.is_open(key, ts) => drop(open),
             std::cmp::Ordering::Equal => {
-                let write = self.open_write(key, value.as_deref(), NO_SCOPE, Waiting::Here);
+                let write = self.open_write(key, value, NO_SCOPE, Waiting::Here);
                 write.set_ts(ts);
                 self.mark(Tag::Replays, key, ts);
                 if self.hooks().replays_as_new() {

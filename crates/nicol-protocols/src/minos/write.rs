@@ -11,6 +11,7 @@ use nicol_core::units::Nanos;
 
 use super::messages::Inv;
 use super::timestamp::Timestamp;
+use super::value::Value;
 
 /// Who waits for the write, and has been told.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Write {
     pub(super) number: u64,
     pub(super) key: Key,
     /// `None` removes the record.
-    pub(super) value: Option<Box<[u8]>>,
+    pub(super) value: Option<Value>,
     pub(super) scope: u64,
     /// Is it a [PERSIST]sc?
     pub(super) is_scope_end: bool,
@@ -58,7 +59,7 @@ impl Write {
     pub(super) fn new(
         number: u64,
         key: Key,
-        value: Option<&[u8]>,
+        value: Option<Value>,
         scope: u64,
         waiting: Waiting,
         changed: Signal,
@@ -66,7 +67,7 @@ impl Write {
         Self {
             number,
             key,
-            value: value.map(Into::into),
+            value,
             scope,
             is_scope_end: false,
             ts: Cell::new(Timestamp::NONE),

@@ -27,7 +27,7 @@ impl<F: Fabric> Member<F> {
         let ts = write.ts();
         self.node.store().change(write.key, |record| {
             record.release_rd_lock(ts);
-            record.update(ts, write.value.as_deref());
+            record.update(ts, write.value.clone());
         });
     }
 }
