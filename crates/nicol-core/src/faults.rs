@@ -393,7 +393,11 @@ impl Faults {
     }
 
     /// Until when engine `index` of `count` stands still, if it does now.
+    #[inline]
     pub fn stalled_until(&self, now: Nanos, index: usize, count: usize) -> Option<Nanos> {
+        if self.plan.stalls.is_empty() {
+            return None;
+        }
         let quiet = self.plan.quiet_after;
         let ends = self.plan.stalls.iter().filter(|stall| stall.engine as usize % count == index);
         ends.map(|stall| (stall.from, stall.from.saturating_add(stall.span).min(quiet)))

@@ -128,8 +128,9 @@ fn run_clients(world: &SimCluster, cluster: &Cluster, bounds: &Bounds) -> Option
     let run = &*cluster.run;
     let mut watch = bounds.silence.map(|silence| Watch { run, silence, look_at: silence });
     let (mut stop_at, mut silent) = (None, false);
+    let stops = !cluster.goes_on();
     let mut ended = |now: Nanos| {
-        if !cluster.goes_on() && !cluster.is_whole() {
+        if stops && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
         silent = watch.as_mut().is_some_and(|watch| watch.is_silent(now));

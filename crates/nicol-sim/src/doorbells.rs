@@ -64,8 +64,13 @@ impl Doorbells {
         }
     }
 
-    /// Calls `wake` with every engine that watches a doorbell that has rung since the last call.
+    /// May [`Doorbells::drain`] find anything?
     #[inline]
+    pub fn may_have_rung(&self) -> bool {
+        self.pending.any.load(Ordering::Acquire) || !self.compared.is_empty()
+    }
+
+    /// Calls `wake` with every engine that watches a doorbell that has rung since the last call.
     pub fn drain(&mut self, mut wake: impl FnMut(usize)) {
         if self.pending.any.load(Ordering::Acquire) {
             let places = self.pending.places.lock();

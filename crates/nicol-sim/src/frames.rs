@@ -179,8 +179,11 @@ impl Shared {
         let node = &mut state.nodes[usize::from(source.node.0)];
         let ready = pass_units(node, model, (source, Way::ToUnits), bytes, picos(now));
         let slot = node.link_out.reserve(ready, wire);
-        // The receiver's link carries the first bit while the sender's still sends the last.
-        let behind = self.model(target.node).hardware.behind(wire, bytes);
+        // The receiver's link carries the first bit while the sender's still sends the last. One of the
+        // same kind is never behind.
+        let receiver = self.model(target.node);
+        let is_alike = std::ptr::eq(model, receiver);
+        let behind = if is_alike { Picos(0) } else { receiver.hardware.behind(wire, bytes) };
         let arrives = (slot.start + behind + model.wire_latency).to_nanos_up();
         if self.holds_frames {
             state.frames.get_mut(number).stage = Stage::Ingress;
@@ -293,6 +296,7 @@ impl Shared {
 
 /// Takes a frame through the units of a card whose inside is modelled, from or to the memory of an
 /// engine; when it goes on. Memory beside the switch is reached here, that of a host by its queues.
+#[inline]
 fn pass_units(
     node: &mut NodeHardware,
     model: &NodeModel,

@@ -123,7 +123,8 @@ impl Kernel {
     ///
     /// # Panics
     /// If `time` has passed.
-    #[inline]
+    // In line, so that callers decide when they are compiled whether their kind is idle.
+    #[inline(always)]
     pub fn push(&mut self, time: Nanos, event: Event) {
         self.idle += usize::from(is_idle(event));
         self.queue.push(time.0, event);

@@ -114,9 +114,10 @@ impl<E: Copy> Queue<E> {
     pub fn push(&mut self, time: u64, event: E) {
         assert!(time >= self.now, "an event cannot happen in the past");
         self.len += 1;
-        if time - self.now < SPAN {
-            return self.insert(time, event);
-        }
+        if time - self.now < SPAN { self.insert(time, event) } else { self.insert_far(time, event) }
+    }
+
+    fn insert_far(&mut self, time: u64, event: E) {
         self.far.push(Reverse(Far { time, sequence: self.sequence, event }));
         self.sequence += 1;
     }

@@ -352,8 +352,13 @@ impl World for SimWorld {
         false
     }
 
+    #[inline]
     fn receive(&self) -> Option<Vec<u8>> {
-        self.shared.receive(&mut self.shared.state.borrow_mut(), self.index)
+        // Most rounds find no frame: told here, in line.
+        let state = &mut *self.shared.state.borrow_mut();
+        let arrived = |at: &Nanos| *at <= self.shared.now.get();
+        state.cores[self.index].next_frame().filter(arrived)?;
+        self.shared.receive(state, self.index)
     }
 
     fn frame_buffer(&self) -> Vec<u8> {
@@ -415,6 +420,7 @@ impl World for SimWorld {
         self.shared.post_verbs(self.index, node, batch, self.now());
     }
 
+    #[inline]
     fn finished(&self) -> Option<Operation> {
         let next = self.shared.state.borrow_mut().cores[self.index].done.pop_front();
         let (operation, charge) = next?;

@@ -17,6 +17,9 @@ use crate::{cargo, finish};
 /// Nodes, and requests of each: the default of MINOS' figures. [MINOS24 VII]
 const NODES: u64 = 5;
 const REQUESTS: u64 = 100_000;
+/// Records of each node: the paper's database, and one that the processor's caches hold, since
+/// SimGrid's program has no records. [MINOS24 VII]
+const RECORDS: [u64; 2] = [20_000, 1_000];
 /// Its default network model, and the one that computes least of those that have links.
 const MODELS: [&str; 2] = ["LV08", "CM02"];
 
@@ -48,9 +51,13 @@ pub fn run(root: &Path, times: u64) -> Result<()> {
             let took = simgrid(&program, model)?;
             took.print(&format!("SimGrid, network model {model}"));
         }
-        simulated(&nicol, &[])?.print("Nicol, minos-b:synch, judged");
-        let told = "Nicol, minos-b:synch, without a history";
-        simulated(&nicol, &["--no-recorded-run"])?.print(told);
+        for records in RECORDS {
+            for (told, more) in [("judged", &[][..]), ("without a history", &["--no-recorded-run"])]
+            {
+                let name = format!("Nicol, minos-b:synch, {records} records a node, {told}");
+                simulated(&nicol, records, more)?.print(&name);
+            }
+        }
     }
     Ok(())
 }
@@ -78,10 +85,10 @@ fn simgrid(program: &Path, model: &str) -> Result<Took> {
 
 /// The same requests on the same hardware, with records, locks, timestamps, logs and a history that
 /// is judged, unless `more` says otherwise: all of it counts.
-fn simulated(nicol: &Path, more: &[&str]) -> Result<Took> {
+fn simulated(nicol: &Path, records: u64, more: &[&str]) -> Result<Took> {
     let mut command = Command::new(nicol);
     command.args(["bench", "ycsb", "--system", "minos-b:synch", "--on", "minos-snic"]);
-    command.args(["--clients", "5", "--records", "20000", "--value-bytes", "1024"]);
+    command.args(["--clients", "5", "--records", &records.to_string(), "--value-bytes", "1024"]);
     command.args(["--read-percent", "50", "--warmup", "0", "--format", "json"]);
     command.args(["--nodes", &NODES.to_string()]).args(more);
     command.args(["--transactions", &(NODES * REQUESTS).to_string()]);

@@ -15,6 +15,23 @@ struct State {
     waiting: RefCell<Vec<TaskRef>>,
 }
 
+impl State {
+    #[inline(never)]
+    fn wake_all(&self) {
+        self.waiting.borrow_mut().drain(..).for_each(|task| self.executor.wake(task));
+    }
+
+    /// The running task waits.
+    #[inline(never)]
+    fn add_running(&self) {
+        let task = self.executor.current();
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.contains(&task) {
+            waiting.push(task);
+        }
+    }
+}
+
 /// Wakes every waiting task of its engine; each then re-checks its condition.
 #[derive(Clone, Debug)]
 pub struct Signal(Rc<State>);
@@ -30,16 +47,18 @@ impl Signal {
     pub fn notify(&self) {
         self.0.notified.set(self.0.notified.get() + 1);
         if self.is_awaited() {
-            self.0.waiting.borrow_mut().drain(..).for_each(|task| self.0.executor.wake(task));
+            self.0.wake_all();
         }
     }
 
     /// Does any task wait?
+    #[inline]
     pub fn is_awaited(&self) -> bool {
         !self.0.waiting.borrow().is_empty()
     }
 
     /// Resolves at the next [`Signal::notify`].
+    #[inline]
     pub fn wait(&self) -> SignalWait {
         SignalWait { signal: self.clone(), seen: self.0.notified.get() }
     }
@@ -56,16 +75,13 @@ pub struct SignalWait {
 impl Future for SignalWait {
     type Output = ();
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
         let state = &self.signal.0;
         if state.notified.get() != self.seen {
             return Poll::Ready(());
         }
-        let task = state.executor.current();
-        let mut waiting = state.waiting.borrow_mut();
-        if !waiting.contains(&task) {
-            waiting.push(task);
-        }
+        state.add_running();
         Poll::Pending
     }
 }

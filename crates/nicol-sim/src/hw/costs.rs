@@ -164,7 +164,8 @@ impl Costs {
 
     #[inline]
     fn packets(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.packet_payload).max(1)
+        // Most frames are one packet, and a division takes as long as all the rest.
+        if bytes <= self.packet_payload { 1 } else { bytes.div_ceil(self.packet_payload) }
     }
 
     /// Does a frame between here and `other` stay in one memory?

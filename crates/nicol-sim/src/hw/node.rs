@@ -41,13 +41,10 @@ impl Hardware {
 
     /// How long `payload` bytes occupy a link, cut into packets.
     pub fn on_wire(&self, payload: u64) -> Picos {
-        let full = payload / self.packet_payload;
-        let rest = payload % self.packet_payload;
-        let mut bytes = full * (self.packet_payload + self.packet_overhead);
-        if rest > 0 || full == 0 {
-            bytes += (rest + self.packet_overhead).max(self.packet_minimum);
-        }
-        self.wire.of(Bytes(bytes))
+        let whole = self.packets(payload) - 1;
+        let last = payload - whole * self.packet_payload;
+        let before = whole * (self.packet_payload + self.packet_overhead);
+        self.wire.of(Bytes(before + (last + self.packet_overhead).max(self.packet_minimum)))
     }
 
     /// How long after a sender's first bit this link takes the first of `payload` bytes, at the
@@ -58,8 +55,10 @@ impl Hardware {
     }
 
     /// How many packets `payload` bytes are on a link.
+    #[inline]
     pub fn packets(&self, payload: u64) -> u64 {
-        payload.div_ceil(self.packet_payload).max(1)
+        // Most frames are one packet, and a division takes as long as all the rest.
+        if payload <= self.packet_payload { 1 } else { payload.div_ceil(self.packet_payload) }
     }
 
     /// How long `data` bytes occupy PCIe, cut into transaction-layer packets.
@@ -126,8 +125,7 @@ impl NodeHardware {
         bytes: u64,
         rings: bool,
     ) -> Slot {
-        let packets = bytes.div_ceil(hardware.packet_payload).max(1);
-        let mut handling = hardware.descriptor * packets;
+        let mut handling = hardware.descriptor * hardware.packets(bytes);
         let (queue, lanes) = match way {
             Crossing::ToNic => (&mut self.queue_to_nic, &mut self.lanes_to_nic),
             Crossing::ToHost => (&mut self.queue_to_host, &mut self.lanes_to_host),
