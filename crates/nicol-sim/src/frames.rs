@@ -179,8 +179,8 @@ impl Shared {
         let node = &mut state.nodes[usize::from(source.node.0)];
         let ready = pass_units(node, model, (source, Way::ToUnits), bytes, picos(now));
         let slot = node.link_out.reserve(ready, wire);
-        // The receiver's link carries the first bit while the sender's still sends the last. One of the
-        // same kind is never behind.
+        // The receiver's link carries the first bit while the sender's still sends the last, and is
+        // never behind one of its own kind.
         let receiver = self.model(target.node);
         let is_alike = std::ptr::eq(model, receiver);
         let behind = if is_alike { Picos(0) } else { receiver.hardware.behind(wire, bytes) };
