@@ -264,7 +264,7 @@ async fn validate<F: Fabric>(
     if worker.hooks.validates() {
         let validate = |(), read| validate_read(worker, read, at);
         worker.each(sets.reads.iter(), (), validate).await?;
-        let validate = |(), write| Ok(validate_write(store, write, at)?);
+        let validate = |(), write| Ok(validate_write(worker, write, at)?);
         worker.each(sets.writes.iter(), (), validate).await?;
     }
     sets.validate_leaves(|node, version| store.is_unchanged(node, version))
@@ -282,12 +282,17 @@ fn validate_read<F: Fabric>(worker: &Worker<F, Cicada>, read: &Read, at: u64) ->
 
 /// Nobody has read later what is overwritten.
 #[inline(always)]
-fn validate_write(store: &Multicore, write: &Write, at: u64) -> Result<(), Abort> {
+fn validate_write<F: Fabric>(
+    worker: &Worker<F, Cicada>,
+    write: &Write,
+    at: u64,
+) -> Result<(), Abort> {
+    let store = worker.store();
     let own = Old::at(store, Place(write.held.get() as u32));
     let before = newest_valid(store, own.next());
     let late = before.is_some() && Old::at(store, before).rts() > at;
     let absent = !before.is_some() || !Old::at(store, before).state().present;
-    if late || absent && store.was_read_until(write.key) > at {
+    if late || absent && worker.leaf_was_read_until(write.key) > at {
         return Err(Abort::Stale { key: write.key });
     }
     Ok(())
@@ -301,7 +306,7 @@ fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, write: &Write) {
     write.version.set(own.state().version);
     own.set_status(COMMITTED);
     if !own.state().present && worker.store().record(write.place).watch() {
-        worker.look_later(write.place);
+        worker.was_deleted(write.key, write.place);
     }
     cut(worker, place);
 }
@@ -330,17 +335,14 @@ impl RecordForm for Cicada {
         Old::make(store, (word::VALUE, COMMITTED), at, state).map(|place| place.0.into())
     }
 
-    fn unused_word(store: &Multicore, made: u64) {
-        store.free(Garbage::Words(Place(made as u32), word::VALUE));
-    }
-
     fn load(store: &Multicore, record: Record<'_>, value: &[u8]) -> bool {
         let len = value.len() as u32;
         let state = State { version: Version(1), present: true, len, watched: false };
         let words = word::VALUE + record.capacity() / size_of::<u64>();
         let Some(place) = Old::make(store, (words, COMMITTED), 1, state) else { return false };
         store.write_words(place, word::VALUE, value);
-        Self::unused_word(store, record.word().swap(place.0.into(), Ordering::SeqCst));
+        let absent = record.word().swap(place.0.into(), Ordering::SeqCst);
+        store.free(Garbage::Words(Place(absent as u32), word::VALUE));
         record.unwatch();
         true
     }

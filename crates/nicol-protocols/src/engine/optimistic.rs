@@ -148,7 +148,7 @@ fn put_state<F: Fabric, P: Protocol>(worker: &Worker<F, P>, write: &Write, value
     let watched = before.watched || !present;
     record.set_state(State { version, present, len, watched });
     if watched && !before.watched {
-        worker.look_later(write.place);
+        worker.was_deleted(write.key, write.place);
     }
     write.version.set(version);
 }

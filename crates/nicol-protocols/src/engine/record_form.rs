@@ -11,9 +11,6 @@ pub trait RecordForm: Send + Sync + Sized + 'static {
     /// The word of a new, absent record; `None` if there is no memory for what it needs.
     fn word(store: &Multicore) -> Option<u64>;
 
-    /// Takes back what [`RecordForm::word`] has made, which nobody has seen.
-    fn unused_word(_store: &Multicore, _word: u64) {}
-
     /// Loads `value` into a new record, before anything runs; false if there is no memory.
     fn load(_store: &Multicore, record: Record<'_>, value: &[u8]) -> bool {
         record.write_value(value);

@@ -11,6 +11,10 @@
 //!
 //! DEVIATION [Silo13 4.6]: an absent key that is read gets an absent record, also in tables without
 //! an order; it goes when it stays absent for an epoch.
+//!
+//! DEVIATION [Silo13 4.9]: a deleted record of an ordered table goes as soon as nobody holds it,
+//! and a new one of its key begins at id 0. So ids of one epoch need not be in the order of the
+//! transactions; versions of a key are, by which logs are read back.
 
 use std::sync::atomic::{Ordering, fence};
 

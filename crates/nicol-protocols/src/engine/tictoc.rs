@@ -62,7 +62,7 @@ fn commit_timestamp<F: Fabric>(worker: &Worker<F, TicToc>, sets: &Sets, _: &Lock
         let record = worker.store().record(write.place);
         let leaf = match record.state().present {
             true => 0,
-            false => worker.store().was_read_until(write.key),
+            false => worker.leaf_was_read_until(write.key),
         };
         rts(record.word().load(Ordering::SeqCst)).max(leaf) + 1
     });

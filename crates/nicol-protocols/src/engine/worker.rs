@@ -12,7 +12,7 @@ use nicol_core::ids::{Key, TxnId};
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
-use nicol_store::multicore::{Garbage, Multicore, Place};
+use nicol_store::multicore::{Garbage, Multicore, Near, Place};
 
 use super::broken::Hooks;
 use super::halt::Halt;
@@ -134,6 +134,10 @@ pub struct Worker<F: Fabric, P: Protocol> {
     epoch_due: Cell<Nanos>,
     /// Records that were absent in an epoch: to be taken out if they still are when it is over.
     absent: RefCell<VecDeque<(u64, Place)>>,
+    /// Records of ordered tables that were deleted: to be taken out if they still are absent.
+    deleted: RefCell<VecDeque<Place>>,
+    /// Where the last search in an ordered table has ended.
+    near: Cell<Near>,
     /// What was taken out in an epoch: to be freed when it is over.
     garbage: RefCell<VecDeque<(u64, Garbage)>>,
     /// What it has committed and is not durable, if that is logged.
@@ -159,6 +163,8 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             newest: Cell::new(0),
             epoch_due: Cell::new(Nanos::ZERO),
             absent: RefCell::default(),
+            deleted: RefCell::default(),
+            near: Cell::new(Near::NOWHERE),
             garbage: RefCell::default(),
             pool: RefCell::default(),
         }
@@ -225,19 +231,30 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// The record of `key`; an absent one is made if there is none.
     pub(super) fn locate(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
         self.fabric.work(Work::TableLookup);
-        match self.store().place_of(key) {
+        let mut near = self.near.get();
+        let found = self.store().place_near(key, &mut near);
+        self.near.set(near);
+        match found {
             Some(place) => Ok(place),
             None => self.make(sets, key),
         }
     }
 
+    /// Until when the leaf of `key` was read; 0 of a key that is in none.
+    pub(super) fn leaf_was_read_until(&self, key: Key) -> u64 {
+        let mut near = self.near.get();
+        let until = self.store().was_read_until(key, &mut near);
+        self.near.set(near);
+        until
+    }
+
     /// The record of `key`, which had none just now.
     #[cold]
     fn make(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
-        let located = self.store().make(key, P::word).map_err(|_| Abort::NoResources)?;
-        if let Some(word) = located.unused {
-            P::unused_word(self.store(), word);
-        }
+        let mut near = self.near.get();
+        let made = self.store().make(key, &mut near, P::word);
+        self.near.set(near);
+        let located = made.map_err(|_| Abort::NoResources)?;
         if located.is_new {
             self.look_later(located.place);
         }
@@ -250,6 +267,16 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// Notes that a watched record is absent, so that it is taken out if it stays so.
     pub(super) fn look_later(&self, place: Place) {
         self.absent.borrow_mut().push_back((self.store().epochs().now(), place));
+    }
+
+    /// Notes that a transaction has deleted the record of `key`, which is watched now. In an
+    /// ordered table it is not left for others to find: a scan from a queue's head, such as for a
+    /// district's oldest order, would look at all that were deleted since the epoch before.
+    pub(super) fn was_deleted(&self, key: Key, place: Place) {
+        match key.is_ordered() {
+            true => self.deleted.borrow_mut().push_back(place),
+            false => self.look_later(place),
+        }
     }
 
     /// Notes what was taken out of an index, or of a record.
@@ -293,18 +320,18 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         self.move_epoch();
         let epochs = self.store().epochs();
         let oldest = self.hooks.over_before(epochs.oldest());
+        let deleted = self.deleted.borrow().len();
+        for _ in 0..TIDY_MOST.min(deleted) {
+            let Some(place) = self.deleted.borrow_mut().pop_front() else { break };
+            if !self.take_out(place) {
+                self.deleted.borrow_mut().push_back(place);
+            }
+        }
         for _ in 0..TIDY_MOST {
-            let mut absent = self.absent.borrow_mut();
-            let Some((_, place)) = absent.pop_front_if(|(epoch, _)| *epoch < oldest) else { break };
-            match P::take_if_absent(self, place) {
-                Absence::Present => {}
-                Absence::Busy => absent.push_back((epochs.now(), place)),
-                Absence::Gone { timestamp } => {
-                    let taken = self.store().take_out(place, timestamp);
-                    drop(absent);
-                    P::discard_versions(self, place);
-                    taken.for_each(|garbage| self.discard(garbage));
-                }
+            let over = |(epoch, _): &mut (u64, Place)| *epoch < oldest;
+            let Some((_, place)) = self.absent.borrow_mut().pop_front_if(over) else { break };
+            if !self.take_out(place) {
+                self.absent.borrow_mut().push_back((epochs.now(), place));
             }
         }
         for _ in 0..TIDY_MOST {
@@ -313,6 +340,21 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
                 break;
             };
             self.store().free(freed);
+        }
+    }
+
+    /// Takes a watched record out of its index if it is still absent; returns false if somebody
+    /// holds it.
+    fn take_out(&self, place: Place) -> bool {
+        match P::take_if_absent(self, place) {
+            Absence::Present => true,
+            Absence::Busy => false,
+            Absence::Gone { timestamp } => {
+                let taken = self.store().take_out(place, timestamp);
+                P::discard_versions(self, place);
+                taken.for_each(|garbage| self.discard(garbage));
+                true
+            }
         }
     }
 }

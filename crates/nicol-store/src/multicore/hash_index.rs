@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nicol_core::ids::Key;
 
 use super::arena::Place;
+use super::range_index::Insertion;
 use super::record::Record;
 
 /// Set in a head while its chain is changed.
@@ -82,20 +83,24 @@ impl HashIndex {
         Self::search(Place(head as u32), key, record)
     }
 
-    /// Adds the record of `key` at `place`, unless there is one already: then that one's place.
+    /// Adds the record of `key` at `place`, which `begin` begins, unless there is one already. No
+    /// other of this key is added or taken out meanwhile.
     pub(super) fn insert<'s>(
         &self,
-        key: Key,
-        place: Place,
+        (key, place): (Key, Place),
         record: impl Fn(Place) -> Record<'s>,
-    ) -> Result<(), Place> {
+        begin: impl FnOnce() -> Option<()>,
+    ) -> Insertion {
         let head = Held::new(self.head(key));
         if let Some(found) = Self::search(head.first, key, &record) {
-            return Err(found);
+            return Insertion::Exists(found);
+        }
+        if begin().is_none() {
+            return Insertion::Full;
         }
         record(place).set_next(head.first);
         head.change(place);
-        Ok(())
+        Insertion::Done(None)
     }
 
     /// Takes the record of `key` at `place` out, if it is there.

@@ -10,7 +10,8 @@
 //! - A record is taken out of its index only while it is absent and locked, and its word then says
 //!   so for ever ([`Multicore::take_out`]): a transaction that has read it does not commit.
 //! - A version of a key is never used twice: a new record begins where the records that were taken
-//!   out have ended ([`Multicore::floor`]).
+//!   out have ended ([`Multicore::floor`]). It is begun while its place in the index is locked, so
+//!   after those of its key were taken out.
 
 mod arena;
 mod epochs;
@@ -26,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use arena::Place;
 pub use epochs::Epochs;
-pub use range_index::{Inserted, Leaf, NodeNumber};
+pub use range_index::{Inserted, Leaf, Near, NodeNumber};
 pub use record::{Record, State};
 
 use arena::Arena;
@@ -60,8 +61,6 @@ pub struct Located {
     pub is_new: bool,
     /// What that has changed in an ordered table.
     pub inserted: Option<Inserted>,
-    /// A word that was made for a record of this key, while another core made one.
-    pub unused: Option<u64>,
 }
 
 /// Memory that was taken out of an index, to be freed once no transaction can read it any more.
@@ -131,8 +130,15 @@ impl Multicore {
     /// Where the record of `key` stands, if there is one.
     #[inline]
     pub fn place_of(&self, key: Key) -> Option<Place> {
+        let mut near = Near::NOWHERE;
+        self.place_near(key, &mut near)
+    }
+
+    /// The same, where the last look for a key of an ordered table has ended at `near`.
+    #[inline]
+    pub fn place_near(&self, key: Key, near: &mut Near) -> Option<Place> {
         if key.is_ordered() {
-            return self.tree.find(key.0);
+            return self.tree.find(key.0, near);
         }
         self.hash.find(key, |place| self.record(place))
     }
@@ -184,45 +190,51 @@ impl Multicore {
     /// # Errors
     /// If there is no memory for one.
     pub fn locate(&self, key: Key, word: impl Fn(&Self) -> Option<u64>) -> Result<Located, Full> {
-        match self.place_of(key) {
-            Some(place) => Ok(Located { place, is_new: false, inserted: None, unused: None }),
-            None => self.make(key, word),
+        let mut near = Near::NOWHERE;
+        match self.place_near(key, &mut near) {
+            Some(place) => Ok(Located { place, is_new: false, inserted: None }),
+            None => self.make(key, &mut near, word),
         }
     }
 
-    /// The same of a key of which [`Multicore::place_of`] has just found no record.
+    /// The same of a key of which [`Multicore::place_near`] has just found no record.
     ///
     /// # Errors
     /// If there is no memory for one.
-    pub fn make(&self, key: Key, word: impl Fn(&Self) -> Option<u64>) -> Result<Located, Full> {
+    pub fn make(
+        &self,
+        key: Key,
+        near: &mut Near,
+        word: impl Fn(&Self) -> Option<u64>,
+    ) -> Result<Located, Full> {
         let value_words = self.value_words[usize::from(key.table().0)];
-        let place = self.arena.allocate(HEADER + value_words).ok_or(Full)?;
-        // Raised before a record is taken out. None of this key can be made and taken out between
-        // the search and here, since that takes an epoch and the caller has entered one.
-        let floor = Version(self.floor.load(Ordering::SeqCst));
-        let Some(word) = word(self) else {
-            self.arena.free(place, HEADER + value_words);
-            return Err(Full);
+        let words = HEADER + value_words;
+        let place = self.arena.allocate(words).ok_or(Full)?;
+        // The floors were raised before the record of a key is taken out: whoever has its place in
+        // the index locked, and finds no record there, finds them raised.
+        let begin = || {
+            let word = word(self)?;
+            let floor = Version(self.floor.load(Ordering::SeqCst));
+            self.record(place).begin(key, value_words, word, floor);
+            Some(())
         };
-        self.record(place).begin(key, value_words, word, floor);
-        let (inserted, exists) = if key.is_ordered() {
-            match self.tree.insert(key.0, place) {
-                Insertion::Done(inserted) => (Some(inserted), None),
-                Insertion::Exists(place) => (None, Some(place)),
-                Insertion::Full => return Err(Full),
-            }
-        } else {
-            (None, self.hash.insert(key, place, |place| self.record(place)).err())
+        let insertion = match key.is_ordered() {
+            true => self.tree.insert((key.0, place), near, begin),
+            false => self.hash.insert((key, place), |place| self.record(place), begin),
         };
-        match exists {
-            // Another core was faster. Nobody has seen this one.
-            Some(found) => {
-                self.free(Garbage::Record(place));
-                Ok(Located { place: found, is_new: false, inserted: None, unused: Some(word) })
-            }
-            None => {
+        match insertion {
+            Insertion::Done(inserted) => {
                 self.records.fetch_add(1, Ordering::Relaxed);
-                Ok(Located { place, is_new: true, inserted, unused: None })
+                Ok(Located { place, is_new: true, inserted })
+            }
+            // Another core was faster.
+            Insertion::Exists(found) => {
+                self.arena.free(place, words);
+                Ok(Located { place: found, is_new: false, inserted: None })
+            }
+            Insertion::Full => {
+                self.arena.free(place, words);
+                Err(Full)
             }
         }
     }
@@ -299,8 +311,8 @@ impl Multicore {
     }
 
     /// Until when the leaf of `key` was read; 0 of a key that is in none.
-    pub fn was_read_until(&self, key: Key) -> u64 {
-        if key.is_ordered() { self.tree.was_read_until(key.0) } else { 0 }
+    pub fn was_read_until(&self, key: Key, near: &mut Near) -> u64 {
+        if key.is_ordered() { self.tree.was_read_until(key.0, near) } else { 0 }
     }
 
     /// Calls `each` with every record, absent ones included. Requires that no other thread changes

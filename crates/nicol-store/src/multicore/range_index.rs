@@ -86,14 +86,31 @@ pub struct Inserted {
     pub after: u64,
 }
 
-/// How an insertion ended.
+/// How an insertion into an index ended.
 pub(super) enum Insertion {
-    Done(Inserted),
+    /// With what it has changed, if the index is a tree.
+    Done(Option<Inserted>),
     /// There is a record of that key already.
     Exists(Place),
-    /// There are no more nodes.
+    /// There is no more memory.
     Full,
 }
+
+/// The leaf at which a search has ended, as it was then. While it is that, searches for what stands
+/// in it need not begin at the root: keys that are near each other are mostly looked for one after
+/// the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Near {
+    leaf: u32,
+    version: u64,
+}
+
+impl Near {
+    /// No leaf: none that is part of a tree has this version.
+    pub const NOWHERE: Self = Self { leaf: 0, version: u64::MAX };
+}
+
+const _: () = assert!(Near::NOWHERE.version & OBSOLETE != 0, "such a leaf is never met");
 
 impl Node {
     fn get(word: &AtomicU64) -> u64 {
@@ -150,15 +167,30 @@ impl Node {
         Self::get(&self.low) <= key && key <= Self::get(&self.high)
     }
 
+    /// How many entries have a key that is `early`, as all before them have. Nothing here depends
+    /// on a branch: which way a key goes is what a machine predicts worst.
+    #[inline]
+    fn search(&self, early: impl Fn(u64) -> bool) -> usize {
+        let count = self.count();
+        let is_early = |at: usize| (at < count) & early(Self::get(&self.keys[at & (FANOUT - 1)]));
+        let mut found = 0;
+        let mut half = FANOUT / 2;
+        while half > 0 {
+            found += half * usize::from(is_early(found + half - 1));
+            half /= 2;
+        }
+        // The halves add up to one less than there are entries.
+        found + usize::from(is_early(found))
+    }
+
     /// How many entries have a key below `key`.
     fn below(&self, key: u64) -> usize {
-        (0..self.count()).take_while(|&at| Self::get(&self.keys[at]) < key).count()
+        self.search(|other| other < key)
     }
 
     /// The position of the child that has `key`.
     fn child(&self, key: u64) -> usize {
-        let upto = (0..self.count()).take_while(|&at| Self::get(&self.keys[at]) <= key).count();
-        upto.saturating_sub(1)
+        self.search(|other| other <= key).saturating_sub(1)
     }
 
     /// Where the keys of a full leaf part most: before the one that differs from its neighbour in
@@ -211,12 +243,6 @@ pub(super) struct RangeIndex {
     next: AtomicUsize,
     free: Mutex<Vec<u32>>,
     root: AtomicU64,
-}
-
-/// A leaf that was found, and its version.
-struct Way {
-    leaf: u32,
-    version: u64,
 }
 
 impl RangeIndex {
@@ -280,7 +306,7 @@ impl RangeIndex {
         key: u64,
         splits: bool,
         mut visit: impl FnMut((u32, u64)),
-    ) -> Result<Way, Changed> {
+    ) -> Result<Near, Changed> {
         let mut at = self.root.load(Ordering::Acquire) as u32;
         let mut version = self.node(at).stable()?;
         let mut parent: Option<(u32, u64)> = None;
@@ -299,7 +325,7 @@ impl RangeIndex {
             visit((at, version));
             if Node::get(&node.is_leaf) == 1 {
                 node.is_still(version)?;
-                return Ok(Way { leaf: at, version });
+                return Ok(Near { leaf: at, version });
             }
             let child = node.entry(node.child(key)).1 as u32;
             node.is_still(version)?;
@@ -369,15 +395,34 @@ impl RangeIndex {
         }
     }
 
-    /// The place of the record of `key`.
-    pub(super) fn find(&self, key: u64) -> Option<Place> {
-        Self::until_unchanged(|| {
+    /// What `look` finds in the leaf in which `key` stands, or would stand. Begins at `near`, and
+    /// leaves there where it has ended.
+    #[inline]
+    fn in_leaf<T>(&self, key: u64, near: &mut Near, look: impl Fn(&Node) -> T) -> T {
+        let leaf = self.node(near.leaf);
+        if Node::get(&leaf.version) == near.version && leaf.holds(key) {
+            let found = look(leaf);
+            if leaf.is_still(near.version).is_ok() {
+                return found;
+            }
+        }
+        let (found, way) = Self::until_unchanged(|| {
             let way = self.descend(key, false, |_| ())?;
             let leaf = self.node(way.leaf);
+            let found = look(leaf);
+            leaf.is_still(way.version)?;
+            Ok((found, way))
+        });
+        *near = way;
+        found
+    }
+
+    /// The place of the record of `key`.
+    pub(super) fn find(&self, key: u64, near: &mut Near) -> Option<Place> {
+        self.in_leaf(key, near, |leaf| {
             let at = leaf.below(key);
             let found = if at < leaf.count() { leaf.entry(at) } else { (!key, 0) };
-            leaf.is_still(way.version)?;
-            Ok((found.0 == key).then_some(Place(found.1 as u32)))
+            (found.0 == key).then_some(Place(found.1 as u32))
         })
     }
 
@@ -410,36 +455,61 @@ impl RangeIndex {
     }
 
     /// Until when the leaf of `key` was read.
-    pub(super) fn was_read_until(&self, key: u64) -> u64 {
-        Self::until_unchanged(|| {
-            let way = self.descend(key, false, |_| ())?;
-            let leaf = self.node(way.leaf);
-            let until = leaf.read_until.load(Ordering::SeqCst);
-            leaf.is_still(way.version)?;
-            Ok(until)
-        })
+    pub(super) fn was_read_until(&self, key: u64, near: &mut Near) -> u64 {
+        self.in_leaf(key, near, |leaf| leaf.read_until.load(Ordering::SeqCst))
     }
 
-    /// Adds the record of `key` at `place`.
-    pub(super) fn insert(&self, key: u64, place: Place) -> Insertion {
+    /// Adds the record of `key` at `place`, which `begin` begins, unless there is one already. No
+    /// other of this key is added or taken out meanwhile. Begins at `near`, and leaves there where
+    /// it has ended.
+    pub(super) fn insert(
+        &self,
+        (key, place): (u64, Place),
+        near: &mut Near,
+        begin: impl FnOnce() -> Option<()>,
+    ) -> Insertion {
         if self.next.load(Ordering::Relaxed) + 64 > CHUNK * CHUNKS_MAX {
             return Insertion::Full;
         }
-        Self::until_unchanged(|| {
-            let way = self.descend(key, true, |_| ())?;
-            let leaf = self.node(way.leaf);
-            leaf.lock(way.version)?;
-            let at = leaf.below(key);
-            if at < leaf.count() && leaf.entry(at).0 == key {
-                let found = Place(leaf.entry(at).1 as u32);
-                leaf.unlock();
-                return Ok(Insertion::Exists(found));
-            }
-            leaf.insert_at(at, (key, place.0.into()));
-            let after = leaf.changed();
-            let (node, before) = (NodeNumber(way.leaf), way.version);
-            Ok(Insertion::Done(Inserted { node, before, after }))
-        })
+        let (leaf, way) = match self.lock_near(key, *near) {
+            Ok(leaf) => (leaf, *near),
+            Err(Changed) => Self::until_unchanged(|| {
+                let way = self.descend(key, true, |_| ())?;
+                let leaf = self.node(way.leaf);
+                leaf.lock(way.version)?;
+                Ok((leaf, way))
+            }),
+        };
+        *near = way;
+        let at = leaf.below(key);
+        if at < leaf.count() && leaf.entry(at).0 == key {
+            let found = Place(leaf.entry(at).1 as u32);
+            leaf.unlock();
+            return Insertion::Exists(found);
+        }
+        if begin().is_none() {
+            leaf.unlock();
+            return Insertion::Full;
+        }
+        leaf.insert_at(at, (key, place.0.into()));
+        near.version = leaf.changed();
+        let (node, before, after) = (NodeNumber(way.leaf), way.version, near.version);
+        Insertion::Done(Some(Inserted { node, before, after }))
+    }
+
+    /// Locks the leaf `near` if it is as it was, `key` stands there and it is not full.
+    fn lock_near(&self, key: u64, near: Near) -> Result<&Node, Changed> {
+        let leaf = self.node(near.leaf);
+        if Node::get(&leaf.version) != near.version {
+            return Err(Changed);
+        }
+        // If these are not of one instant, the version has changed and the lock fails.
+        let fits = leaf.holds(key) && leaf.count() < FANOUT;
+        if !fits {
+            return Err(Changed);
+        }
+        leaf.lock(near.version)?;
+        Ok(leaf)
     }
 
     /// Takes the record of `key` at `place` out, if it is there. The second result are nodes that

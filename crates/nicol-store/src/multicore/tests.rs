@@ -37,12 +37,19 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
     let store = store();
     let mut random = Stream::new(3, Purpose::Test, 0);
     let mut model = BTreeMap::new();
+    let mut near = Near::NOWHERE;
     for step in 0..test_steps(30_000) {
         // Grows, shrinks to nothing, grows again.
         let grows = step / 5_000 % 2 == 0;
         let key = key(&mut random, 2_000);
+        let mut elsewhere = near;
+        assert_eq!(store.place_near(key, &mut near), model.get(&key).copied());
         if grows == (random.below(8) > 0) {
-            let located = store.locate(key, |_| Some(0)).unwrap();
+            let begins_at = if random.below(2) == 0 { &mut near } else { &mut elsewhere };
+            let located = match model.contains_key(&key) {
+                false => store.make(key, begins_at, |_| Some(0)).unwrap(),
+                true => store.locate(key, |_| Some(0)).unwrap(),
+            };
             assert_eq!(located.is_new, !model.contains_key(&key));
             assert_eq!(*model.entry(key).or_insert(located.place), located.place);
             assert_eq!(store.record(located.place).key(), key);
@@ -77,7 +84,9 @@ fn an_insertion_and_a_removal_move_the_version_of_their_leaf_and_of_no_other() {
     assert!(!store.is_unchanged(near.node, inserted.after));
     assert!(store.is_unchanged(far.node, far.version));
     store.read_until(near.node, 9);
-    assert_eq!((store.was_read_until(key(500)), store.was_read_until(key(0))), (9, 0));
+    let mut near = Near::NOWHERE;
+    let until = [500, 0].map(|row| store.was_read_until(key(row), &mut near));
+    assert_eq!(until, [9, 0]);
 }
 
 #[test]
@@ -93,6 +102,36 @@ fn a_new_record_begins_above_the_versions_of_those_that_were_taken_out() {
 }
 
 #[test]
+fn no_version_of_a_key_is_used_twice_while_threads_make_and_take_out() {
+    for table in [TableId(1), TableId::ORDERED] {
+        let (store, newest) = (Arc::new(store()), Arc::new(AtomicU64::new(0)));
+        let threads = (0..4).map(|_| {
+            let (store, newest) = (store.clone(), newest.clone());
+            thread::spawn(move || {
+                // Others come in while a record is made.
+                let word = |_: &Multicore| {
+                    thread::yield_now();
+                    Some(0)
+                };
+                for _ in 0..test_steps(20_000) {
+                    let place = store.locate(Key::new(table, 1), word).unwrap().place;
+                    let record = store.record(place);
+                    // Whoever makes it gone has it alone. It is not freed: others may look at it.
+                    let order = (Ordering::AcqRel, Ordering::Relaxed);
+                    if record.word().compare_exchange(0, TAKEN, order.0, order.1).is_ok() {
+                        let version = record.state().version;
+                        assert_eq!(version.0, newest.fetch_add(1, Ordering::SeqCst));
+                        record.set_state(State { version: version.next(), ..State::default() });
+                        assert!(store.take_out(place, 0).count() > 0);
+                    }
+                }
+            })
+        });
+        threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
 fn threads_lose_no_record_and_see_no_other_s() {
     let store = Arc::new(store());
     let rows = test_steps(20_000);
@@ -102,13 +141,19 @@ fn threads_lose_no_record_and_see_no_other_s() {
             thread::spawn(move || {
                 let mut random = Stream::new(thread, Purpose::Test, 1);
                 let mut own = BTreeMap::new();
+                let mut near = Near::NOWHERE;
                 for _ in 0..rows {
                     // Rows of the threads alternate, so that they meet in every leaf and chain.
                     let row = 4 * random.below(500) + thread;
                     let table = if row % 8 < 4 { TableId(1) } else { TableId::ORDERED };
                     let key = Key::new(table, row);
+                    let found = store.place_near(key, &mut near);
+                    assert_eq!(found, own.get(&key).copied());
                     if random.below(3) > 0 {
-                        let located = store.locate(key, |_| Some(0)).unwrap();
+                        let located = match found {
+                            Some(_) => store.locate(key, |_| Some(0)).unwrap(),
+                            None => store.make(key, &mut near, |_| Some(0)).unwrap(),
+                        };
                         assert_eq!(*own.entry(key).or_insert(located.place), located.place);
                     } else if let Some(place) = own.remove(&key) {
                         store.record(place).word().store(TAKEN, Ordering::Release);
