@@ -17,6 +17,11 @@ pub trait Workload: RecordSource + 'static {
     /// an index into [`Workload::kinds`].
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize;
 
+    /// The same of the client of this number, where a workload tells them apart.
+    fn next_of(&self, _client: u32, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
+        self.next(home, random, txn)
+    }
+
     /// May the execution of a transaction of `kind` write keys that [`Workload::next`] does not
     /// name? If it was executed elsewhere and its outcome is unknown, its client cannot tell which.
     fn adds_keys(&self, _kind: usize) -> bool {

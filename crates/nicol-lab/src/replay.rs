@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nicol_core::faults::FaultFamilies;
-use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
+use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::config::{BenchConfig, Length};
@@ -61,6 +61,18 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
         Suppliers::Uniform => "uniform",
     });
     add("--suppliers", suppliers.map(str::to_owned));
+    let mix = spec.tpcc_mix.map(|mix| match mix {
+        tpcc::Mix::Full => "full",
+        tpcc::Mix::NewOrderAndPayment => "new-order-payment",
+        tpcc::Mix::PaymentOnly => "payment",
+        tpcc::Mix::NewOrderOnly => "new-order",
+    });
+    add("--mix", mix.map(str::to_owned));
+    let terminals = spec.terminals.map(|terminals| match terminals {
+        Terminals::Shared => "shared",
+        Terminals::Own => "own",
+    });
+    add("--terminals", terminals.map(str::to_owned));
     let chopping = spec.chopping.map(|chopping| match chopping {
         Chopping::Whole => "whole",
         Chopping::Pieces => "pieces",
@@ -129,6 +141,14 @@ mod tests {
         let text = command(&config, None);
         let workload =
             "nicol bench ycsb-t --later-keys 8 --later-after 70 --hot-moves 9 --tables 2 ";
+        assert!(text.starts_with(workload), "{text}");
+        config.workload = WorkloadSpec {
+            tpcc_mix: Some(tpcc::Mix::NewOrderAndPayment),
+            terminals: Some(Terminals::Own),
+            ..WorkloadSpec::named("tpcc")
+        };
+        let text = command(&config, None);
+        let workload = "nicol bench tpcc --mix new-order-payment --terminals own ";
         assert!(text.starts_with(workload), "{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
-use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
+use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
@@ -39,6 +39,10 @@ pub struct WorkloadSpec {
     pub customers: Option<u16>,
     /// Where the items of new orders come from.
     pub suppliers: Option<Suppliers>,
+    /// Which of TPC-C's transactions run.
+    pub tpcc_mix: Option<tpcc::Mix>,
+    /// Is a client of TPC-C a terminal of one warehouse?
+    pub terminals: Option<Terminals>,
     /// Are long transactions chopped?
     pub chopping: Option<Chopping>,
     /// How TPC-C finds orders whose keys it does not know.
@@ -179,6 +183,8 @@ impl WorkloadSpec {
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),
             ("--suppliers", self.suppliers.is_some(), tpcc),
+            ("--mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
+            ("--terminals", self.terminals.is_some(), tpcc),
             ("--chopping", self.chopping.is_some(), tpcc),
             ("--indices", self.indices.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),

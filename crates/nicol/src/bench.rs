@@ -15,13 +15,13 @@ use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
-use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
+use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
     BenchArgs, ChoppingArg, DistributionArg, Format, IndicesArg, KeyFormArg, MixArg, SuppliersArg,
-    SystemArgs, WorkloadArgs,
+    SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::spinner;
 use crate::serve::check_log_device;
@@ -84,6 +84,18 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         did_you_mean(&args.workload, WORKLOADS.map(|(name, _)| name)),
         WORKLOADS.map(|(name, meaning)| format!("{name} ({meaning})")).join("; ")
     );
+    let (mix, tpcc_mix) = match args.mix {
+        None => (None, None),
+        Some(MixArg::A) => (Some(Mix::A), None),
+        Some(MixArg::B) => (Some(Mix::B), None),
+        Some(MixArg::C) => (Some(Mix::C), None),
+        Some(MixArg::D) => (Some(Mix::D), None),
+        Some(MixArg::E) => (Some(Mix::E), None),
+        Some(MixArg::F) => (Some(Mix::F), None),
+        Some(MixArg::Full) => (None, Some(tpcc::Mix::Full)),
+        Some(MixArg::NewOrderPayment) => (None, Some(tpcc::Mix::NewOrderAndPayment)),
+        Some(MixArg::Payment) => (None, Some(tpcc::Mix::PaymentOnly)),
+    };
     Ok(WorkloadSpec {
         name: args.workload.clone(),
         transactions: None,
@@ -94,6 +106,11 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         suppliers: args.suppliers.map(|suppliers| match suppliers {
             SuppliersArg::Home => Suppliers::Specification,
             SuppliersArg::Uniform => Suppliers::Uniform,
+        }),
+        tpcc_mix,
+        terminals: args.terminals.map(|terminals| match terminals {
+            TerminalsArg::Shared => Terminals::Shared,
+            TerminalsArg::Own => Terminals::Own,
         }),
         chopping: args.chopping.map(|chopping| match chopping {
             ChoppingArg::Whole => Chopping::Whole,
@@ -113,14 +130,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         hot_moves: args.hot_moves,
         tables: args.tables,
         scan_first: args.scan_first,
-        mix: args.mix.map(|mix| match mix {
-            MixArg::A => Mix::A,
-            MixArg::B => Mix::B,
-            MixArg::C => Mix::C,
-            MixArg::D => Mix::D,
-            MixArg::E => Mix::E,
-            MixArg::F => Mix::F,
-        }),
+        mix,
         popularity: args.distribution.map(|distribution| match distribution {
             DistributionArg::Uniform => Popularity::Uniform,
             DistributionArg::Zipfian => Popularity::Zipfian(SKEW),

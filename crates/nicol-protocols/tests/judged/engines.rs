@@ -6,6 +6,7 @@ use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, Length};
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_rt::LogDevice;
+use nicol_workload::tpcc::{Mix, Terminals};
 
 const ENGINES: [(&str, &str); 5] = [
     ("silo", "spins=64"),
@@ -68,6 +69,23 @@ fn every_engine_is_serializable_on_threads() {
     for (system, setting) in ENGINES {
         for (seed, workload) in ["smallbank", "churn-ordered", "tpcc"].iter().enumerate() {
             held(&config(system, workload, "threads", seed as u64, &[setting, "epoch_us=100"]));
+        }
+    }
+}
+
+#[test]
+fn new_order_and_payment_alone_are_serializable_and_keep_tpcc_s_conditions() {
+    for (system, setting) in ENGINES {
+        for (seed, mix) in (0..6).zip([Mix::NewOrderAndPayment, Mix::PaymentOnly].iter().cycle()) {
+            for on in ["innova2", "threads"] {
+                let mut config = config(system, "tpcc", on, seed, &[setting]);
+                config.workload.tpcc_mix = Some(*mix);
+                config.workload.warehouses = Some(2);
+                config.workload.terminals = (seed >= 2).then_some(Terminals::Own);
+                config.clients = Some(20);
+                let (committed, _) = held(&config);
+                assert!(committed > 300, "{config:?}: {committed} committed");
+            }
         }
     }
 }

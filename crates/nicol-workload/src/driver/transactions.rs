@@ -41,6 +41,7 @@ pub(super) fn spawn_recorded<F: Local, C: CommitProtocol>(
     clients: Range<u32>,
 ) {
     spawn(fabric, recorder, clients, |client, _| Transactions {
+        client,
         home: home_of(fabric.view(), fabric.here().node, client),
         protocol: protocol.clone(),
         workload: Arc::clone(workload),
@@ -49,6 +50,7 @@ pub(super) fn spawn_recorded<F: Local, C: CommitProtocol>(
 
 /// The session of a client that runs transactions.
 struct Transactions<C> {
+    client: u32,
     home: NodeId,
     protocol: C,
     workload: Arc<dyn Workload>,
@@ -58,7 +60,7 @@ impl<C: CommitProtocol> Session for Transactions<C> {
     type Operation = Transaction;
 
     fn next(&mut self, random: &mut Stream, operation: &mut Transaction) -> usize {
-        let kind = self.workload.next(self.home, random, &mut operation.txn);
+        let kind = self.workload.next_of(self.client, self.home, random, &mut operation.txn);
         operation.adds_keys = self.workload.adds_keys(kind);
         operation.initial = operation.txn.entries().len();
         kind

@@ -1,5 +1,7 @@
 //! The values of a TPC-C run.
 
+use std::ops::Range;
+
 use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
 use super::row::{customer, stock_texts};
 use super::schema::{Indices, Schema};
@@ -9,8 +11,33 @@ use super::schema::{Indices, Schema};
 pub enum Mix {
     /// New-Order 45 %, Payment 43 %, Order-Status, Delivery and Stock-Level 4 % each. (5.2.3)
     Full,
+    /// New-Order and Payment, half of each: what contends in the full mix, without its scans.
+    NewOrderAndPayment,
+    /// Payment only.
+    PaymentOnly,
     /// New-Order only. [Xenic21 5.2]
     NewOrderOnly,
+}
+
+/// Whether a client is a terminal of one warehouse. (2.4.1.1)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminals {
+    /// A node's clients share its warehouses: each transaction draws one.
+    Shared,
+    /// Ten clients, one after the other, are the terminals of one warehouse.
+    Own,
+}
+
+impl Mix {
+    /// The kinds that it has, of all in the order of their names.
+    pub(super) const fn kinds(self) -> Range<usize> {
+        match self {
+            Self::Full => 0..5,
+            Self::NewOrderAndPayment => 0..2,
+            Self::PaymentOnly => 1..2,
+            Self::NewOrderOnly => 0..1,
+        }
+    }
 }
 
 /// Where a New-Order's items come from.
@@ -45,6 +72,8 @@ pub struct TpccConfig {
     pub customers_per_district: u16,
     /// Which transactions run.
     pub mix: Mix,
+    /// Which warehouses a client is at.
+    pub terminals: Terminals,
     /// Where a New-Order's items come from.
     pub suppliers: Suppliers,
     /// Are long transactions chopped?
@@ -66,6 +95,7 @@ impl TpccConfig {
             items: ITEMS_MAX,
             customers_per_district: 3_000,
             mix: Mix::Full,
+            terminals: Terminals::Shared,
             suppliers: Suppliers::Specification,
             chopping: Chopping::Pieces,
             indices: Indices::Records,

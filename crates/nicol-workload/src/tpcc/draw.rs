@@ -3,7 +3,7 @@
 use nicol_core::ids::NodeId;
 use nicol_core::rng::Stream;
 
-use super::config::{Chopping, Suppliers, TpccConfig};
+use super::config::{Chopping, Suppliers, Terminals, TpccConfig};
 use super::input::{Customer, Delivery, Line, NewOrder, OrderStatus, Payment, StockLevel};
 use super::key::{DISTRICTS, District};
 use super::random::{NonUniform, within};
@@ -17,15 +17,19 @@ const DAY: u64 = 86_400;
 pub(super) struct Draw<'a> {
     pub(super) config: &'a TpccConfig,
     pub(super) homes: Option<&'a Chooser>,
+    /// Its number among all clients.
+    pub(super) client: u32,
     pub(super) home: NodeId,
     pub(super) random: &'a mut Stream,
 }
 
 impl Draw<'_> {
     fn home_warehouse(&mut self) -> u16 {
-        let of_node = match self.homes {
-            Some(homes) => homes.draw(self.random),
-            None => self.random.below(u64::from(self.config.warehouses_per_node)),
+        let warehouses = u64::from(self.config.warehouses_per_node);
+        let of_node = match (self.config.terminals, self.homes) {
+            (Terminals::Own, _) => u64::from(self.client) / u64::from(DISTRICTS) % warehouses,
+            (Terminals::Shared, Some(homes)) => homes.draw(self.random),
+            (Terminals::Shared, None) => self.random.below(warehouses),
         } as u16;
         of_node * self.config.nodes + self.home.0
     }

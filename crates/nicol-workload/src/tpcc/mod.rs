@@ -16,10 +16,10 @@
 //! | Delivery | 4 % | host | 1, or 10: one per district |
 //! | Stock-Level | 4 % | host | 1, or 2 |
 //!
-//! Deviations: a node's clients share its warehouses instead of each having its own district, and
-//! have no keying and think times. Dates are drawn, since a workload has no clock. With fewer
-//! customers than last names, only as many names exist. A New-Order with an unknown item refuses
-//! once its rows have been read and locked, before it adds the rows to insert.
+//! Deviations: a node's clients share its warehouses, unless each is to be a terminal of one
+//! ([`Terminals`]), and have no keying and think times. Dates are drawn, since a workload has no
+//! clock. With fewer customers than last names, only as many names exist. A New-Order with an
+//! unknown item refuses once its rows have been read and locked, before it adds the rows to insert.
 
 mod audit;
 mod config;
@@ -48,7 +48,7 @@ use nicol_core::txn::{Execute, ProcedureId, Procedures, RequestKeys, Scheduling,
 use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
-pub use config::{Chopping, Mix, Suppliers, TpccConfig};
+pub use config::{Chopping, Mix, Suppliers, Terminals, TpccConfig};
 pub use schema::Indices;
 
 use crate::chooser::{Chooser, Distribution};
@@ -83,6 +83,10 @@ const MIX: TransactionMix<Kind, 5> = TransactionMix::new([
     (4, Kind::Delivery),
     (4, Kind::StockLevel),
 ]);
+
+/// New-Order and Payment alone.
+const TWO: TransactionMix<Kind, 2> =
+    TransactionMix::new([(50, Kind::NewOrder), (50, Kind::Payment)]);
 
 const NAMES: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
 
@@ -209,7 +213,7 @@ impl RecordSource for Tpcc {
 impl Workload for Tpcc {
     fn name(&self) -> &'static str {
         match self.config.mix {
-            Mix::Full => "tpcc",
+            Mix::Full | Mix::NewOrderAndPayment | Mix::PaymentOnly => "tpcc",
             Mix::NewOrderOnly => "tpcc-no",
         }
     }
@@ -219,11 +223,18 @@ impl Workload for Tpcc {
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
+        self.next_of(0, home, random, txn)
+    }
+
+    fn next_of(&self, client: u32, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
         let kind = match self.config.mix {
             Mix::Full => MIX.draw(random),
+            Mix::NewOrderAndPayment => TWO.draw(random),
+            Mix::PaymentOnly => Kind::Payment,
             Mix::NewOrderOnly => Kind::NewOrder,
         };
-        let draw = draw::Draw { config: &self.config, homes: self.homes.as_ref(), home, random };
+        let homes = self.homes.as_ref();
+        let draw = draw::Draw { config: &self.config, homes, client, home, random };
         let (procedure, args) = match kind {
             Kind::NewOrder => (Procedure::NewOrder, draw.new_order().emit()),
             Kind::Payment => (Procedure::Payment, draw.payment().emit()),
@@ -235,7 +246,7 @@ impl Workload for Tpcc {
             },
         };
         self.begin(txn, procedure, &args);
-        kind as usize
+        kind as usize - self.config.mix.kinds().start
     }
 
     fn adds_keys(&self, _kind: usize) -> bool {
@@ -264,10 +275,7 @@ impl Workload for Tpcc {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        match self.config.mix {
-            Mix::Full => &NAMES,
-            Mix::NewOrderOnly => &NAMES[..1],
-        }
+        &NAMES[self.config.mix.kinds()]
     }
 
     fn audit_state(&self, state: &mut dyn Records) -> Vec<String> {

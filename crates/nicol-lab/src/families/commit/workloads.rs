@@ -12,7 +12,7 @@ use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 use nicol_workload::tatp::{self, Tatp, TatpConfig};
 use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
-use nicol_workload::tpcc::{Indices, Tpcc, TpccConfig};
+use nicol_workload::tpcc::{Indices, Terminals, Tpcc, TpccConfig};
 use nicol_workload::ycsb::{KeyForm, Transactions, TransactionsConfig};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
@@ -227,6 +227,12 @@ fn tpcc(
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
     config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
+    config.mix = spec.tpcc_mix.unwrap_or(config.mix);
+    config.terminals = spec.terminals.unwrap_or(config.terminals);
+    ensure!(
+        config.terminals == Terminals::Shared || spec.zipf_percent.unwrap_or_default() == 0,
+        "--zipf: no warehouse is preferred where each client has its own; leave --terminals out"
+    );
     config.chopping = spec.chopping.unwrap_or(config.chopping);
     config.indices = spec.indices.unwrap_or(config.indices);
     if let Some(transactions) = spec.transactions {

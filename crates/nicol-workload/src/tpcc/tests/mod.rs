@@ -15,7 +15,8 @@ use nicol_core::workload::Workload;
 use super::input::{Customer, Delivery, NewOrder, OrderStatus, Payment, StockLevel};
 use super::key::{self, District};
 use super::{
-    Chopping, Indices, LOGIC, Mix, PROCEDURES, Procedure, Suppliers, Tpcc, TpccConfig, row,
+    Chopping, Indices, LOGIC, Mix, PROCEDURES, Procedure, Suppliers, Terminals, Tpcc, TpccConfig,
+    row,
 };
 use crate::placement::mix;
 use model::Model;
@@ -107,17 +108,25 @@ fn against_the_model(config: TpccConfig) {
     }
     assert_eq!(Model::of(&config, &store), model);
     assert_eq!(store.audit(&workload), Vec::<String>::new());
-    let new_orders = if config.mix == Mix::Full { 45 } else { 100 };
+    let new_orders = match config.mix {
+        Mix::Full => 45,
+        Mix::NewOrderAndPayment => 50,
+        Mix::PaymentOnly => 0,
+        Mix::NewOrderOnly => 100,
+    };
     let expected = 40 * new_orders / 100;
-    assert!((expected / 3..2 * expected).contains(&refused), "1 % name no item: {refused}");
+    assert!((expected / 3..=2 * expected).contains(&refused), "1 % name no item: {refused}");
     // A scan that finds an order's lines saves the round that reads the orders.
     let scans = usize::from(config.indices == Indices::Trees);
     let stock_level = if config.chopping == Chopping::Whole { 4 } else { 3 } - scans;
     let next_order = if config.chopping == Chopping::Whole { 0 } else { 1 };
     let order_status = 4 - scans;
     let mut expected = [2, 3, order_status, 3, next_order, stock_level];
-    if config.mix == Mix::NewOrderOnly {
-        expected[1..].fill(0);
+    match config.mix {
+        Mix::Full => {}
+        Mix::NewOrderAndPayment => expected[2..].fill(0),
+        Mix::PaymentOnly => expected = [0, expected[1], 0, 0, 0, 0],
+        Mix::NewOrderOnly => expected[1..].fill(0),
     }
     assert_eq!(rounds_max, expected, "EXECUTE rounds");
 }
@@ -176,6 +185,57 @@ fn new_orders_do_what_the_model_does_on_either_schema() {
     for indices in [Indices::Records, Indices::Trees] {
         let few = TpccConfig { items: 100, customers_per_district: 30, indices, ..small() };
         against_the_model(TpccConfig { mix: Mix::NewOrderOnly, ..few });
+    }
+}
+
+#[test]
+fn new_order_and_payment_do_what_the_model_does_without_the_others() {
+    for mix in [Mix::NewOrderAndPayment, Mix::PaymentOnly] {
+        for indices in [Indices::Records, Indices::Trees] {
+            against_the_model(TpccConfig { mix, indices, ..small() });
+        }
+    }
+}
+
+#[test]
+fn a_mix_has_the_kinds_that_it_names_by_their_shares() {
+    for (mix, kinds, shares) in [
+        (Mix::Full, &["new_order", "payment", "order_status", "delivery", "stock_level"][..], 45),
+        (Mix::NewOrderAndPayment, &["new_order", "payment"][..], 50),
+        (Mix::PaymentOnly, &["payment"][..], 100),
+    ] {
+        let workload = Tpcc::new(TpccConfig { mix, ..small() });
+        assert_eq!(workload.kinds(), kinds);
+        let (mut random, mut txn) = (random(3), Txn::default());
+        let mut drawn = vec![0; kinds.len()];
+        for _ in 0..4_000 {
+            let kind = workload.next(NodeId(0), &mut random, &mut txn);
+            let procedure = usize::from(txn.procedure.0) % PROCEDURES;
+            assert_eq!(procedure == Procedure::Payment as usize, kinds[kind] == "payment");
+            drawn[kind] += 1;
+        }
+        assert!((shares * 38..=shares * 42).contains(&drawn[0]), "{mix:?}: {drawn:?}");
+    }
+}
+
+#[test]
+fn a_terminal_stays_at_its_warehouse() {
+    let config = TpccConfig {
+        terminals: Terminals::Own,
+        mix: Mix::NewOrderAndPayment,
+        ..TpccConfig::specification(3, 4)
+    };
+    let workload = Tpcc::new(config);
+    let (mut random, mut txn) = (random(5), Txn::default());
+    for turn in 0..4_000 {
+        let (client, node) = (turn % 50, turn % 3);
+        let kind = workload.next_of(client, NodeId(node as u16), &mut random, &mut txn);
+        let home = match kind {
+            0 => NewOrder::parse(txn.args()).unwrap().home,
+            _ => Payment::parse(txn.args()).unwrap().home,
+        };
+        // Ten terminals a warehouse, and from the fifth ten on the first one's again.
+        assert_eq!(u32::from(home.warehouse), client / 10 % 4 * 3 + node);
     }
 }
 

@@ -1,0 +1,155 @@
+//! Which workload runs, at what scale.
+
+use clap::{Args, ValueEnum};
+
+/// Where the items of TPC-C's new orders come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuppliersArg {
+    /// The home warehouse; another one for 1 % of the lines, as specified.
+    Home,
+    /// Any warehouse of the cluster, uniformly, as in DrTM+H's implementation.
+    Uniform,
+}
+
+/// How long transactions of TPC-C run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ChoppingArg {
+    /// As one database transaction each.
+    Whole,
+    /// As several database transactions, one after the other.
+    Pieces,
+}
+
+/// How TPC-C finds orders whose keys it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IndicesArg {
+    /// By index records.
+    Records,
+    /// By scans of ordered tables, if the system has them.
+    Trees,
+}
+
+/// Whether a client of TPC-C is a terminal of one warehouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TerminalsArg {
+    /// A node's clients share its warehouses.
+    Shared,
+    /// Ten clients, one after the other, are the terminals of one warehouse, as specified.
+    Own,
+}
+
+/// YCSB's core workloads, and the shares of TPC-C's transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MixArg {
+    /// 50 % reads, 50 % updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads.
+    C,
+    /// 95 % reads of the latest records, 5 % inserts.
+    D,
+    /// 95 % scans of 1 to 100 records, 5 % inserts.
+    E,
+    /// 50 % reads, 50 % read-modify-writes.
+    F,
+    /// TPC-C's five transactions.
+    Full,
+    /// TPC-C's New-Order and Payment, half of each.
+    NewOrderPayment,
+    /// TPC-C's Payment alone.
+    Payment,
+}
+
+/// How popular YCSB's records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DistributionArg {
+    /// Uniform.
+    Uniform,
+    /// Zipfian: a few records take most operations.
+    Zipfian,
+    /// The newest records take most operations.
+    Latest,
+}
+
+/// What YCSB's keys look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyFormArg {
+    /// 8 bytes.
+    Number,
+    /// Strings of 23 bytes: the store has their hash as the key, and the string beside the value.
+    Bytes,
+}
+
+/// Which workload, at what scale.
+#[derive(Clone, Debug, Args)]
+pub struct WorkloadArgs {
+    /// The workload: smallbank, ycsb-t, ycsb, churn, churn-ordered, retwis, tatp, tpcc,
+    /// tpcc-no, login-social or login-media.
+    pub workload: String,
+    /// Records (for Smallbank: accounts) per node.
+    #[arg(long, value_name = "N")]
+    pub records: Option<u64>,
+    /// Warehouses per node (tpcc, tpcc-no) [default: 1].
+    #[arg(long, value_name = "N")]
+    pub warehouses: Option<u16>,
+    /// Items (tpcc, tpcc-no) [default: 100000, as specified; 100 in a sweep].
+    #[arg(long, value_name = "N")]
+    pub items: Option<u32>,
+    /// Customers per district (tpcc, tpcc-no) [default: 3000, as specified; 30 in a sweep].
+    #[arg(long, value_name = "N")]
+    pub customers: Option<u16>,
+    /// Where the items of new orders come from [default: home for tpcc, uniform for tpcc-no].
+    #[arg(long, value_enum)]
+    pub suppliers: Option<SuppliersArg>,
+    /// How Delivery and Stock-Level run (tpcc) [default: pieces].
+    #[arg(long, value_enum)]
+    pub chopping: Option<ChoppingArg>,
+    /// Find orders by index record or by tree scan (tpcc, tpcc-no) [default: trees if the system
+    /// has ordered tables, else records].
+    #[arg(long, value_enum)]
+    pub indices: Option<IndicesArg>,
+    /// A client's warehouses (tpcc, tpcc-no) [default: shared].
+    #[arg(long, value_enum)]
+    pub terminals: Option<TerminalsArg>,
+    /// YCSB's mix of operations (ycsb) [default: A], or TPC-C's of transactions (tpcc) [default:
+    /// full].
+    #[arg(long, value_enum, ignore_case = true)]
+    pub mix: Option<MixArg>,
+    /// How keys are drawn (ycsb) [default: latest for mix D, otherwise zipfian].
+    #[arg(long, value_enum)]
+    pub distribution: Option<DistributionArg>,
+    /// What keys look like (ycsb, by systems of single operations) [default: number].
+    #[arg(long, value_enum)]
+    pub key_form: Option<KeyFormArg>,
+    /// Share of operations that only read, in percent (ycsb-t; ycsb) [default for ycsb: the mix's].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub read_percent: Option<u8>,
+    /// Share of written keys not read before, in percent (ycsb-t, with blind writes) [default: 0].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub blind_percent: Option<u8>,
+    /// Keys per transaction (ycsb-t).
+    #[arg(long, value_name = "N")]
+    pub keys: Option<u16>,
+    /// Keys per transaction later on (ycsb-t) [default: as many].
+    #[arg(long, value_name = "N")]
+    pub later_keys: Option<u16>,
+    /// Transactions after which they have so many (ycsb-t) [default: 0].
+    #[arg(long, value_name = "N", requires = "later_keys")]
+    pub later_after: Option<u64>,
+    /// Bytes of a value (ycsb-t, ycsb) [default: 64].
+    #[arg(long, value_name = "BYTES")]
+    pub value_bytes: Option<u32>,
+    /// Zipf parameter times 100: 0 is uniform, 99 YCSB's (ycsb-t, ycsb, retwis; tpcc's warehouses).
+    #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
+    pub zipf: Option<u8>,
+    /// Make other records hot after every N transactions (ycsb-t) [default: the same stay hot].
+    #[arg(long, value_name = "N")]
+    pub hot_moves: Option<u64>,
+    /// Tables of equal size; a transaction uses one of them (ycsb-t) [default: 1].
+    #[arg(long, value_name = "N")]
+    pub tables: Option<u8>,
+    /// Name a record to insert only after the scan for its pair (churn-ordered) [default: false].
+    #[arg(long, value_name = "true|false")]
+    pub scan_first: Option<bool>,
+}
