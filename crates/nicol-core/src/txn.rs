@@ -5,6 +5,8 @@ mod key_index;
 mod procedures;
 mod scan;
 
+use std::ops::Range;
+
 use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
 use crate::ids::{Key, ShardId, TxnId, Version};
@@ -101,6 +103,8 @@ pub struct Txn {
     installs: Option<Version>,
     entries: Vec<Entry>,
     keys: KeyIndex,
+    /// The entry whose key is added next, if this round of the procedure is like the one before.
+    expected: usize,
     arena: Vec<u8>,
     args: Span,
     scans: Vec<Scan>,
@@ -119,6 +123,7 @@ impl Txn {
         self.installs = None;
         self.entries.clear();
         self.keys.rebuild(&self.entries);
+        self.expected = 0;
         self.arena.clear();
         self.args = self.keep(args);
         self.local = false;
@@ -134,6 +139,7 @@ impl Txn {
         self.installs = other.installs;
         self.entries.clone_from(&other.entries);
         self.keys.copy_from(&other.keys);
+        self.expected = other.expected;
         self.arena.clone_from(&other.arena);
         self.args = other.args;
         self.scans.clone_from(&other.scans);
@@ -150,6 +156,7 @@ impl Txn {
         self.installs = None;
         self.entries.truncate(initial);
         self.keys.rebuild(&self.entries);
+        self.expected = 0;
         self.arena.truncate((self.args.start + self.args.len) as usize);
         for entry in &mut self.entries {
             *entry = Entry { blind: entry.blind, ..Entry::new(entry.key, entry.write) };
@@ -225,12 +232,27 @@ impl Txn {
     #[inline]
     pub fn fetched(&mut self, index: usize, version: Version, value: Option<&[u8]>) {
         let read = self.keep(value.unwrap_or_default());
+        let at = read.start as usize..(read.start + read.len) as usize;
+        self.fetched_at(index, version, value.map(|_| at));
+    }
+
+    /// The buffer of its values, for whoever reads without a copy in between: a value is appended
+    /// to it and noted by [`Txn::fetched_at`].
+    #[inline]
+    pub const fn values(&mut self) -> &mut Vec<u8> {
+        &mut self.arena
+    }
+
+    /// Records what EXECUTE returned for the key at `index`: the value that stands there in
+    /// [`Txn::values`], or that there is none.
+    #[inline]
+    pub fn fetched_at(&mut self, index: usize, version: Version, value: Option<Range<usize>>) {
+        assert!(self.arena.len() <= u32::MAX as usize, "the arena is indexed by 32 bits");
+        let present = value.is_some();
+        let at = value.unwrap_or_default();
+        let read = Span { start: at.start as u32, len: at.len() as u32 };
         let entry = &mut self.entries[index];
-        entry.fetched = true;
-        entry.present = value.is_some();
-        entry.version = version;
-        entry.remote = false;
-        entry.read = read;
+        *entry = Entry { fetched: true, present, version, remote: false, read, ..*entry };
     }
 
     /// Sets the new value of the write-set key at `index`.
@@ -279,7 +301,10 @@ impl Txn {
 
     #[inline]
     fn add(&mut self, key: Key, write: bool) -> usize {
-        if let Some(index) = self.find(key) {
+        let expected = self.expected;
+        let is_expected = self.entries.get(expected).is_some_and(|entry| entry.key == key);
+        if let Some(index) = if is_expected { Some(expected) } else { self.find(key) } {
+            self.expected = index + 1;
             let entry = &mut self.entries[index];
             if write && !entry.write {
                 *entry = Entry::new(key, true);
@@ -289,7 +314,14 @@ impl Txn {
         assert!(self.entries.len() < KEYS_MAX, "a transaction touches at most {KEYS_MAX} keys");
         self.entries.push(Entry::new(key, write));
         self.keys.added(&self.entries);
+        self.expected = self.entries.len();
         self.entries.len() - 1
+    }
+
+    /// A procedure runs from its start again: the keys that it adds are mostly those of the round
+    /// before, in their order.
+    pub(crate) fn begin_round(&mut self) {
+        self.expected = 0;
     }
 
     #[inline]
@@ -455,6 +487,14 @@ mod tests {
             }
             assert!(indices_hold(&txn));
             let before: Vec<Key> = txn.entries().iter().map(|entry| entry.key).collect();
+            // Another round adds them again, mostly in their order.
+            txn.begin_round();
+            for at in 0..before.len() {
+                let at =
+                    if random.below(4) == 0 { random.below(at as u64 + 1) as usize } else { at };
+                assert_eq!(txn.read(before[at]), at);
+            }
+            assert_eq!(txn.entries().len(), before.len());
             txn.rewind(initial.min(before.len()));
             assert!(indices_hold(&txn));
             assert!(before[txn.entries().len()..].iter().all(|key| txn.find(*key).is_none()));
@@ -464,5 +504,22 @@ mod tests {
             assert_eq!(copy.write(Key(u64::MAX)), txn.entries().len());
             assert!(indices_hold(&copy));
         }
+    }
+
+    #[test]
+    fn a_value_that_is_appended_is_what_was_read() {
+        let mut txn = Txn::default();
+        txn.reset(ProcedureId(0), b"arguments");
+        let (one, two) = (txn.read(Key(1)), txn.write(Key(2)));
+        let start = txn.values().len();
+        txn.values().extend_from_slice(b"value");
+        let end = txn.values().len();
+        txn.fetched_at(one, Version(7), Some(start..end));
+        txn.fetched_at(two, Version(8), None);
+        txn.put(two, b"new");
+        assert_eq!((txn.value(one), txn.value(two)), (Some(&b"value"[..]), None));
+        assert_eq!((txn.entries()[one].version, txn.entries()[two].present), (Version(7), false));
+        assert_eq!(txn.update(two).and_then(|write| write.value), Some(&b"new"[..]));
+        assert_eq!(txn.args(), b"arguments");
     }
 }

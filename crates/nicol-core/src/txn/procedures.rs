@@ -77,6 +77,7 @@ impl Procedures {
     /// Runs the logic of `txn`. An id that is not registered refuses: it came from a peer. So does
     /// a scan by a transaction that is not [`Txn::local`].
     pub fn execute(&self, txn: &mut Txn) -> Verdict {
+        txn.begin_round();
         let verdict = match self.get(txn.procedure) {
             Some(execute) => execute(txn),
             None => Verdict::Refuse,

@@ -300,10 +300,14 @@ fn validate_write<F: Fabric>(
 
 /// [Cicada17 3.4 step 4] The pending version of a write becomes committed.
 #[inline(always)]
-fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, write: &Write) {
+fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Write) {
     let place = Place(write.held.take() as u32);
     let own = Old::at(worker.store(), place);
     write.version.set(own.state().version);
+    if own.state().present && sets.fills_own(write.place) {
+        // Before others can delete it, and watch it themselves.
+        worker.store().record(write.place).unwatch();
+    }
     own.set_status(COMMITTED);
     if !own.state().present && worker.store().record(write.place).watch() {
         worker.was_deleted(write.key, write.place);
@@ -407,7 +411,6 @@ impl Protocol for Cicada {
         value: &mut Vec<u8>,
     ) -> Result<Seen, Halt> {
         let state = Old::at(worker.store(), found).state();
-        value.clear();
         worker.store().copy_words(found, word::VALUE, state.len as usize, value);
         worker.fabric.work(Work::Copy { bytes: state.len });
         sets.reads.push(Read { place, key, seen: found.0.into() });
@@ -435,7 +438,8 @@ impl Protocol for Cicada {
         worker.stall().await;
         let _phase = worker.fabric.phase("commit the versions");
         // [Cicada17 3.4 step 4]
-        worker.each_held(sets.writes.iter(), |write| commit_version(worker, write)).await;
+        let commit = |write| commit_version(worker, sets, write);
+        worker.each_held(sets.writes.iter(), commit).await;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Interactive;
-use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
+use nicol_core::txn::{Abort, Entry, Outcome, Procedures, Txn, Verdict};
 
 use super::log::Committed;
 use super::transaction::Transaction;
@@ -22,17 +22,16 @@ pub const ROUNDS_MAX: usize = 64;
 pub struct Coordinator<F: Fabric, P: Protocol> {
     worker: Rc<Worker<F, P>>,
     procedures: Rc<Procedures>,
-    /// Buffers of what is read and scanned; nothing else uses them while a transaction runs.
+    /// Buffers of what is scanned; nothing else uses them while a transaction runs.
     rows: RefCell<Vec<Rows>>,
     /// The age of the client's transaction that has aborted last: its next attempt keeps it, so
     /// that it ends up as the oldest.
     age: Cell<Option<u64>>,
 }
 
-/// Rows that were read, one after the other.
+/// Rows that a scan has found, one after the other.
 #[derive(Default)]
 struct Rows {
-    value: Vec<u8>,
     found: Vec<(Key, Version, usize)>,
     bytes: Vec<u8>,
 }
@@ -70,7 +69,7 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
     async fn execute(
         &self,
         txn: &mut Txn,
-        open: &mut impl Interactive,
+        open: &mut Transaction<F, P>,
         rows: &mut Rows,
     ) -> Result<Executed, Abort> {
         let _phase = self.worker.fabric.phase("execute");
@@ -78,17 +77,7 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         for _ in 0..ROUNDS_MAX {
             let unread = txn.entries().iter().filter(|entry| !entry.fetched);
             open.will_read(unread.map(|entry| entry.key));
-            for index in 0..txn.entries().len() {
-                let entry = txn.entries()[index];
-                if entry.fetched {
-                    continue;
-                }
-                let seen = match entry.write {
-                    true => open.read_for_update(entry.key, &mut rows.value).await?,
-                    false => open.read(entry.key, &mut rows.value).await?,
-                };
-                txn.fetched(index, seen.version, seen.present.then_some(rows.value.as_slice()));
-            }
+            fetch(txn, open).await?;
             scan(txn, open, rows).await?;
             // A procedure that reads while it runs begins once: only its keys cost, not our rounds.
             let keys = txn.entries().len() - executed;
@@ -96,11 +85,9 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
             executed += keys;
             match self.procedures.execute(txn) {
                 Verdict::Commit => {
+                    // One a key, which the transaction has not written before.
                     for write in txn.updates() {
-                        match write.value {
-                            Some(value) => open.write(write.key, value).await?,
-                            None => open.delete(write.key).await?,
-                        }
+                        open.put_first(write.key, write.value).await?;
                     }
                     return Ok(Executed::Complete);
                 }
@@ -161,6 +148,23 @@ impl<F: Fabric, P: Protocol> Executor for Coordinator<F, P> {
             None => true,
         }
     }
+}
+
+/// Reads what the logic has asked for.
+async fn fetch<F: Fabric, P: Protocol>(
+    txn: &mut Txn,
+    open: &mut Transaction<F, P>,
+) -> Result<(), Abort> {
+    for index in 0..txn.entries().len() {
+        let Entry { key, write, fetched, .. } = txn.entries()[index];
+        if !fetched {
+            let start = txn.values().len();
+            let seen = open.read_onto(key, write, txn.values()).await?;
+            let read = start..txn.values().len();
+            txn.fetched_at(index, seen.version, seen.present.then_some(read));
+        }
+    }
+    Ok(())
 }
 
 /// Makes the scans that the logic has asked for.

@@ -57,7 +57,6 @@ pub(super) fn copy<F: Fabric, P: Protocol>(
     value: &mut Vec<u8>,
 ) -> Result<Seen, Halt> {
     let record = worker.store().record(place);
-    value.clear();
     record.copy_value(state.len, value);
     fence(Ordering::Acquire);
     let again = record.word().load(Ordering::Relaxed);
@@ -124,7 +123,7 @@ pub(super) async fn put<F: Fabric, P: Protocol>(
 ) {
     let value = |write: &Write| put_value(worker, write, sets.value(write));
     let state = |write: &Write| {
-        put_state(worker, write, sets.value(write));
+        put_state(worker, sets, write);
         changed(write);
     };
     worker.each_held_in_two(sets.writes.iter(), value, state).await;
@@ -140,12 +139,15 @@ fn put_value<F: Fabric, P: Protocol>(worker: &Worker<F, P>, write: &Write, value
 }
 
 #[inline(always)]
-fn put_state<F: Fabric, P: Protocol>(worker: &Worker<F, P>, write: &Write, value: Option<&[u8]>) {
-    let record = worker.store().record(write.place);
+fn put_state<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets, write: &Write) {
+    let (record, value) = (worker.store().record(write.place), sets.value(write));
     let before = record.state();
     let (present, len) = (value.is_some(), value.map_or(0, <[u8]>::len) as u32);
     let version = if present || before.present { before.version.next() } else { before.version };
-    let watched = before.watched || !present;
+    let watched = match present {
+        true => before.watched && !sets.fills_own(write.place),
+        false => true,
+    };
     record.set_state(State { version, present, len, watched });
     if watched && !before.watched {
         worker.was_deleted(write.key, write.place);

@@ -36,6 +36,9 @@ pub struct Sets {
     pub(super) writes: Vec<Write>,
     /// The leaves that scans have read, and their versions.
     leaves: Vec<(NodeNumber, u64, Key)>,
+    /// Absent records that the transaction has made, watched and on no worker's list: it puts there
+    /// at its end what it has not filled itself, which no cell names any more.
+    made: Vec<Cell<Place>>,
     /// Locks that are held, in an engine that locks while it executes.
     pub(super) locks: Vec<(Place, u64)>,
     /// The transaction's timestamp, if the protocol gives it one when it begins.
@@ -53,6 +56,7 @@ impl Sets {
         self.reads.clear();
         self.writes.clear();
         self.leaves.clear();
+        self.made.clear();
         self.locks.clear();
         self.bytes.clear();
         self.timestamp = 0;
@@ -73,9 +77,9 @@ impl Sets {
         self.writes.iter().position(|write| write.key == key)
     }
 
-    /// Does the transaction write the record at `place`?
+    /// Does the transaction write the record at `place`? The write set is in the order of memory.
     pub(super) fn writes_at(&self, place: Place) -> bool {
-        self.writes.iter().any(|write| write.place == place)
+        self.writes.binary_search_by_key(&place, |write| write.place).is_ok()
     }
 
     /// The value of a write; `None` deletes.
@@ -111,6 +115,22 @@ impl Sets {
     /// The leaves that were read, their versions, and a key of each.
     pub(super) fn leaves(&self) -> &[(NodeNumber, u64, Key)] {
         &self.leaves
+    }
+
+    /// Notes an absent record that was made for the transaction.
+    pub(super) fn made(&mut self, place: Place) {
+        self.made.push(Cell::new(place));
+    }
+
+    /// The transaction fills the record at `place`. Has it made it? Then nobody need watch it.
+    pub(super) fn fills_own(&self, place: Place) -> bool {
+        let own = self.made.iter().find(|made| made.get() == place);
+        own.inspect(|made| made.set(Place::NONE)).is_some()
+    }
+
+    /// The records that were made, and that the transaction has not filled.
+    pub(super) fn left_absent(&self) -> impl Iterator<Item = Place> {
+        self.made.iter().map(Cell::get).filter(|place| place.is_some())
     }
 
     /// The transaction's own insertion must not look like another's. [Silo13 4.6]

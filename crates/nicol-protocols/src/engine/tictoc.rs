@@ -71,14 +71,21 @@ fn commit_timestamp<F: Fabric>(worker: &Worker<F, TicToc>, sets: &Sets, _: &Lock
 
 /// [TicToc16 algorithm 2, step 3; 3.6] Moves the `rts` of a record on to `at`, unless it has
 /// changed since it was read.
-fn extend(word: &AtomicU64, read: &Read, at: u64, own: bool, hooks: Hooks) -> Result<(), Abort> {
+fn extend(
+    word: &AtomicU64,
+    read: &Read,
+    at: u64,
+    own: impl Fn() -> bool,
+    hooks: Hooks,
+) -> Result<(), Abort> {
     let key = read.key;
     let mut seen = word.load(Ordering::SeqCst);
     loop {
         if wts(seen) != wts(read.seen) || seen & GONE != 0 {
             return Err(Abort::Stale { key });
         }
-        if rts(seen) >= at || own {
+        // Only what is locked can be the transaction's own.
+        if rts(seen) >= at || seen & LOCKED != 0 && own() {
             return Ok(());
         }
         if hooks.heeds(seen & LOCKED != 0) {
@@ -106,9 +113,8 @@ async fn validate<F: Fabric>(
     if hooks.validates() {
         let early = |read: &&Read| rts(read.seen) < at && hooks.moves_read_timestamps();
         let extend = |(), read: &Read| {
-            let (word, own) =
-                (worker.store().record(read.place).word(), sets.writes_at(read.place));
-            Ok(extend(word, read, at, own, hooks)?)
+            let word = worker.store().record(read.place).word();
+            Ok(extend(word, read, at, || sets.writes_at(read.place), hooks)?)
         };
         worker.each(sets.reads.iter().filter(early), (), extend).await?;
     }

@@ -71,13 +71,17 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         self.worker.end(self.sets);
     }
 
-    async fn read_at(
+    /// Reads `key` to the end of `value`, which gets nothing of an absent record; its own writes
+    /// included.
+    ///
+    /// # Errors
+    /// Of the protocol: the transaction must abort.
+    pub(super) async fn read_onto(
         &mut self,
         key: Key,
         for_update: bool,
         value: &mut Vec<u8>,
     ) -> Result<Seen, Abort> {
-        value.clear();
         if let Some(index) = self.sets.written(key) {
             let own = self.sets.value(&self.sets.writes[index]);
             value.extend_from_slice(own.unwrap_or_default());
@@ -102,10 +106,15 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         if F::ACCESS_POINTS || worker.stalls {
             return Ok(None);
         }
-        match unless_busy(P::find(worker, sets, at, for_update))? {
-            Some(found) => unless_busy(P::copy(worker, sets, at, found, value)),
-            None => Ok(None),
+        let Some(found) = unless_busy(P::find(worker, sets, at, for_update))? else {
+            return Ok(None);
+        };
+        let before = value.len();
+        let seen = unless_busy(P::copy(worker, sets, at, found, value))?;
+        if !seen.is_some_and(|seen| seen.present) {
+            value.truncate(before);
         }
+        Ok(seen)
     }
 
     /// Reads a record once others have come in between, and nobody holds it.
@@ -120,41 +129,56 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             worker.stall().await;
         }
         worker.fabric.access().await;
+        let before = value.len();
         let look = async || {
             let found = P::find(worker, sets, at, for_update)?;
             if let Some(point) = P::before_copy(&worker.fabric) {
                 point.await;
             }
+            value.truncate(before);
             P::copy(worker, sets, at, found, value)
         };
-        worker.repeat(look).await
+        let seen = worker.repeat(look).await;
+        if !seen.is_ok_and(|seen| seen.present) {
+            value.truncate(before);
+        }
+        seen
     }
 
     async fn put(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Abort> {
-        let known = self.sets.written(key);
-        let place = match known {
-            Some(index) => self.sets.writes[index].place,
-            None => {
-                let place = match self.sets.place_of(key) {
-                    Some(place) => place,
-                    None => self.worker.locate(&mut self.sets, key)?,
-                };
-                if self.worker.stalls {
-                    self.worker.stall().await;
-                }
-                P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
-                place
-            }
+        let Some(index) = self.sets.written(key) else {
+            return self.put_first(key, value).await;
         };
+        self.will_copy(self.sets.writes[index].place, value)?;
+        self.sets.overwrite(index, value);
+        Ok(())
+    }
+
+    /// Writes `value` to `key`, or deletes it; the transaction has not written it before.
+    ///
+    /// # Errors
+    /// Of the protocol, or [`Abort::NoResources`] if the table has no space for it.
+    pub(super) async fn put_first(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Abort> {
+        let place = match self.sets.place_of(key) {
+            Some(place) => place,
+            None => self.worker.locate(&mut self.sets, key)?,
+        };
+        if self.worker.stalls {
+            self.worker.stall().await;
+        }
+        P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
+        self.will_copy(place, value)?;
+        self.sets.write(place, key, value);
+        Ok(())
+    }
+
+    /// Does `value` fit the record at `place`?
+    fn will_copy(&self, place: Place, value: Option<&[u8]>) -> Result<(), Abort> {
         let bytes = value.map_or(0, <[u8]>::len);
         if bytes > self.worker.store().record(place).capacity() {
             return Err(Abort::NoResources);
         }
         self.worker.fabric.work(Work::Copy { bytes: bytes as u32 });
-        match known {
-            Some(index) => self.sets.overwrite(index, value),
-            None => self.sets.write(place, key, value),
-        }
         Ok(())
     }
 }
@@ -165,11 +189,13 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
     }
 
     async fn read(&mut self, key: Key, value: &mut Vec<u8>) -> Result<Seen, Abort> {
-        self.read_at(key, false, value).await
+        value.clear();
+        self.read_onto(key, false, value).await
     }
 
     async fn read_for_update(&mut self, key: Key, value: &mut Vec<u8>) -> Result<Seen, Abort> {
-        self.read_at(key, true, value).await
+        value.clear();
+        self.read_onto(key, true, value).await
     }
 
     async fn write(&mut self, key: Key, value: &[u8]) -> Result<(), Abort> {
@@ -178,7 +204,7 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
 
     async fn insert(&mut self, key: Key, value: &[u8]) -> Result<bool, Abort> {
         let mut row = std::mem::take(&mut self.row);
-        let seen = self.read_at(key, true, &mut row).await;
+        let seen = self.read_for_update(key, &mut row).await;
         self.row = row;
         if seen?.present {
             return Ok(false);

@@ -188,7 +188,6 @@ impl Protocol for TwoPhaseLocking {
     ) -> Result<Seen, Halt> {
         let record = worker.store().record(at.1);
         let state = record.state();
-        value.clear();
         record.copy_value(state.len, value);
         worker.fabric.work(Work::Copy { bytes: state.len });
         // Not to validate it, but to find it again.

@@ -70,7 +70,8 @@ pub trait Protocol: RecordForm {
     /// they can do anything.
     fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access>;
 
-    /// Copies what was found into `value`, which is overwritten, and notes the read.
+    /// Copies what was found to the end of `value`, and notes the read. After an error what stands
+    /// there means nothing.
     fn copy<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
@@ -194,6 +195,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
 
     /// Ends a transaction that holds nothing any more.
     pub(super) fn end(&self, mut sets: Sets) {
+        sets.left_absent().for_each(|place| self.look_later(place));
         sets.clear();
         self.pool.borrow_mut().push(sets);
         self.set_active(self.active.get() - 1);
@@ -256,7 +258,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         self.near.set(near);
         let located = made.map_err(|_| Abort::NoResources)?;
         if located.is_new {
-            self.look_later(located.place);
+            sets.made(located.place);
         }
         if let Some(inserted) = located.inserted {
             sets.inserted(inserted);

@@ -30,10 +30,13 @@ impl Place {
     }
 }
 
+/// A chunk. Its length is known, so that a place in it needs no check.
+type Chunk = [AtomicU64; CHUNK * UNIT];
+
 /// Words by place.
 #[derive(Debug)]
 pub(super) struct Arena {
-    chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    chunks: Box<[OnceLock<Box<Chunk>>]>,
     /// The first unit that was never given out.
     next: AtomicUsize,
     /// By size class: how many are free, and where.
@@ -51,6 +54,7 @@ impl Arena {
     }
 
     /// The words at `place`: all up to the end of its chunk.
+    #[inline]
     pub(super) fn words(&self, place: Place) -> &[AtomicU64] {
         let (chunk, unit) = (place.0 as usize / CHUNK, place.0 as usize % CHUNK);
         match self.chunks[chunk].get() {
@@ -80,8 +84,7 @@ impl Arena {
             }
             // What would lie in two chunks begins in the next one.
             if chunk == last {
-                let new = || (0..CHUNK * UNIT).map(|_| AtomicU64::new(0)).collect();
-                self.chunks[chunk].get_or_init(new);
+                self.chunks[chunk].get_or_init(new_chunk);
                 return Some(Place(first as u32));
             }
         }
@@ -106,6 +109,12 @@ impl Arena {
         let chunks = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
         (chunks * CHUNK * UNIT * size_of::<u64>()) as u64
     }
+}
+
+#[cold]
+fn new_chunk() -> Box<Chunk> {
+    let words: Box<[AtomicU64]> = (0..CHUNK * UNIT).map(|_| AtomicU64::new(0)).collect();
+    words.try_into().unwrap_or_else(|_| unreachable!("it has as many words"))
 }
 
 #[cfg(test)]

@@ -123,6 +123,7 @@ impl Multicore {
     }
 
     /// The record at `place`.
+    #[inline]
     pub fn record(&self, place: Place) -> Record<'_> {
         Record(self.arena.words(place))
     }
@@ -280,6 +281,7 @@ impl Multicore {
     }
 
     /// The words at a place that [`Multicore::allocate`] gave out, and those behind them.
+    #[inline]
     pub fn words(&self, place: Place) -> &[AtomicU64] {
         self.arena.words(place)
     }

@@ -150,20 +150,13 @@ impl<'s> Record<'s> {
 pub(super) fn copy(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {
     // Lengths and words are read apart: what does not fit is refused with the version.
     let len = len.min(size_of_val(words));
-    let begin = into.len();
     let words = &words[..len.div_ceil(size_of::<u64>())];
-    into.reserve(size_of_val(words));
-    // Four at a time: bytes that are only overwritten need not be cleared first.
-    let (fours, rest) = words.as_chunks::<4>();
-    for four in fours {
-        let mut bytes = [0; 32];
-        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(four) {
-            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
-        }
-        into.extend_from_slice(&bytes);
-    }
-    for word in rest {
-        into.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    // Room for all at once: to clear it is one call, to ask for each word is as many.
+    let begin = into.len();
+    into.resize(begin + size_of_val(words), 0);
+    let room = into[begin..].as_chunks_mut::<8>().0;
+    for (bytes, word) in room.iter_mut().zip(words) {
+        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
     }
     into.truncate(begin + len);
 }

@@ -159,6 +159,8 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
             ..trial("smallbank", &settings, 4 * MANY as u64)
         });
         trials.push(trial("tpcc", &["epoch_us=20"], SHORT));
+        // Memory that is freed too early must have become another record while somebody stalls.
+        trials.push(trial("churn-ordered", &["epoch_us=1", "stall_us=60"], LONG));
     }
     trials
 }
@@ -169,3 +171,5 @@ const FEW: u64 = 12;
 const MANY: usize = 2 * QUEUE_MAX + 100;
 /// Transactions of a trial.
 const SHORT: u64 = 500;
+/// Transactions of one that looks for what is rare.
+const LONG: u64 = 20 * SHORT;
