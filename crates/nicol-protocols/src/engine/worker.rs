@@ -12,7 +12,7 @@ use nicol_core::ids::{Key, TxnId};
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
-use nicol_store::multicore::{Garbage, Multicore, Near, Place};
+use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room};
 
 use super::broken::Hooks;
 use super::halt::Halt;
@@ -139,6 +139,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     deleted: RefCell<VecDeque<Place>>,
     /// Where the last search in an ordered table has ended.
     near: Cell<Near>,
+    /// Where the core makes records.
+    room: RefCell<Room>,
     /// What was taken out in an epoch: to be freed when it is over.
     garbage: RefCell<VecDeque<(u64, Garbage)>>,
     /// What it has committed and is not durable, if that is logged.
@@ -166,6 +168,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             absent: RefCell::default(),
             deleted: RefCell::default(),
             near: Cell::new(Near::NOWHERE),
+            room: RefCell::default(),
             garbage: RefCell::default(),
             pool: RefCell::default(),
         }
@@ -254,7 +257,8 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     #[cold]
     fn make(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
         let mut near = self.near.get();
-        let made = self.store().make(key, &mut near, P::word);
+        let room = &mut *self.room.borrow_mut();
+        let made = self.store().make(key, &mut near, Some(room), P::word);
         self.near.set(near);
         let located = made.map_err(|_| Abort::NoResources)?;
         if located.is_new {

@@ -25,7 +25,7 @@ use std::hint;
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use arena::Place;
+pub use arena::{Place, Room};
 pub use epochs::Epochs;
 pub use range_index::{Inserted, Leaf, Near, NodeNumber};
 pub use record::{Record, State};
@@ -87,7 +87,6 @@ pub struct Multicore {
     floor: AtomicU64,
     /// No record that was taken out was read or written at a later timestamp.
     timestamp_floor: AtomicU64,
-    records: AtomicU64,
 }
 
 impl Multicore {
@@ -113,7 +112,6 @@ impl Multicore {
             value_words: longest.iter().map(words).collect(),
             floor: AtomicU64::new(0),
             timestamp_floor: AtomicU64::new(0),
-            records: AtomicU64::new(0),
         }
     }
 
@@ -194,11 +192,12 @@ impl Multicore {
         let mut near = Near::NOWHERE;
         match self.place_near(key, &mut near) {
             Some(place) => Ok(Located { place, is_new: false, inserted: None }),
-            None => self.make(key, &mut near, word),
+            None => self.make(key, &mut near, None, word),
         }
     }
 
-    /// The same of a key of which [`Multicore::place_near`] has just found no record.
+    /// The same of a key of which [`Multicore::place_near`] has just found no record. It is made in
+    /// the caller's room, if it has one.
     ///
     /// # Errors
     /// If there is no memory for one.
@@ -206,11 +205,12 @@ impl Multicore {
         &self,
         key: Key,
         near: &mut Near,
+        room: Option<&mut Room>,
         word: impl Fn(&Self) -> Option<u64>,
     ) -> Result<Located, Full> {
         let value_words = self.value_words[usize::from(key.table().0)];
         let words = HEADER + value_words;
-        let place = self.arena.allocate(words).ok_or(Full)?;
+        let place = self.arena.allocate_in(room, words).ok_or(Full)?;
         // The floors were raised before the record of a key is taken out: whoever has its place in
         // the index locked, and finds no record there, finds them raised.
         let begin = || {
@@ -224,10 +224,7 @@ impl Multicore {
             false => self.hash.insert((key, place), |place| self.record(place), begin),
         };
         match insertion {
-            Insertion::Done(inserted) => {
-                self.records.fetch_add(1, Ordering::Relaxed);
-                Ok(Located { place, is_new: true, inserted })
-            }
+            Insertion::Done(inserted) => Ok(Located { place, is_new: true, inserted }),
             // Another core was faster.
             Insertion::Exists(found) => {
                 self.arena.free(place, words);
@@ -256,7 +253,6 @@ impl Multicore {
             (self.hash.remove(key, place, |place| self.record(place)), Obsolete::default())
         };
         assert!(removed, "a record that can be found is in its index");
-        self.records.fetch_sub(1, Ordering::Relaxed);
         iter::once(Garbage::Record(place)).chain(nodes.into_iter().flatten().map(Garbage::Node))
     }
 
@@ -324,12 +320,15 @@ impl Multicore {
         self.hash.for_each(&mut |place| each(self.record(place)), |place| self.record(place));
     }
 
-    /// Records, absent ones included.
+    /// Records, absent ones included. Requires that no other thread changes any.
     pub fn records(&self) -> u64 {
-        self.records.load(Ordering::Relaxed)
+        let mut records = 0;
+        self.for_each(&mut |_| records += 1);
+        records
     }
 
-    /// Places of 32 bytes that were given out, those that were freed since included.
+    /// Places of 32 bytes that were given out, those that were freed since or are a core's room
+    /// included.
     pub fn places(&self) -> u64 {
         self.arena.given_out()
     }

@@ -37,7 +37,7 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
     let store = store();
     let mut random = Stream::new(3, Purpose::Test, 0);
     let mut model = BTreeMap::new();
-    let mut near = Near::NOWHERE;
+    let (mut near, mut room) = (Near::NOWHERE, Room::default());
     for step in 0..test_steps(30_000) {
         // Grows, shrinks to nothing, grows again.
         let grows = step / 5_000 % 2 == 0;
@@ -47,7 +47,7 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
         if grows == (random.below(8) > 0) {
             let begins_at = if random.below(2) == 0 { &mut near } else { &mut elsewhere };
             let located = match model.contains_key(&key) {
-                false => store.make(key, begins_at, |_| Some(0)).unwrap(),
+                false => store.make(key, begins_at, Some(&mut room), |_| Some(0)).unwrap(),
                 true => store.locate(key, |_| Some(0)).unwrap(),
             };
             assert_eq!(located.is_new, !model.contains_key(&key));
@@ -105,15 +105,18 @@ fn a_new_record_begins_above_the_versions_of_those_that_were_taken_out() {
 fn no_version_of_a_key_is_used_twice_while_threads_make_and_take_out() {
     for table in [TableId(1), TableId::ORDERED] {
         let (store, newest) = (Arc::new(store()), Arc::new(AtomicU64::new(0)));
-        let threads = (0..4).map(|_| {
+        let threads = (0..2).map(|_| {
             let (store, newest) = (store.clone(), newest.clone());
             thread::spawn(move || {
-                // Others come in while a record is made.
-                let word = |_: &Multicore| {
-                    thread::yield_now();
-                    Some(0)
-                };
-                for _ in 0..test_steps(20_000) {
+                for turn in 0..test_steps(20_000) {
+                    // Now and then others come in while a record is made; they spin where the index
+                    // is locked.
+                    let word = |_: &Multicore| {
+                        if turn % 256 == 0 {
+                            thread::yield_now();
+                        }
+                        Some(0)
+                    };
                     let place = store.locate(Key::new(table, 1), word).unwrap().place;
                     let record = store.record(place);
                     // Whoever makes it gone has it alone. It is not freed: others may look at it.
@@ -141,7 +144,7 @@ fn threads_lose_no_record_and_see_no_other_s() {
             thread::spawn(move || {
                 let mut random = Stream::new(thread, Purpose::Test, 1);
                 let mut own = BTreeMap::new();
-                let mut near = Near::NOWHERE;
+                let (mut near, mut room) = (Near::NOWHERE, Room::default());
                 for _ in 0..rows {
                     // Rows of the threads alternate, so that they meet in every leaf and chain.
                     let row = 4 * random.below(500) + thread;
@@ -152,7 +155,9 @@ fn threads_lose_no_record_and_see_no_other_s() {
                     if random.below(3) > 0 {
                         let located = match found {
                             Some(_) => store.locate(key, |_| Some(0)).unwrap(),
-                            None => store.make(key, &mut near, |_| Some(0)).unwrap(),
+                            None => {
+                                store.make(key, &mut near, Some(&mut room), |_| Some(0)).unwrap()
+                            }
                         };
                         assert_eq!(*own.entry(key).or_insert(located.place), located.place);
                     } else if let Some(place) = own.remove(&key) {

@@ -138,7 +138,7 @@ fn order_item(
 }
 
 fn contains_original(data: &[u8]) -> bool {
-    data.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
+    data.array_windows().any(|window| window == ORIGINAL)
 }
 
 /// The order that `input` enters.

@@ -215,7 +215,7 @@ pub(super) mod stock_texts {
 }
 
 /// What an ITEM's or a STOCK's data may contain.
-pub(super) const ORIGINAL: &[u8] = b"ORIGINAL";
+pub(super) const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
 /// The two indices that hold one order number.
 pub(super) mod order_number {
