@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use zerocopy::FromZeros;
+
 /// Words of a unit: places are counted in units of 32 bytes.
 const UNIT: usize = 4;
 /// Units of a chunk: 1 MiB.
@@ -147,10 +149,14 @@ impl Arena {
     }
 }
 
+/// Zeros as the system hands them out: its pages are taken as records are made in them.
+///
+/// # Panics
+/// If the process gets no memory any more.
 #[cold]
 fn new_chunk() -> Box<Chunk> {
-    let words: Box<[AtomicU64]> = (0..CHUNK * UNIT).map(|_| AtomicU64::new(0)).collect();
-    words.try_into().unwrap_or_else(|_| unreachable!("it has as many words"))
+    let Ok(chunk) = Chunk::new_box_zeroed() else { panic!("no memory for further records") };
+    chunk
 }
 
 #[cfg(test)]
