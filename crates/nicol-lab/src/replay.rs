@@ -61,11 +61,12 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
         Suppliers::Uniform => "uniform",
     });
     add("--suppliers", suppliers.map(str::to_owned));
-    let mix = spec.tpcc_mix.map(|mix| match mix {
-        tpcc::Mix::Full => "full",
-        tpcc::Mix::NewOrderAndPayment => "new-order-payment",
-        tpcc::Mix::PaymentOnly => "payment",
-        tpcc::Mix::NewOrderOnly => "new-order",
+    let mix = spec.tpcc_mix.and_then(|mix| match mix {
+        tpcc::Mix::Full => Some("full"),
+        tpcc::Mix::NewOrderAndPayment => Some("new-order-payment"),
+        tpcc::Mix::PaymentOnly => Some("payment"),
+        // A workload of its own, without a flag.
+        tpcc::Mix::NewOrderOnly => None,
     });
     add("--mix", mix.map(str::to_owned));
     let terminals = spec.terminals.map(|terminals| match terminals {

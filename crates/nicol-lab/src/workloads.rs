@@ -205,6 +205,12 @@ impl WorkloadSpec {
             ("--distribution", self.popularity.is_some(), ycsb),
             ("--key-form", self.key_form.is_some(), ycsb),
         ];
+        let other = "leave --mix out, or give one of";
+        ensure!(!ycsb || self.tpcc_mix.is_none(), "--mix: that is TPC-C's; {other} A to F");
+        ensure!(
+            self.name != "tpcc" || self.mix.is_none(),
+            "--mix: that is YCSB's; {other} full, new-order-payment, payment"
+        );
         for (flag, given, known) in flags {
             ensure!(!given || known, "{flag} is not a setting of '{}': leave it out", self.name);
         }
