@@ -451,10 +451,7 @@ impl SimCluster {
 
     #[inline]
     fn wake_watchers(&self, state: &mut State, at: Nanos) {
-        let mut doorbells = self.shared.doorbells.borrow_mut();
-        if doorbells.may_have_rung() {
-            doorbells.drain(|index| state.request_round(index, at));
-        }
+        self.shared.doorbells.borrow_mut().drain(|index| state.request_round(index, at));
     }
 
     /// The nodes of the cluster.

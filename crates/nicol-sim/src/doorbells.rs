@@ -64,14 +64,16 @@ impl Doorbells {
         }
     }
 
-    /// May [`Doorbells::drain`] find anything?
+    /// Calls `wake` with every engine that watches a doorbell that has rung since the last call.
     #[inline]
-    pub fn may_have_rung(&self) -> bool {
-        self.pending.any.load(Ordering::Acquire) || !self.compared.is_empty()
+    pub fn drain(&mut self, wake: impl FnMut(usize)) {
+        // After most rounds none has.
+        if self.pending.any.load(Ordering::Acquire) || !self.compared.is_empty() {
+            self.drain_rung(wake);
+        }
     }
 
-    /// Calls `wake` with every engine that watches a doorbell that has rung since the last call.
-    pub fn drain(&mut self, mut wake: impl FnMut(usize)) {
+    fn drain_rung(&mut self, mut wake: impl FnMut(usize)) {
         if self.pending.any.load(Ordering::Acquire) {
             let places = self.pending.places.lock();
             let mut places = places.unwrap_or_else(|poison| poison.into_inner());

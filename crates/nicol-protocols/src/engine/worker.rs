@@ -236,10 +236,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// The record of `key`; an absent one is made if there is none.
     pub(super) fn locate(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
         self.fabric.work(Work::TableLookup);
-        let mut near = self.near.get();
-        let found = self.store().place_near(key, &mut near);
-        self.near.set(near);
-        match found {
+        match self.search(|store, near| store.place_near(key, near)) {
             Some(place) => Ok(place),
             None => self.make(sets, key),
         }
@@ -247,19 +244,23 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
 
     /// Until when the leaf of `key` was read; 0 of a key that is in none.
     pub(super) fn leaf_was_read_until(&self, key: Key) -> u64 {
+        self.search(|store, near| store.was_read_until(key, near))
+    }
+
+    /// Searches the records from where the last search in an ordered table has ended.
+    #[inline]
+    fn search<T>(&self, search: impl FnOnce(&Multicore, &mut Near) -> T) -> T {
         let mut near = self.near.get();
-        let until = self.store().was_read_until(key, &mut near);
+        let found = search(self.store(), &mut near);
         self.near.set(near);
-        until
+        found
     }
 
     /// The record of `key`, which had none just now.
     #[cold]
     fn make(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
-        let mut near = self.near.get();
         let room = &mut *self.room.borrow_mut();
-        let made = self.store().make(key, &mut near, Some(room), P::word);
-        self.near.set(near);
+        let made = self.search(|store, near| store.make(key, near, Some(room), P::word));
         let located = made.map_err(|_| Abort::NoResources)?;
         if located.is_new {
             sets.made(located.place);

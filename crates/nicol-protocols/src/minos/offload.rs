@@ -112,7 +112,7 @@ impl<F: Fabric> Member<F> {
         store.change(update.key, |record| {
             // A newer update of this record may have overtaken this one.
             if !hooks.is_obsolete(record.value_ts >= update.ts) {
-                record.land(update.ts, update.value.clone());
+                record.land(update.ts, update.value);
                 record.volatile_ts = record.volatile_ts.max(update.ts);
             }
         });

@@ -34,6 +34,7 @@ use super::messages::{Inv, NO_SCOPE, SHIP};
 use super::node::Node;
 use super::tags::{EVERY_KEY, Tag};
 use super::timestamp::Timestamp;
+use super::value::Value;
 use super::views::is_orphan;
 
 /// How long a node that recovers waits before it tries again.
@@ -100,7 +101,7 @@ struct Shipped {
     glb_durable_ts: Timestamp,
     /// The owner of its read lock; [`Timestamp::NONE`] if it is free.
     owner: Timestamp,
-    value: Option<Box<[u8]>>,
+    value: Option<Value>,
 }
 
 /// Records of the sender that differ from the receiver's or are under way, in the order of their
@@ -176,7 +177,7 @@ pub(super) fn apply_volatile_entries(node: &Node) {
     for entry in node.volatile_entries().take_all() {
         node.store().change(entry.key, |record| {
             if record.value_ts < entry.ts {
-                record.update(entry.ts, entry.value.clone());
+                record.update(entry.ts, entry.value);
             }
         });
     }
@@ -399,7 +400,7 @@ impl<F: Fabric> Member<F> {
         self.node.store().change(shipped.key, |record| {
             if self.hooks().recovers(record.value_ts < shipped.ts) {
                 record.volatile_ts = record.volatile_ts.max(shipped.ts);
-                record.land(shipped.ts, shipped.value.as_deref().map(Into::into));
+                record.land(shipped.ts, shipped.value.clone());
             }
             record.glb_volatile_ts = record.glb_volatile_ts.max(shipped.glb_volatile_ts);
             record.glb_durable_ts = record.glb_durable_ts.max(shipped.glb_durable_ts);
@@ -482,7 +483,7 @@ impl<F: Fabric> Member<F> {
                 glb_volatile_ts: record.glb_volatile_ts,
                 glb_durable_ts: record.glb_durable_ts,
                 owner: record.rd_lock.unwrap_or(Timestamp::NONE),
-                value: record.value.as_deref().map(Into::into),
+                value: record.value.clone(),
             })
         };
         let records: Vec<Shipped> = asked.into_iter().map(shipped).collect();

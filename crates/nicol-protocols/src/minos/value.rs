@@ -34,6 +34,14 @@ impl Deref for Value {
     }
 }
 
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
 impl Value {
     /// The digest of its bytes.
     pub(super) fn digest(&self) -> u64 {

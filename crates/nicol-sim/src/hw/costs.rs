@@ -6,6 +6,7 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Bytes, Picos};
 
 use super::PerByte;
+use super::node::packets;
 use crate::profile::{CoreCosts, Profile};
 
 /// The costs of the core of one engine.
@@ -164,8 +165,7 @@ impl Costs {
 
     #[inline]
     fn packets(&self, bytes: u64) -> u64 {
-        // Most frames are one packet, and a division takes as long as all the rest.
-        if bytes <= self.packet_payload { 1 } else { bytes.div_ceil(self.packet_payload) }
+        packets(bytes, self.packet_payload)
     }
 
     /// Does a frame between here and `other` stay in one memory?

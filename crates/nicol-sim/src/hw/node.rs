@@ -57,8 +57,7 @@ impl Hardware {
     /// How many packets `payload` bytes are on a link.
     #[inline]
     pub fn packets(&self, payload: u64) -> u64 {
-        // Most frames are one packet, and a division takes as long as all the rest.
-        if payload <= self.packet_payload { 1 } else { payload.div_ceil(self.packet_payload) }
+        packets(payload, self.packet_payload)
     }
 
     /// How long `data` bytes occupy PCIe, cut into transaction-layer packets.
@@ -66,6 +65,13 @@ impl Hardware {
         let packets = data.div_ceil(self.tlp_payload).max(1);
         self.lanes.of(Bytes(data + packets * self.tlp_overhead))
     }
+}
+
+/// How many packets `bytes` are, of which each takes `most`.
+#[inline]
+pub fn packets(bytes: u64, most: u64) -> u64 {
+    // Most frames are one packet, and a division takes as long as all the rest.
+    if bytes <= most { 1 } else { bytes.div_ceil(most) }
 }
 
 /// Which way over PCIe.
