@@ -116,6 +116,17 @@ enum Next {
     ViewAnswers,
 }
 
+/// What has been handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handled {
+    /// There is no event by the limit.
+    Nothing,
+    /// A frame has moved on, and the cluster still works.
+    Move,
+    /// An event of another kind.
+    Event,
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
@@ -206,6 +217,7 @@ impl SimCluster {
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
         (shared.syncs_nothing, shared.holds_frames) = (syncs_nothing, holds_frames);
         shared.holds_completions = holds_completions;
+        shared.links_at_once = !unreliable && !keeps_content && !holds_frames;
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
         shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
         shared.trace = trace;
@@ -258,13 +270,20 @@ impl SimCluster {
         self.engines.borrow().clone()
     }
 
-    /// Runs until `done`, asked before each event with the time, or until the clock shows `limit`.
+    /// Runs until `done`, or until the clock shows `limit`. It is asked with the time before each
+    /// event, but where all that has happened since is that frames have moved on.
     pub fn run_until(&self, done: &mut dyn FnMut(Nanos) -> bool, limit: Nanos) -> RunEnd {
         loop {
             if done(self.now()) {
                 return RunEnd::Done;
             }
-            if self.handle_next(limit) {
+            let handled = loop {
+                match self.handle_next(limit) {
+                    Handled::Move => {}
+                    other => break other,
+                }
+            };
+            if handled == Handled::Event {
                 continue;
             }
             let state = &mut *self.shared.state.borrow_mut();
@@ -324,12 +343,12 @@ impl SimCluster {
         }
     }
 
-    /// Handles the next event; false if none comes by `limit`.
-    fn handle_next(&self, limit: Nanos) -> bool {
+    /// Handles the next event that comes by `limit`.
+    fn handle_next(&self, limit: Nanos) -> Handled {
         let shared = &*self.shared;
         let next = {
             let state = &mut *shared.state.borrow_mut();
-            let Some(event) = state.kernel.pop_by(limit) else { return false };
+            let Some(event) = state.kernel.pop_by(limit) else { return Handled::Nothing };
             shared.now.set(state.kernel.now());
             match event {
                 Event::Core(index) if state.take_round(index as usize) => Next::Round(index),
@@ -340,6 +359,10 @@ impl SimCluster {
                 }
                 Event::Frame(number) => {
                     shared.advance_frame(state, number);
+                    // The last frame of a cluster that has settled may have been dropped.
+                    if state.kernel.is_active() {
+                        return Handled::Move;
+                    }
                     Next::Done
                 }
                 Event::DmaSubmitted(number) => {
@@ -384,7 +407,7 @@ impl SimCluster {
             Next::LeaseRenewal => self.renew_leases(),
             Next::ViewAnswers => self.take_view_answers(),
         }
-        true
+        Handled::Event
     }
 
     /// One iteration of a core's loop: frames to pass on, then a round of its engine.
@@ -425,6 +448,9 @@ impl SimCluster {
             state.request_round(index, end);
         } else if let Some(arrival) = next_frame {
             state.request_round(index, arrival);
+        }
+        if waits_for_room && let Some(leaves) = state.cores[index].leaving.front() {
+            state.request_round(index, end.max(*leaves));
         }
         // A round that found its timers answered early must still look at the next one.
         if let Some(deadline) = engine.next_deadline() {

@@ -22,6 +22,7 @@ impl Shared {
     ) -> Result<(), Vec<u8>> {
         let Some(to) = self.view.index_of(to) else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
+        state.cores[from].let_frames_leave(state.kernel.now());
         if state.cores[from].queued >= self.model(self.engines[from].node).queue_frames {
             return Err(frame);
         }
@@ -55,8 +56,7 @@ impl Shared {
         let (from, to) = (frame_in_flight.from as usize, frame_in_flight.to as usize);
         let (source, target) = (self.engines[from], self.engines[to]);
         let bytes = frame_in_flight.frame.len() as u64;
-        let (stage, sent) = (frame_in_flight.stage, frame_in_flight.way);
-        let rings = sent == Launch::Rings;
+        let (stage, rings) = (frame_in_flight.stage, frame_in_flight.way == Launch::Rings);
         let waits = frame_in_flight.queued && stage != frame_in_flight.first;
         if state.has_crashes && self.is_cut_off(state, number) {
             return self.drop_frame(state, number);
@@ -66,43 +66,10 @@ impl Shared {
             self.leave_queue(state, number);
         }
         match stage {
-            Stage::ToNic => {
-                let node = usize::from(source.node.0);
-                let way = Crossing::ToNic;
-                let model = self.model(source.node);
-                let node = &mut state.nodes[node];
-                let crossed = match sent {
-                    // Right behind the frame of which it is a copy.
-                    Launch::Copy => node.lanes_to_nic.free_at().max(picos(now)),
-                    _ => node.cross(&model.hardware, way, picos(now), bytes, rings).end,
-                };
-                let next = match (source.node == target.node, model.on_path) {
-                    (true, _) => Stage::Deliver,
-                    (false, true) => Stage::ForwardOut,
-                    (false, false) => Stage::Egress,
-                };
-                let mut at = crossed + model.to_nic_latency;
-                if next == Stage::Deliver {
-                    at = pass_units(node, model, (source, Way::ToUnits), bytes, at);
-                    at = pass_units(node, model, (target, Way::ToMemory), bytes, at);
-                    at += model.off_path_in;
-                }
-                self.schedule(state, number, next, at);
-            }
+            Stage::ToNic => self.cross_to_nic(state, number, bytes),
             Stage::ForwardOut => self.forward(state, number, source),
-            Stage::Egress => self.leave_node(state, number, bytes),
-            Stage::Ingress => {
-                let node = &mut state.nodes[usize::from(target.node.0)];
-                let model = self.model(target.node);
-                let mut slot = node.link_in.reserve(picos(now), model.hardware.on_wire(bytes));
-                slot.end = pass_units(node, model, (target, Way::ToMemory), bytes, slot.end);
-                let (next, at) = match (model.memory_of(target), model.on_path) {
-                    (Side::Nic, _) => (Stage::Deliver, slot.end + model.off_path_in),
-                    (Side::Host, true) => (Stage::ForwardIn, slot.end),
-                    (Side::Host, false) => (Stage::ToHost, slot.end),
-                };
-                self.schedule(state, number, next, at);
-            }
+            Stage::Egress => self.leave_node(state, number, bytes, now),
+            Stage::Ingress => self.enter_node(state, number, bytes),
             Stage::ForwardIn => self.forward(state, number, target),
             Stage::ToHost => {
                 let node = usize::from(target.node.0);
@@ -120,6 +87,73 @@ impl Shared {
             }
             Stage::Deliver => self.deliver(state, number),
         }
+    }
+
+    /// The PCIe queue to the NIC, and the sender's link where that is known to be next.
+    fn cross_to_nic(&self, state: &mut State, number: u32, bytes: u64) {
+        let now = picos(state.kernel.now());
+        let (source, target) = self.frame_ends(state, number);
+        let way = state.frames.get_mut(number).way;
+        let model = self.model(source.node);
+        let node = &mut state.nodes[usize::from(source.node.0)];
+        let crossed = match way {
+            // Right behind the frame of which it is a copy.
+            Launch::Copy => node.lanes_to_nic.free_at().max(now),
+            Launch::Rings | Launch::Rides => {
+                let rings = way == Launch::Rings;
+                node.cross(&model.hardware, Crossing::ToNic, now, bytes, rings).end
+            }
+        };
+        let next = match (source.node == target.node, model.on_path) {
+            (true, _) => Stage::Deliver,
+            (false, true) => Stage::ForwardOut,
+            (false, false) => Stage::Egress,
+        };
+        let mut at = crossed + model.to_nic_latency;
+        if next == Stage::Deliver {
+            at = pass_units(node, model, (source, Way::ToUnits), bytes, at);
+            at = pass_units(node, model, (target, Way::ToMemory), bytes, at);
+            at += model.off_path_in;
+        }
+        let is_alone = node.inside.is_none() && node.link_out_alone.holds(&node.link_out);
+        if next == Stage::Egress && is_alone && self.links_at_once {
+            let at = at.to_nanos_up();
+            self.leave_queue_at(state, number, at);
+            self.leave_node(state, number, bytes, at);
+            let node = &mut state.nodes[usize::from(source.node.0)];
+            node.link_out_alone.took(&node.link_out);
+        } else {
+            self.schedule(state, number, next, at);
+        }
+    }
+
+    /// The receiver's link, and the PCIe queue to its host where that is known to be next.
+    fn enter_node(&self, state: &mut State, number: u32, bytes: u64) {
+        let now = picos(state.kernel.now());
+        let (_, target) = self.frame_ends(state, number);
+        let model = self.model(target.node);
+        let node = &mut state.nodes[usize::from(target.node.0)];
+        let slot = node.link_in.reserve(now, model.hardware.on_wire(bytes));
+        let end = pass_units(node, model, (target, Way::ToMemory), bytes, slot.end);
+        let is_alone = node.inside.is_none() && node.to_host_alone.holds(&node.lanes_to_host);
+        let (next, at) = match (model.memory_of(target), model.on_path) {
+            (Side::Nic, _) => (Stage::Deliver, end + model.off_path_in),
+            (Side::Host, true) => (Stage::ForwardIn, end),
+            (Side::Host, false) if is_alone => {
+                let from = picos(end.to_nanos_up());
+                let slot = node.cross(&model.hardware, Crossing::ToHost, from, bytes, false);
+                node.to_host_alone.took(&node.lanes_to_host);
+                (Stage::Deliver, slot.end + model.to_host_latency)
+            }
+            (Side::Host, false) => (Stage::ToHost, end),
+        };
+        self.schedule(state, number, next, at);
+    }
+
+    /// The sender and the receiver of frame `number`.
+    fn frame_ends(&self, state: &mut State, number: u32) -> (EngineId, EngineId) {
+        let FrameInFlight { from, to, .. } = *state.frames.get_mut(number);
+        (self.engines[from as usize], self.engines[to as usize])
     }
 
     /// Is frame `number` still in memory of its sender's node, which a crash has taken away?
@@ -168,9 +202,8 @@ impl Shared {
         }
     }
 
-    /// The wire: the sender's link, the switch, and what goes wrong there.
-    fn leave_node(&self, state: &mut State, number: u32, bytes: u64) {
-        let now = state.kernel.now();
+    /// The wire, from `now` on: the sender's link, the switch, and what goes wrong there.
+    fn leave_node(&self, state: &mut State, number: u32, bytes: u64, now: Nanos) {
         let frame_in_flight = state.frames.get_mut(number);
         let (from, to) = (frame_in_flight.from, frame_in_flight.to);
         let (source, target) = (self.engines[from as usize], self.engines[to as usize]);
@@ -231,6 +264,7 @@ impl Shared {
         }
     }
 
+    /// Frame `number` makes room at its sender, if it took any.
     fn leave_queue(&self, state: &mut State, number: u32) {
         let frame_in_flight = state.frames.get_mut(number);
         if !std::mem::take(&mut frame_in_flight.queued) {
@@ -240,6 +274,18 @@ impl Shared {
         state.cores[from].queued -= 1;
         if std::mem::take(&mut state.cores[from].blocked) {
             state.request_round(from, state.kernel.now());
+        }
+    }
+
+    /// The same at a time that is known.
+    fn leave_queue_at(&self, state: &mut State, number: u32, at: Nanos) {
+        let frame_in_flight = state.frames.get_mut(number);
+        frame_in_flight.queued = false;
+        let from = frame_in_flight.from as usize;
+        let core = &mut state.cores[from];
+        core.leaving.push_back(at);
+        if std::mem::take(&mut core.blocked) {
+            state.request_round(from, at);
         }
     }
 

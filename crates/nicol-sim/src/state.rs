@@ -33,6 +33,8 @@ pub struct Core {
     pub busy: Picos,
     /// Frames of it that wait for the link or the PCIe queue.
     pub queued: u64,
+    /// When those of them leave that are known to have a place on the link.
+    pub leaving: VecDeque<Nanos>,
     /// Does the engine hold frames back until there is space?
     pub blocked: bool,
     /// Is it down?
@@ -54,6 +56,7 @@ impl Default for Core {
             busy_until: Picos(0),
             busy: Picos(0),
             queued: 0,
+            leaving: VecDeque::new(),
             blocked: false,
             dead: false,
             requester: Resource::default(),
@@ -74,6 +77,14 @@ impl Core {
     pub fn await_frame(&mut self, arrival: Nanos, number: u32) {
         let place = self.inbox.partition_point(|(other, _)| *other <= arrival);
         self.inbox.insert(place, (arrival, number));
+    }
+
+    /// Those of its frames that leave by `now` wait no more.
+    #[inline]
+    pub fn let_frames_leave(&mut self, now: Nanos) {
+        while self.leaving.pop_front_if(|leaves| *leaves <= now).is_some() {
+            self.queued -= 1;
+        }
     }
 
     /// Takes the core down: no event of it does anything any more.

@@ -43,6 +43,9 @@ pub struct Shared {
     pub(crate) keeps_content: bool,
     /// Do frames between nodes wait on the wire until they are released?
     pub(crate) holds_frames: bool,
+    /// May a frame take its node's link as soon as it is known when it has crossed to the NIC?
+    /// Where faults are drawn, or a frame may be stopped in between, each waits for its turn.
+    pub(crate) links_at_once: bool,
     /// See [`SimConfig::holds_completions`](crate::SimConfig::holds_completions).
     pub(crate) holds_completions: bool,
     /// Broken on purpose: no write is ever synced.
@@ -77,6 +80,7 @@ impl Shared {
             detect_after: None,
             keeps_content: false,
             holds_frames: false,
+            links_at_once: false,
             holds_completions: false,
             syncs_nothing: false,
             keeps_unsynced: false,

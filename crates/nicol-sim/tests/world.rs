@@ -256,15 +256,50 @@ fn one_sided_operations_take_effect_once_also_under_loss() {
 
 #[test]
 fn a_full_queue_pushes_back_and_nothing_is_lost() {
-    let mut profile = Profile::load("liquidio3").unwrap();
-    profile.link.queue_frames.value = 2;
-    let view = View::new(3, 1, 2, 2).unwrap();
-    let mut config = SimConfig::new(view, Arc::new(profile), 1);
-    config.tuning.aggregation = false;
-    let calls = Calls::new(100, 10);
-    let (end, _) = run(config, calls.clone());
-    assert_eq!(end, RunEnd::Done);
-    assert_eq!(calls.answered.load(Ordering::Relaxed), 2 * 100 * 10);
+    // On the second, frames are known to leave before they do.
+    for name in ["liquidio3", "connectx5"] {
+        let mut profile = Profile::load(name).unwrap();
+        profile.link.queue_frames.value = 2;
+        let view = View::new(3, 1, 2, 2).unwrap();
+        let mut config = SimConfig::new(view, Arc::new(profile), 1);
+        config.tuning.aggregation = false;
+        let calls = Calls::new(100, 10);
+        let (end, _) = run(config, calls.clone());
+        assert_eq!(end, RunEnd::Done, "{name}");
+        assert_eq!(calls.answered.load(Ordering::Relaxed), 2 * 100 * 10, "{name}");
+    }
+}
+
+/// Host engine 0 of node 0 sends so many messages that nobody answers.
+struct OneWay {
+    messages: u64,
+    sum: Arc<AtomicU64>,
+}
+
+impl Start for OneWay {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        fabric.serve(Rc::new(Adder { fabric: fabric.clone(), sum: self.sum.clone() }));
+        if fabric.here() == EngineId::host(NodeId(0), 0) {
+            for _ in 0..self.messages {
+                fabric.send(EngineId::host(NodeId(1), 0), &Number(1));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_empties_though_nobody_answers() {
+    for name in Profile::list() {
+        let mut config = config(name, 1);
+        let mut profile = Profile::load(name).unwrap();
+        profile.link.queue_frames.value = 2;
+        config.profiles.fill(Arc::new(profile));
+        config.tuning.aggregation = false;
+        let start = OneWay { messages: 100, sum: Arc::default() };
+        let sum = start.sum.clone();
+        let (end, _) = run(config, start);
+        assert_eq!((end, sum.load(Ordering::Relaxed)), (RunEnd::Done, 100), "{name}");
+    }
 }
 
 #[test]

@@ -18,7 +18,9 @@ struct State {
 impl State {
     #[inline(never)]
     fn wake_all(&self) {
-        self.waiting.borrow_mut().drain(..).for_each(|task| self.executor.wake(task));
+        let mut waiting = self.waiting.borrow_mut();
+        self.executor.wake_each(&waiting);
+        waiting.clear();
     }
 
     /// The running task waits.

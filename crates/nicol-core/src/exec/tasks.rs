@@ -149,12 +149,21 @@ impl Executor {
     /// Makes `task` ready. Waking a ready or finished task does nothing.
     #[inline]
     pub fn wake(&self, task: TaskRef) {
-        if let Some(entry) = self.slots.borrow_mut().get_mut(task.0 as usize)
-            && entry.slot.is_some()
-            && !entry.queued
-        {
-            entry.queued = true;
-            self.ready.borrow_mut().push_back(task.0);
+        self.wake_each(&[task]);
+    }
+
+    /// Makes `tasks` ready, in this order.
+    #[inline]
+    pub fn wake_each(&self, tasks: &[TaskRef]) {
+        let (mut slots, mut ready) = (self.slots.borrow_mut(), self.ready.borrow_mut());
+        for task in tasks {
+            if let Some(entry) = slots.get_mut(task.place())
+                && entry.slot.is_some()
+                && !entry.queued
+            {
+                entry.queued = true;
+                ready.push_back(task.0);
+            }
         }
     }
 

@@ -10,4 +10,4 @@ pub use card::{PciePackets, Way};
 pub use costs::Costs;
 pub use model::NodeModel;
 pub use node::{Crossing, Hardware, NodeHardware};
-pub use resource::{PerByte, Resource, Slot, picos};
+pub use resource::{Alone, PerByte, Resource, Slot, picos};

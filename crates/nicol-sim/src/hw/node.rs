@@ -4,7 +4,7 @@ use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Picos};
 
 use super::card::{CardParts, Way};
-use super::{PerByte, Resource, Slot};
+use super::{Alone, PerByte, Resource, Slot};
 use crate::profile::Profile;
 
 /// The profile's numbers in the form that the event handlers use.
@@ -88,12 +88,16 @@ pub enum Crossing {
 pub struct NodeHardware {
     /// The link towards the switch.
     pub link_out: Resource,
+    /// Whether only frames from the host's queue have taken it.
+    pub link_out_alone: Alone,
     /// The link from the switch.
     pub link_in: Resource,
     /// PCIe lanes from the host to the NIC.
     pub lanes_to_nic: Resource,
     /// PCIe lanes from the NIC to the host.
     pub lanes_to_host: Resource,
+    /// Whether only frames from the link have taken them.
+    pub to_host_alone: Alone,
     /// The host-to-NIC packet queues' doorbells and descriptors.
     pub queue_to_nic: Resource,
     /// The NIC-to-host packet queues' descriptors.

@@ -38,6 +38,30 @@ impl Resource {
     }
 }
 
+/// Whether frames that come from one resource before it have had a resource to themselves so far.
+/// Then nothing can come between them, and each may take it as soon as it is known when the one
+/// before passes it on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone {
+    /// When the resource is free, by the last of these frames.
+    free_at: Picos,
+    /// Has anything else taken it?
+    ended: bool,
+}
+
+impl Alone {
+    /// Is it so, before another frame takes `resource`?
+    pub fn holds(&mut self, resource: &Resource) -> bool {
+        self.ended |= resource.free_at() != self.free_at;
+        !self.ended
+    }
+
+    /// One of these frames has just taken `resource`.
+    pub const fn took(&mut self, resource: &Resource) {
+        self.free_at = resource.free_at();
+    }
+}
+
 /// A rate as time per byte, so that the hot path multiplies instead of dividing.
 #[derive(Clone, Copy, Debug)]
 pub struct PerByte {
@@ -73,6 +97,20 @@ mod tests {
         assert_eq!(link.reserve(Picos(90), Picos(1)).start, Picos(90));
         assert_eq!(link.busy(Picos(91)), Picos(11));
         assert_eq!(link.busy(Picos(90)), Picos(10), "the reserved future does not count");
+    }
+
+    #[test]
+    fn frames_are_alone_until_something_else_comes_between() {
+        let (mut lanes, mut alone) = (Resource::default(), Alone::default());
+        for at in [10, 11, 90] {
+            assert!(alone.holds(&lanes));
+            lanes.reserve(Picos(at), Picos(5));
+            alone.took(&lanes);
+        }
+        lanes.reserve(Picos(91), Picos(5));
+        assert!(!alone.holds(&lanes));
+        alone.took(&lanes);
+        assert!(!alone.holds(&lanes), "it may come again");
     }
 
     #[test]
