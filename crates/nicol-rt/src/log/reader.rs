@@ -2,7 +2,8 @@
 //!
 //! Where something is wrong the reader looks for the next head whose checksum fits. What lies
 //! before it is lost. If a later record says that it was durable, the file is damaged; else a crash
-//! has torn what was never acknowledged.
+//! has torn what was never acknowledged. Zeros up to the file's end are what was reserved for
+//! records to come.
 
 use std::io::{self, Read};
 
@@ -54,7 +55,10 @@ pub struct LogReader<R> {
     /// The number of the last record, whole or lost.
     sequence: u64,
     durable: u64,
-    at_end: bool,
+    /// Are the bytes that were passed in search of the next head zeros, all of them?
+    only_zeros: bool,
+    /// Where the entries end, once that is known.
+    end: Option<u64>,
 }
 
 impl<R: Read> LogReader<R> {
@@ -70,7 +74,7 @@ impl<R: Read> LogReader<R> {
         })?;
         let header = LogHeader::parse(&bytes)?;
         let window = Window { from, bytes: Vec::new(), at: 0, offset: HEADER_LEN as u64 };
-        Ok(Self { window, header, sequence: 0, durable: 0, at_end: false })
+        Ok(Self { window, header, sequence: 0, durable: 0, only_zeros: true, end: None })
     }
 
     /// Whose log it is.
@@ -83,9 +87,9 @@ impl<R: Read> LogReader<R> {
         self.durable
     }
 
-    /// Where in the file the next entry begins.
+    /// Where in the file the next entry begins, or would begin.
     pub fn offset(&self) -> u64 {
-        self.window.offset
+        self.end.unwrap_or(self.window.offset)
     }
 
     /// The next entry.
@@ -94,15 +98,14 @@ impl<R: Read> LogReader<R> {
     /// If the file cannot be read; damage is no error but an entry.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the reader's buffer")]
     pub fn next(&mut self) -> io::Result<Option<LogEntry<'_>>> {
-        if self.at_end {
+        if self.end.is_some() {
             return Ok(None);
         }
         let (offset, first) = (self.window.offset, self.sequence + 1);
         let Some(head) = self.next_head()? else {
-            self.at_end = true;
-            let nothing = self.window.offset == offset;
+            self.end = Some(if self.only_zeros { offset } else { self.window.offset });
             let lost = Lost { offset, first, records: None, lead: None };
-            return Ok((!nothing).then_some(LogEntry::Lost(lost)));
+            return Ok((!self.only_zeros).then_some(LogEntry::Lost(lost)));
         };
         if head.sequence > first {
             // The record itself comes with the next call.
@@ -134,10 +137,13 @@ impl<R: Read> LogReader<R> {
     fn next_head(&mut self) -> io::Result<Option<Head>> {
         // Each record that is passed takes at least its framing.
         let start = self.window.offset;
+        self.only_zeros = true;
         loop {
             self.window.fill(RECORD_FRAMING + LEAD)?;
             let rest = self.window.rest();
+            let zeros = rest.iter().take_while(|byte| **byte == 0).count();
             if rest.len() < RECORD_FRAMING {
+                self.only_zeros &= zeros == rest.len();
                 let len = rest.len();
                 self.window.pass(len);
                 return Ok(None);
@@ -147,7 +153,9 @@ impl<R: Read> LogReader<R> {
             if let Some(head) = Head::parse(rest, &expected, &self.header) {
                 return Ok(Some(head));
             }
-            self.window.pass(1);
+            self.only_zeros &= zeros > 0;
+            // A head is no more than zeros at its start: it has a number.
+            self.window.pass(zeros.saturating_sub(RECORD_FRAMING - 1).max(1));
         }
     }
 }

@@ -45,8 +45,9 @@ pub fn harm(dir: &Path, harm: Harm, rng: &mut Stream) {
         Harm::None => {}
         Harm::Cut => {
             let mut bytes = fs::read(&log).unwrap();
-            let body = bytes.len() as u64 - 60;
-            bytes.truncate(bytes.len() - rng.below(body.min(3_000) + 1) as usize);
+            let end = written(&bytes);
+            let body = end as u64 - 60;
+            bytes.truncate(end - rng.below(body.min(3_000) + 1) as usize);
             fs::write(&log, bytes).unwrap();
         }
         Harm::Flip => flip(&log, rng),
@@ -57,9 +58,15 @@ pub fn harm(dir: &Path, harm: Harm, rng: &mut Stream) {
     }
 }
 
+/// Bytes of a file up to the zeros that are reserved behind them.
+fn written(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
 fn flip(path: &Path, rng: &mut Stream) {
     let mut bytes = fs::read(path).unwrap();
-    let at = rng.below(bytes.len() as u64) as usize;
+    // Seldom one of the zeros behind what is written.
+    let at = rng.below(bytes.len().min(written(&bytes) + 20) as u64) as usize;
     bytes[at] ^= 1 << rng.below(8);
     fs::write(path, bytes).unwrap();
 }

@@ -45,7 +45,8 @@ fn read(file: &[u8]) -> (Bodies, Vec<Lost>, u64) {
         }
     }
     assert!(reader.next().unwrap().is_none(), "the end stays the end");
-    assert_eq!(reader.offset(), file.len() as u64);
+    let end = reader.offset() as usize;
+    assert!(file[end..].iter().all(|byte| *byte == 0), "zeros alone are reserved");
     (bodies, lost, reader.durable())
 }
 
@@ -56,6 +57,33 @@ fn records_survive_their_file() {
     let (found, lost, durable) = read(&file);
     let expected = [(1, b"one".to_vec()), (2, Vec::new()), (3, vec![9; 5_000])];
     assert_eq!((found, lost, durable), (expected.to_vec(), Vec::new(), 2));
+}
+
+#[test]
+fn zeros_to_the_end_are_reserved_and_zeros_before_a_record_are_lost_ones() {
+    let (whole, starts) = file(&[&[b"first"], &[b"second"], &[&[b't'; 90]]]);
+    for zeros in [1, RECORD_FRAMING - 1, RECORD_FRAMING, 3 * CHUNK + 17] {
+        let mut reserved = whole.clone();
+        reserved.resize(whole.len() + zeros, 0);
+        let mut reader = LogReader::open(&*reserved).unwrap();
+        (0..3).for_each(|_| assert!(matches!(reader.next(), Ok(Some(LogEntry::Record(_))))));
+        assert!(reader.next().unwrap().is_none());
+        assert_eq!(reader.offset(), whole.len() as u64, "{zeros} zeros");
+        // The last record did not reach the disk, or the one before it.
+        let mut lost_last = reserved.clone();
+        lost_last[starts[2]..whole.len()].fill(0);
+        let (found, lost, _) = read(&lost_last);
+        assert_eq!((found.len(), lost.len()), (2, 0), "{zeros} zeros");
+        reserved[starts[1]..starts[2]].fill(0);
+        let (found, lost, durable) = read(&reserved);
+        assert_eq!((found.len(), lost.len()), (2, 1), "{zeros} zeros");
+        assert!(lost[0].is_damage(durable), "the third says that it was durable");
+        // What is behind the zeros is not reserved.
+        reserved[starts[1]..].fill(0);
+        reserved.push(1);
+        let expected = Lost { offset: starts[1] as u64, first: 2, records: None, lead: None };
+        assert_eq!(read(&reserved).1, [expected], "{zeros} zeros");
+    }
 }
 
 #[test]
