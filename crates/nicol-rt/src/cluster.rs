@@ -211,7 +211,6 @@ impl LiveCluster {
                 requests: requests.clone(),
                 seed: config.seed,
                 spins,
-                yields: config.yields,
                 sabotage: config.sabotage,
             };
             let pin = pins.as_ref().map(|cores| cores[number]);

@@ -49,9 +49,6 @@ pub struct LiveConfig {
     /// Do idle threads spin for a while? It saves wake-ups, but where other clusters want the cores
     /// it holds up the very threads that this one waits for, and theirs.
     pub spin: bool,
-    /// Empty turns in which an idle thread then yields its core, before it parks: work that others
-    /// leave in the meantime needs no wake-up, but they count as its CPU time.
-    pub yields: u32,
     /// What tells the time.
     pub clock: Clock,
     /// The seed of the engines' protocol streams and of the faults.
@@ -69,9 +66,6 @@ pub struct LiveConfig {
     pub sabotage: CrashSabotage,
 }
 
-/// Enough for an answer from a thread that runs.
-const YIELDS: u32 = 50;
-
 impl LiveConfig {
     /// Threads as fit the machine, not pinned, spinning, the machine's clock, seed 0, durable
     /// memory, no faults.
@@ -81,7 +75,6 @@ impl LiveConfig {
             threads: None,
             pin: false,
             spin: true,
-            yields: YIELDS,
             clock: Clock::default(),
             seed: 0,
             log: LogDevice::Memory,

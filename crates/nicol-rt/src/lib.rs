@@ -1,7 +1,7 @@
 //! The live world: engines on this machine's threads, joined by rings of frames.
 //!
-//! A thread runs the rounds of its engines. When none has anything to do it spins, then yields its
-//! core, then parks until someone leaves a frame, rings a doorbell, or a timer is due.
+//! A thread runs the rounds of its engines. When none has anything to do it spins, then
+//! parks until someone leaves a frame, rings a doorbell, or a timer is due.
 #![forbid(unsafe_code)]
 
 mod clock;

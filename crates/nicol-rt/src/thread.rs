@@ -1,5 +1,9 @@
 //! An engine thread: it runs rounds of its engines and the orders in between; without work it
-//! spins, then yields, then parks.
+//! spins, then parks.
+//!
+//! It never yields its core. A kernel that shares cores fairly may take a yield for a slice that
+//! was used: beside busy processes a thread that yields until work comes has used up its share when
+//! it comes, and the threads that wait for it yield theirs. Who parks keeps its share.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,6 +28,9 @@ const PARK_MAX: Duration = Duration::from_millis(100);
 
 /// The least sleep in an event loop, whose waits are of whole milliseconds.
 const LOOP_GRAIN: Duration = Duration::from_millis(1);
+
+/// The longest sleep before a timer that is nearer than that: events of the loop do not end it.
+const LOOP_NAP: Duration = Duration::from_micros(100);
 
 /// Turns of busy engines between two of the event loop: enough that a look at the sockets costs
 /// little beside them, and few enough that clients do not wait for it.
@@ -88,9 +95,8 @@ pub(crate) struct Setting {
     /// Where leases are asked for, if there is a service of views.
     pub(crate) requests: Option<Arc<Requests>>,
     pub(crate) seed: u64,
-    /// Empty turns that the thread spins, and those that it then yields its core before it parks.
+    /// Empty turns that the thread spins before it parks.
     pub(crate) spins: u32,
-    pub(crate) yields: u32,
     pub(crate) sabotage: CrashSabotage,
 }
 
@@ -171,7 +177,7 @@ impl Stretch {
 
 impl EngineThread {
     fn run(&mut self) {
-        let Setting { spins, yields, .. } = self.setting;
+        let Setting { spins, .. } = self.setting;
         let mut idle = 0_u32;
         let (begun, cpu) = (Instant::now(), cpu());
         let mut stretch = Stretch { since: begun, working: false, busy: Duration::ZERO };
@@ -209,12 +215,10 @@ impl EngineThread {
             let spins = if self.setting.shared.clock.counts_turns() { 0 } else { spins };
             if idle < spins {
                 std::hint::spin_loop();
-            } else if idle < spins + yields {
-                thread::yield_now();
             } else {
-                self.sleep();
+                let worked = self.sleep();
                 stretch.since = Instant::now();
-                if self.turn_event_loop() {
+                if worked {
                     stretch.working = true;
                     idle = 0;
                 }
@@ -257,7 +261,7 @@ impl EngineThread {
         let Some(event_loop) = &mut self.event_loop else { return false };
         self.unlooked += 1;
         // A thread that sleeps at once looks as it does so.
-        let sleeps = !busy && self.setting.spins + self.setting.yields == 0;
+        let sleeps = !busy && self.setting.spins == 0;
         if sleeps || busy && self.unlooked < TURNS_PER_LOOK {
             return false;
         }
@@ -279,36 +283,49 @@ impl EngineThread {
         }
     }
 
-    fn sleep(&mut self) {
-        let now = self.now();
+    /// How long the thread may sleep unless somebody leaves work.
+    fn longest_sleep(&self) -> Duration {
         let deadlines = self.living.iter().filter_map(Engine::next_deadline);
-        let every = || self.living.iter().chain(&self.down).map(Engine::world);
-        let faults = every().filter_map(LiveWorld::next_fault);
+        let every = self.living.iter().chain(&self.down).map(Engine::world);
+        let faults = every.filter_map(LiveWorld::next_fault);
         let asks = self.setting.requests.as_ref().map(|_| self.asks_at);
         let deadline = deadlines.chain(faults).chain(asks).min();
-        let until =
-            deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
-        let until = until.min(PARK_MAX);
-        let has_work = || {
-            self.setting.control.stops_before_sleep()
-                || self.setting.orders.any_before_sleep()
-                || self.living.iter().any(Engine::is_ready)
-                || every().any(LiveWorld::has_arrivals)
-        };
-        let Some(event_loop) = &mut self.event_loop else {
-            self.report.parks += 1;
-            self.setting.parker.park(has_work, || thread::park_timeout(until));
-            return;
-        };
-        if until < LOOP_GRAIN {
-            // Rather an empty turn too many than a timer that is late.
-            event_loop.wait(Duration::ZERO);
-            thread::yield_now();
-            return;
-        }
+        let left = |deadline: Nanos| Duration::from_nanos(deadline.since(self.now()).0);
+        deadline.map_or(PARK_MAX, left).min(PARK_MAX)
+    }
+
+    /// Has somebody left work, or is any left?
+    fn has_work(&self) -> bool {
+        self.setting.control.stops_before_sleep()
+            || self.setting.orders.any_before_sleep()
+            || self.living.iter().any(Engine::is_ready)
+            || self.living.iter().chain(&self.down).any(|engine| engine.world().has_arrivals())
+    }
+
+    /// Sleeps until there is work, a timer is due or the event loop has events; returns whether the
+    /// loop then did something.
+    fn sleep(&mut self) -> bool {
+        let until = self.longest_sleep();
         self.report.parks += 1;
-        let until = Duration::from_millis(until.as_millis() as u64);
-        self.setting.parker.park(has_work, || event_loop.wait(until));
+        let parker = self.setting.parker.clone();
+        let Some(mut event_loop) = self.event_loop.take() else {
+            parker.park(|| self.has_work(), || thread::park_timeout(until));
+            return false;
+        };
+        let is_short = until < LOOP_GRAIN;
+        if is_short {
+            event_loop.wait(Duration::ZERO);
+        } else {
+            let until = Duration::from_millis(until.as_millis() as u64);
+            parker.park(|| self.has_work(), || event_loop.wait(until));
+        }
+        self.event_loop = Some(event_loop);
+        let worked = self.turn_event_loop();
+        if is_short && !worked {
+            // Rather a look at the events too many than a timer that is late.
+            parker.park(|| self.has_work(), || thread::park_timeout(until.min(LOOP_NAP)));
+        }
+        worked
     }
 
     fn attach(&mut self, event_loop: Option<Box<dyn EventLoop>>) {

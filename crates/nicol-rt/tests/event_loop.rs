@@ -121,8 +121,7 @@ impl Running {
     /// for an answer that never comes.
     fn launch(threads: usize, busy: bool, questions: Option<usize>) -> Self {
         let view = View::new(2, 1, 1, 1).unwrap();
-        let config =
-            LiveConfig { threads: Some(threads), spin: false, yields: 0, ..LiveConfig::new(view) };
+        let config = LiveConfig { threads: Some(threads), spin: false, ..LiveConfig::new(view) };
         let (asked, bell) = (Arc::new(Mailbox::new(4)), Arc::<Bell>::default());
         let start = Answers { asked: asked.clone(), bell: bell.clone(), busy };
         let cluster = LiveCluster::launch(&config, Arc::new(start)).unwrap();

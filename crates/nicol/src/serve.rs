@@ -186,7 +186,7 @@ fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> Serve
 fn live_config(view: View, threads: Option<usize>, cores: usize) -> LiveConfig {
     let config = LiveConfig { threads, seed: view.hash_seed(), ..LiveConfig::new(view) };
     match cores < ROOMY {
-        true => LiveConfig { spin: false, yields: 0, ..config },
+        true => LiveConfig { spin: false, ..config },
         false => config,
     }
 }
