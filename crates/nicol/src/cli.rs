@@ -10,12 +10,14 @@ use nicol_lab::systems;
 use nicol_rt::LogDevice;
 
 mod decisions;
+mod foreign;
 mod museum;
 mod plan;
 mod serve;
 mod workload;
 
 pub use decisions::DecisionsArgs;
+pub use foreign::parse;
 pub use museum::MuseumArgs;
 pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{LOG_BYTES, ServeArgs, TRANSACTION_MS};

@@ -23,7 +23,7 @@ mod trace;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use cli::{Cli, Command};
 
@@ -64,7 +64,7 @@ fn environment_or_usage(error: anyhow::Error) -> anyhow::Error {
 
 fn main() -> ExitCode {
     // Bad flags end here with exit code 2 and clap's explanation.
-    let cli = Cli::parse();
+    let cli = cli::parse();
     match run(&cli.command) {
         Ok(End::Held) => ExitCode::SUCCESS,
         Ok(End::Failed) => ExitCode::from(1),
