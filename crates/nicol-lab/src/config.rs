@@ -68,6 +68,8 @@ pub struct BenchConfig {
     pub fault_plan: Option<FaultPlan>,
     /// Threads of the live world.
     pub threads: Option<usize>,
+    /// How long the clients of a live run without faults may be silent; `None`: 30 s.
+    pub silence: Option<Nanos>,
     /// What a turn of the live world's only thread takes, if its turns tell the time.
     pub turn: Option<Nanos>,
     /// Is a history recorded and judged? In the live world that of a second run.
@@ -116,6 +118,7 @@ impl BenchConfig {
             faults: FaultFamilies::NONE,
             fault_plan: None,
             threads: None,
+            silence: None,
             turn: None,
             recorded_run: true,
             log_device: LogDevice::Memory,

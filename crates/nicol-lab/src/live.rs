@@ -10,7 +10,7 @@ use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
-use nicol_workload::driver::RunPlan;
+use nicol_workload::driver::{RunControl, RunPlan};
 
 use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
@@ -40,6 +40,11 @@ const AFTER_CRASH: Duration = Duration::from_millis(250);
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// What a transaction takes at most on a busy machine, in the mean.
 const PER_TRANSACTION: Duration = Duration::from_millis(10);
+/// How long no operation or attempt may begin or end while clients wait in a run without faults,
+/// beyond what settings make them wait: on a busy machine they take seconds at most.
+pub(crate) const SILENCE: Nanos = Nanos::from_secs(30);
+/// How often the driver looks whether clients give signs of life.
+const LOOK: Duration = Duration::from_millis(100);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
 /// How long the cluster has to become quiet after the last client.
@@ -76,7 +81,8 @@ pub(crate) fn run(config: &BenchConfig, build: Build) -> Result<BenchRun> {
     let decisions = cluster.decisions();
     // The second cluster takes as much memory as the first one, which goes before.
     drop((cluster, engines));
-    if !config.is_faulty() && config.recorded_run {
+    // Where one run is stuck, the other would be.
+    if !config.is_faulty() && config.recorded_run && measured.stuck.is_none() {
         history = record(config, build, (&view, clients), &mut report.check)?;
     }
     if config.turn.is_some() {
@@ -150,29 +156,83 @@ fn longest(config: &BenchConfig) -> Duration {
     span.saturating_add(STUCK_AFTER)
 }
 
-/// Runs until every client has ended; says who waits if one of a run under faults never does. A
-/// system whose survivors cannot go on runs for a while after a crash, in which it must not answer
-/// wrongly. What has not ended is then stopped: attempts under way end as unknown.
-fn run_clients(
-    world: &LiveCluster,
-    cluster: &Cluster,
-    limit: Option<Duration>,
-) -> Result<Option<String>> {
-    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+/// Looks whether clients give signs of life.
+struct Watch {
+    limit: Duration,
+    looked: Instant,
+    /// When one last did, by the clients' clock, and for how long none has since.
+    sign: Option<Nanos>,
+    silent: Duration,
+}
+
+impl Watch {
+    fn new(limit: Duration) -> Self {
+        Self { limit, looked: Instant::now(), sign: None, silent: Duration::ZERO }
+    }
+
+    /// Does some client wait, and has none given a sign of life for too long? Time in which this
+    /// thread stood still counts as one look: the others may have stood still as well.
+    fn is_silent(&mut self, run: &RunControl) -> bool {
+        let since = self.looked.elapsed();
+        if since >= LOOK {
+            self.looked += since;
+            let sign = run.last_sign();
+            let goes_on = sign.is_none() || sign != self.sign;
+            self.sign = sign;
+            self.silent = if goes_on { Duration::ZERO } else { self.silent + since.min(2 * LOOK) };
+        }
+        self.silent >= self.limit
+    }
+}
+
+/// When a run counts as stuck.
+enum Bound {
+    /// When it has not ended by then. Under faults clients wait for time-outs and for what the plan
+    /// says.
+    End(Duration),
+    /// When its clients have been silent for so long.
+    Silence(Duration),
+}
+
+impl Bound {
+    fn of(config: &BenchConfig, cluster: &Cluster) -> Self {
+        if config.is_faulty() {
+            return Self::End(longest(config));
+        }
+        let silence = config.silence.unwrap_or(SILENCE);
+        Self::Silence(Duration::from_nanos((silence + cluster.outline.longest_wait).0))
+    }
+}
+
+/// Runs until every client has ended; says who waits if one never does. A system whose survivors
+/// cannot go on runs for a while after a crash, in which it must not answer wrongly. What has not
+/// ended is then stopped: attempts under way end as unknown.
+fn run_clients(world: &LiveCluster, cluster: &Cluster, bound: &Bound) -> Result<Option<String>> {
+    let (deadline, mut watch) = match *bound {
+        Bound::End(limit) => (Instant::now().checked_add(limit), None),
+        Bound::Silence(limit) => (None, Some(Watch::new(limit))),
+    };
+    let mut silent = false;
     let is_over = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
     let mut stop_at = None;
     let ended = || {
         if !cluster.goes_on() && !cluster.is_whole() {
             stop_at.get_or_insert_with(|| Instant::now() + AFTER_CRASH);
         }
-        cluster.run.finished() || is_over(stop_at) || is_over(deadline)
+        silent = watch.as_mut().is_some_and(|watch| watch.is_silent(&cluster.run));
+        cluster.run.finished() || silent || is_over(stop_at) || is_over(deadline)
     };
     world.run_until(ended, POLL)?;
     if cluster.run.finished() {
         return Ok(None);
     }
-    let over = || waits_in_words("the run has not ended in time", &cluster.run.waiting());
-    let stuck = (!is_over(stop_at)).then(over);
+    let why = match bound {
+        Bound::Silence(limit) if silent => {
+            format!("no operation or attempt has begun or ended for {} s", limit.as_secs_f64())
+        }
+        _ => "the run has not ended in time".to_owned(),
+    };
+    let stuck = (!is_over(stop_at)).then(|| waits_in_words(&why, &cluster.run.waiting()));
     let crash = |node| Loss { node, host: true, nic: true };
     world.crash(&cluster.view.node_ids().map(crash).collect::<Vec<_>>())?;
     Ok(stuck)
@@ -219,10 +279,10 @@ fn drive(
     let started = Instant::now();
     let world = LiveCluster::launch(&live, engines.clone())?;
     let started_s = started.elapsed().as_secs_f64();
-    let stuck = run_clients(&world, cluster, config.is_faulty().then(|| longest(config)))?;
+    let stuck = run_clients(&world, cluster, &Bound::of(config, cluster))?;
     let wall_s = started.elapsed().as_secs_f64();
     // Where survivors cannot go on, work of theirs may wait for the dead.
-    let waits = || !cluster.goes_on() && !cluster.is_whole();
+    let waits = || stuck.is_some() || !cluster.goes_on() && !cluster.is_whole();
     // What a crash has left is excused by the view that tells of it only.
     let at_rest = || {
         let look = || cluster.is_settled() || waits();

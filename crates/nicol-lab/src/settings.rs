@@ -64,8 +64,8 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     /// What a reader of results must know: settings under which the system is not correct.
     fn warnings(&self) -> Vec<String>;
 
-    /// How long all clients may wait at the same time, for what its settings ask to wait for. A
-    /// simulated run without faults in which nothing ends for seconds longer is stuck.
+    /// How long all clients may wait at the same time, for what its settings ask to wait for. A run
+    /// without faults in which nothing ends for seconds longer is stuck.
     fn longest_wait(&self) -> Nanos {
         Nanos::ZERO
     }

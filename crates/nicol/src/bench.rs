@@ -169,11 +169,16 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         args.threads.is_none() || args.on == THREADS,
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
     );
+    let faulty = args.faults.any() || fault_plan.is_some();
+    ensure!(
+        args.stuck_after.is_none() || args.on == THREADS && !faulty,
+        "--stuck-after: only on threads and without faults; other runs have bounds of their own"
+    );
     if let Some(turn) = args.turn_us {
         ensure!(turn > 0, "--turn-us 0: give at least 1");
         let alone = args.threads == Some(1) && args.log_device == LogDevice::Memory;
         ensure!(
-            alone && !args.faults.any() && fault_plan.is_none(),
+            alone && !faulty,
             "--turn-us: only with --threads 1, --log-device memory and no faults"
         );
     }
@@ -200,6 +205,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         faults: args.faults,
         fault_plan,
         threads: args.threads,
+        silence: args.stuck_after.map(|span| seconds("--stuck-after", span, 0.5)).transpose()?,
         turn: args.turn_us.map(Nanos::from_micros),
         recorded_run: !args.no_recorded_run,
         log_device: args.log_device.clone(),

@@ -227,6 +227,10 @@ pub struct BenchArgs {
     /// instructions; its reported times mean nothing.
     #[arg(long, value_name = "N", requires = "threads")]
     pub turn_us: Option<u64>,
+    /// Seconds without the begin or end of any operation or attempt after which a run on threads
+    /// without faults ends as stuck, and names the clients that wait [default: 30].
+    #[arg(long, value_name = "S")]
+    pub stuck_after: Option<f64>,
     /// Record and judge no history: a live run then has no second one. Not with --faults.
     #[arg(long)]
     pub no_recorded_run: bool,

@@ -464,6 +464,22 @@ fn a_run_in_which_everybody_waits_ends_and_names_who_waits() {
 }
 
 #[test]
+fn a_run_on_threads_in_which_everybody_waits_ends_as_well() {
+    let on_threads = |settings| BenchConfig {
+        on: "threads".to_owned(),
+        silence: Some(Nanos::from_millis(400)),
+        ..slow(settings)
+    };
+    let check = run(&on_threads(&["sabotage=lost_answers"])).unwrap().report.check;
+    let stuck = &check.violations[0];
+    let since = "work is stuck: no operation or attempt has begun or ended for 0.4 s: ";
+    assert!(stuck.starts_with(since) && stuck.contains(", in attempt 1, since "), "{stuck}");
+    assert!(!check.held());
+    let slow = run(&on_threads(&["pause_ms=600", "told=on"])).unwrap().report;
+    assert!(slow.check.held(), "it says so: {:?}", slow.check.violations);
+}
+
+#[test]
 fn a_slow_run_is_not_stuck() {
     let seconds = |settings: &[&str]| {
         let report = run(&slow(settings)).unwrap().report;
