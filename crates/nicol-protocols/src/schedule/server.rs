@@ -61,6 +61,7 @@ struct Job {
 /// A batch of Strife's that is being gathered, and what waits behind the one under way.
 #[derive(Default)]
 struct Batch {
+    /// Of bounded length: see [`Server::gather`].
     gathered: Vec<(ReplyTo, Header, Vec<u8>)>,
     residual: Vec<(ReplyTo, Header, Vec<u8>)>,
     /// Requests of the clusters that are not done.
@@ -300,11 +301,18 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         }
     }
 
-    /// Strife gathers a request. [Strife20 3]
+    /// Strife gathers a request. It is refused if there are as many as a batch takes, or as the
+    /// workers' queues take if that is more: the client tries again. [Strife20 3]
     fn gather(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
         let header = Header::parse(&mut Reader::new(body))?;
         Request::parse(body)?;
         let mut batch = self.batch.borrow_mut();
+        if batch.gathered.len() >= self.shared.config.batch.max(self.shared.ordinary() * QUEUE_MAX)
+        {
+            drop(batch);
+            self.refuse(reply_to);
+            return Ok(());
+        }
         if batch.gathered.is_empty() {
             batch.opened = self.fabric.now();
         }

@@ -150,6 +150,26 @@ fn under_overload_requests_are_refused_in_words_and_goodput_stays() {
     assert!(most.throughput_per_s > 0.7 * usual.throughput_per_s, "{}", most.throughput_per_s);
 }
 
+#[test]
+fn what_strife_cannot_gather_is_refused() {
+    let refused = |clients| {
+        let mut overload = BenchConfig {
+            clients: Some(clients),
+            host_engines: Some(3),
+            length: Some(Length::Time(Nanos::from_millis(2))),
+            ..config("silo", "strife", "smallbank", 7)
+        };
+        // Few requests at a time are in the workers' queues, which are never full.
+        overload.settings.extend(["batch=16", "batch_us=10"].map(str::to_owned));
+        let report = held(&overload);
+        assert!(report.committed > 1_000, "{}", report.committed);
+        report.counters["schedule"]["refused"]
+    };
+    // Of each of two nodes, whose requests wait for two workers.
+    assert_eq!(refused(QUEUE_MAX), 0);
+    assert!(refused(QUEUE_MAX + 100) > 0, "what was gathered has no bound");
+}
+
 /// Many clients of few workers, whose requests count until their slots are used again.
 fn slots(scheduler: &str, clients: usize, cores: usize) -> BenchConfig {
     let mut config = BenchConfig {
