@@ -186,6 +186,10 @@ impl Node {
 
     /// Is what no pointer refers to kept for ever, since nobody can decide about it?
     fn keeps_undecided_alone(&self) -> bool {
+        // The simulator asks at each event, and the rest goes over every slot and buffer.
+        if !self.has_lost_server() {
+            return false;
+        }
         let left = self.left();
         let unreferenced = || self.store.iter().flat_map(|store| store.pool.unreferenced());
         !left.undecided.is_empty() && unreferenced().all(|buffer| left.keeps(&buffer))
