@@ -1,14 +1,17 @@
 //! An outcome as an SVG plot: a thin layer over `plotters`, so that it can be replaced.
 
 mod bars;
+mod numbers;
 
 use anyhow::{Context, Result, anyhow};
+use plotters::coord::combinators::BindKeyPoints;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use serde_json::Value;
 
 use super::table::{Outcome, shown};
 use bars::{Group, draw_bars};
+use numbers::{binary_tick, log_ticks, tick, value};
 
 /// How an experiment is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -278,48 +281,11 @@ fn lines_of(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// A number with three digits, thousands as k and M.
-fn tick(value: f64) -> String {
-    let (value, unit) = match value.abs() {
-        size if size >= 1e6 => (value / 1e6, "M"),
-        size if size >= 1e4 => (value / 1e3, "k"),
-        _ => (value, ""),
-    };
-    let value = if value.abs() < 1e3 { three_digits(value) } else { value };
-    format!("{}{unit}", (value * 1_000.0).round() / 1_000.0)
-}
-
-/// A size in bytes, which doubles from tick to tick.
-fn binary_tick(bytes: f64) -> String {
-    let (value, unit) = match bytes.abs() {
-        size if size >= 1_048_576.0 => (bytes / 1_048_576.0, " Mi"),
-        size if size >= 1_024.0 => (bytes / 1_024.0, " Ki"),
-        _ => (bytes, ""),
-    };
-    format!("{}{unit}", (value * 100.0).round() / 100.0)
-}
-
-/// A number above a bar: three digits, or more where they are whole.
-fn value(number: f64) -> String {
-    let decimals = match number.abs() {
-        size if size >= 1e4 => return tick(three_digits(number)),
-        size if size >= 100.0 => 0,
-        size if size >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{number:.decimals$}")
-}
-
-fn three_digits(number: f64) -> f64 {
-    if number == 0.0 {
-        return number;
-    }
-    let unit = 10f64.powf(number.abs().log10().floor() - 2.0);
-    (number / unit).round() * unit
-}
-
-/// How many labels an axis has at most, and what one says.
-type Labels<'l> = (usize, &'l dyn Fn(&f64) -> String);
+/// How many labels the axis across has at most, what one says, and the pixels that they and the
+/// axis' name take.
+type Labels<'l> = (usize, &'l dyn Fn(&f64) -> String, u32);
+/// Pixels of one line of labels, and of the axis' name.
+const LABELS: u32 = 48;
 
 /// The axes and captions around what `draw` draws, and a legend if there is something to tell
 /// apart.
@@ -345,7 +311,7 @@ where
     let root = root.map_err(drawing)?;
     let mut chart = ChartBuilder::on(&root)
         .margin(14)
-        .x_label_area_size(48)
+        .x_label_area_size(x_labels.2)
         .y_label_area_size(72)
         .build_cartesian_2d(x_range, y_range)
         .map_err(drawing)?;
@@ -389,7 +355,7 @@ fn draw_lines(
     let y_top = top(points().map(|point| point.1), ROOM);
     let in_bytes = names.0.ends_with("(bytes)");
     let x_labels: Labels<'_> =
-        (10, &|value| if in_bytes { binary_tick(*value) } else { tick(*value) });
+        (10, &|value| if in_bytes { binary_tick(*value) } else { tick(*value) }, LABELS);
     // Where a point is along an axis, as a fraction of its length.
     let along = |value: f64, top: f64| value / top;
     let along_log = |value: f64, low: f64, top: f64| (value / low).ln() / (top / low).ln();
@@ -407,7 +373,8 @@ fn draw_lines(
         }
         Scale::LogY => {
             let low = least(&mut points().map(|point| point.1)) / 1.5;
-            let ranges = (0.0..x_top, (low..y_top).log_scale().base(2.0));
+            let upwards = (low..y_top).log_scale().with_key_points(log_ticks(low, y_top));
+            let ranges = (0.0..x_top, upwards);
             let place = |(x, y): (f64, f64)| (along(x, x_top), along_log(y, low, y_top));
             lines_in(root, outcome, lines, ranges, ways, &place)
         }
@@ -515,33 +482,6 @@ fn key((x, y): (i32, i32), line: usize) -> Vec<(i32, i32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_value_of_a_bar_has_three_digits() {
-        for (number, shown) in [
-            (2_243_817.0, "2.24M"),
-            (291_480.0, "291k"),
-            (9_500.0, "9500"),
-            (15.43, "15.4"),
-            (4.017, "4.02"),
-            (0.0, "0.00"),
-        ] {
-            assert_eq!(value(number), shown);
-        }
-    }
-
-    #[test]
-    fn ticks_have_three_digits_and_sizes_their_units() {
-        for (number, shown) in
-            [(471_859.0, "472k"), (12_500.0, "12.5k"), (9_500.0, "9500"), (0.25, "0.25")]
-        {
-            assert_eq!(tick(number), shown);
-        }
-        let sizes = [(64.0, "64"), (32_768.0, "32 Ki"), (8_388_608.0, "8 Mi"), (1_536.0, "1.5 Ki")];
-        for (bytes, shown) in sizes {
-            assert_eq!(binary_tick(bytes), shown);
-        }
-    }
 
     #[test]
     fn a_long_provenance_takes_several_lines() {
