@@ -80,7 +80,10 @@ fn sound(file: &[u8]) -> Seen {
         let depth = open.entry(thread).or_default();
         match kind.as_str() {
             "B" => *depth += 1,
-            "E" => *depth = depth.checked_sub(1).expect("a slice ends that has begun"),
+            "E" => {
+                *depth = depth.checked_sub(1).expect("a slice ends that has begun");
+                assert!(event.get("name").is_none(), "the last slice ends, whatever its name");
+            }
             "X" => {
                 *sent = at + nanos(event, "dur");
                 assert!(*depth > 0, "a message is sent within a round: {event}");

@@ -9,6 +9,8 @@ use super::{process, thread};
 /// One event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Line {
+    /// None at the end of a slice: Perfetto looks for an open one of that very name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cat: Option<String>,
