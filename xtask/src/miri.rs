@@ -39,6 +39,12 @@ const TESTS: [(&str, &[&str]); 2] = [
     (
         "nicol-store",
         &[
+            "multicore::arena::tests::places_do_not_overlap_and_come_back",
+            "multicore::epochs::tests::the_epoch_waits_for_whoever_is_in_an_earlier_one",
+            "multicore::tests::a_record_is_not_used_again_while_a_core_that_has_found_it_may_read_it",
+            "multicore::tests::no_version_of_a_key_is_used_twice_while_threads_make_and_take_out",
+            "multicore::tests::threads_lose_no_record_and_see_no_other_s",
+            "multicore::tests::what_was_located_is_found_in_order_until_it_is_taken_out",
             "host_table::tests::readers_never_miss_a_record_that_is_there",
             "host_table::tests::readers_never_miss_a_record_while_the_table_doubles",
             "nic_index::tests::cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice",

@@ -292,7 +292,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             self.store().free(garbage);
             return;
         }
-        self.garbage.borrow_mut().push_back((self.store().epochs().now(), garbage));
+        self.garbage.borrow_mut().push_back((self.store().epochs().of_removal(), garbage));
     }
 
     /// Between two steps of a transaction: some cores stall there, where that is asked for.

@@ -1,6 +1,6 @@
 //! Epochs: a record that was removed from its index is freed once no transaction can still read it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// What a core has announced while it runs no transaction.
 const IDLE: u64 = u64::MAX;
@@ -34,11 +34,21 @@ impl Epochs {
             let now = self.now();
             // The announcement comes before whatever is read next, and is of the epoch that others
             // see: an epoch that has moved on meanwhile is announced again.
-            self.cores[core].0.store(now, Ordering::SeqCst);
+            self.cores[core].0.store(now, Ordering::Release);
+            fence(Ordering::SeqCst);
             if self.now() == now {
                 return now;
             }
         }
+    }
+
+    /// The epoch of what was just taken out of an index: every core that enters a later one misses
+    /// it there. It is freed when the [oldest](Epochs::oldest) is later than that.
+    pub fn of_removal(&self) -> u64 {
+        // Without it the removal may be seen by others only after the epoch is read here, and a
+        // core in a later one finds what is then freed. It pairs with the one in `enter`.
+        fence(Ordering::SeqCst);
+        self.now()
     }
 
     /// `core` looks at nothing any more.

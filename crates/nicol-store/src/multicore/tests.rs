@@ -135,6 +135,47 @@ fn no_version_of_a_key_is_used_twice_while_threads_make_and_take_out() {
 }
 
 #[test]
+fn a_record_is_not_used_again_while_a_core_that_has_found_it_may_read_it() {
+    for table in [TableId(1), TableId::ORDERED] {
+        let (store, over) = (Arc::new(store()), Arc::new(AtomicU64::new(0)));
+        let key = Key::new(table, 1);
+        store.locate(key, |_| Some(0)).unwrap();
+        let reader = {
+            let (store, over) = (store.clone(), over.clone());
+            thread::spawn(move || {
+                while over.load(Ordering::Relaxed) == 0 {
+                    store.epochs().advance();
+                    store.epochs().enter(0);
+                    if let Some(record) = store.find(key) {
+                        (0..4).for_each(|_| thread::yield_now());
+                        assert_eq!(record.key(), key);
+                    }
+                    store.epochs().leave(0);
+                }
+            })
+        };
+        // Each step waits for the reader.
+        for turn in 0..test_steps(20_000).min(1_000) {
+            let place = store.place_of(key).unwrap();
+            store.record(place).word().store(TAKEN, Ordering::Release);
+            let garbage = store.take_out(place, 0).collect::<Vec<_>>();
+            let taken_out = store.epochs().of_removal();
+            while store.epochs().oldest() <= taken_out {
+                assert!(!reader.is_finished(), "it saw a record that is used again");
+                thread::yield_now();
+            }
+            garbage.into_iter().for_each(|one| store.free(one));
+            // Others stand where it stood.
+            let other = store.locate(Key::new(TableId(2), turn), |_| Some(0)).unwrap();
+            assert_eq!(other.place, place);
+            store.locate(key, |_| Some(0)).unwrap();
+        }
+        over.store(1, Ordering::Relaxed);
+        reader.join().unwrap();
+    }
+}
+
+#[test]
 fn threads_lose_no_record_and_see_no_other_s() {
     let store = Arc::new(store());
     let rows = test_steps(20_000);
