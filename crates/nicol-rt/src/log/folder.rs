@@ -26,7 +26,7 @@ const LOCK: &str = "lock";
 /// is a quarter of the file. Where a record overwrites what the file has already, a sync writes
 /// nothing but its bytes: on ext4 that takes a fraction of the time that a file takes that grows,
 /// since the file system's journal is not written.
-const RESERVED: [usize; 2] = [16 << 10, 1 << 20];
+const RESERVED: [usize; 2] = [16 << 10, 256 << 10];
 
 static ZEROS: [u8; RESERVED[1]] = [0; RESERVED[1]];
 
