@@ -22,6 +22,13 @@ impl Path {
     fn leaf(&self) -> usize {
         self.len - 1
     }
+
+    /// How deep the lowest node is that is above both leaves. There is none if the tree has got
+    /// another root between the two searches.
+    fn split(&self, other: &Self) -> Result<usize, Changed> {
+        let common = self.nodes.iter().zip(&other.nodes).take_while(|(one, two)| one.0 == two.0);
+        common.count().checked_sub(1).ok_or(Changed)
+    }
 }
 
 /// Which leaf gets the keys of an empty one.
@@ -116,9 +123,7 @@ impl RangeIndex {
         let (0, Some(beside)) = (count, Self::beside(low, high)) else { return Ok(obsolete) };
         let (Beside::Before(neighbour) | Beside::Behind(neighbour)) = beside;
         let other = self.path(neighbour)?;
-        // The lowest node that is above both.
-        let common = path.nodes.iter().zip(&other.nodes).take_while(|(one, two)| one.0 == two.0);
-        let split = common.count() - 1;
+        let split = path.split(&other)?;
         let mut held = Held::none(self);
         path.nodes[split..path.len].iter().try_for_each(|node| held.lock(*node))?;
         other.nodes[split + 1..other.len].iter().try_for_each(|node| held.lock(*node))?;
@@ -168,5 +173,24 @@ impl RangeIndex {
         }
         held.changed();
         Ok(obsolete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(nodes: &[u32]) -> Path {
+        let mut path = Path { nodes: [(0, 0); LEVELS_MAX], len: nodes.len() };
+        nodes.iter().zip(&mut path.nodes).for_each(|(node, place)| *place = (*node, 4));
+        path
+    }
+
+    #[test]
+    fn leaves_under_two_roots_are_looked_for_again() {
+        let (old, new) = (path(&[7, 3]), path(&[9, 8, 5]));
+        assert!(old.split(&new).is_err() && new.split(&old).is_err());
+        assert!(matches!(path(&[9, 7, 3]).split(&new), Ok(0)));
+        assert!(matches!(path(&[9, 8, 3]).split(&new), Ok(1)));
     }
 }
