@@ -112,13 +112,19 @@ impl Txn {
     /// # Panics
     /// If the scan was made already.
     pub fn scanned(&mut self, scan: usize, fill: impl FnOnce(&mut Collector<'_>)) -> bool {
-        assert!(!self.scans[scan].is_done(), "a scan is made once");
-        let start = self.found.len() as u32;
-        let mut collector = Collector { txn: self, full: false };
+        let mut collector = self.collect(scan);
         fill(&mut collector);
-        let fits = !collector.full;
-        self.scans[scan].found = Some((start, self.found.len() as u32 - start));
-        fits
+        collector.end()
+    }
+
+    /// Begins the scan at index `scan`: what it returns takes what the scan finds, and must be
+    /// told when that is all. For scans that await something.
+    ///
+    /// # Panics
+    /// If the scan was made already.
+    pub fn collect(&mut self, scan: usize) -> Collector<'_> {
+        assert!(!self.scans[scan].is_done(), "a scan is made once");
+        Collector { scan, start: self.found.len() as u32, txn: self, full: false }
     }
 
     /// Notes a version range's state, before anything is read there.
@@ -153,12 +159,24 @@ impl Txn {
 
 /// Takes what a scan finds.
 #[derive(Debug)]
+#[must_use = "say when the scan has found everything"]
 pub struct Collector<'t> {
     txn: &'t mut Txn,
+    scan: usize,
+    /// Where its finds begin.
+    start: u32,
     full: bool,
 }
 
 impl Collector<'_> {
+    /// The scan has found everything. Returns false, and the transaction is of no more use, if that
+    /// is more keys than a transaction may touch.
+    pub fn end(self) -> bool {
+        let count = self.txn.found.len() as u32 - self.start;
+        self.txn.scans[self.scan].found = Some((self.start, count));
+        !self.full
+    }
+
     /// Adds the next record. Returns false if the transaction can take no more.
     ///
     /// A key that is in a set already keeps its place and its set, and takes this value unless it

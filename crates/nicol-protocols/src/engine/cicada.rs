@@ -330,6 +330,7 @@ fn cut<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place) {
 
 impl RecordForm for Cicada {
     const STRICT: bool = false;
+    const BEYOND: Option<fn(Record<'_>) -> Place> = Some(newest);
 
     fn word(store: &Multicore) -> Option<u64> {
         // A transaction with an earlier timestamp than the removed record finds no version, and
@@ -360,10 +361,6 @@ impl RecordForm for Cicada {
             }
             Found::Pending | Found::Nothing => State::default(),
         }
-    }
-
-    fn beyond(record: Record<'_>) -> Option<Place> {
-        Some(newest(record))
     }
 
     fn is_held(store: &Multicore, record: Record<'_>) -> bool {

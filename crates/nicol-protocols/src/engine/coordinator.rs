@@ -1,7 +1,7 @@
 //! Runs the workloads' transactions, which declare their keys, on an engine: a procedure as any
 //! other, that reads what is declared, executes the logic and writes what it says.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use nicol_core::commit::CommitProtocol;
@@ -22,18 +22,9 @@ pub const ROUNDS_MAX: usize = 64;
 pub struct Coordinator<F: Fabric, P: Protocol> {
     worker: Rc<Worker<F, P>>,
     procedures: Rc<Procedures>,
-    /// Buffers of what is scanned; nothing else uses them while a transaction runs.
-    rows: RefCell<Vec<Rows>>,
     /// The age of the client's transaction that has aborted last: its next attempt keeps it, so
     /// that it ends up as the oldest.
     age: Cell<Option<u64>>,
-}
-
-/// Rows that a scan has found, one after the other.
-#[derive(Default)]
-struct Rows {
-    found: Vec<(Key, Version, usize)>,
-    bytes: Vec<u8>,
 }
 
 impl<F: Fabric, P: Protocol> Clone for Coordinator<F, P> {
@@ -41,7 +32,6 @@ impl<F: Fabric, P: Protocol> Clone for Coordinator<F, P> {
         Self {
             worker: Rc::clone(&self.worker),
             procedures: Rc::clone(&self.procedures),
-            rows: RefCell::default(),
             age: Cell::new(None),
         }
     }
@@ -63,14 +53,13 @@ enum Executed {
 impl<F: Fabric, P: Protocol> Coordinator<F, P> {
     pub(super) fn new(worker: Rc<Worker<F, P>>, procedures: &Procedures) -> Self {
         let procedures = Rc::new(procedures.clone());
-        Self { worker, procedures, rows: RefCell::default(), age: Cell::new(None) }
+        Self { worker, procedures, age: Cell::new(None) }
     }
 
     async fn execute(
         &self,
         txn: &mut Txn,
         open: &mut Transaction<F, P>,
-        rows: &mut Rows,
     ) -> Result<Executed, Abort> {
         let _phase = self.worker.fabric.phase("execute");
         let mut executed = 0;
@@ -78,17 +67,14 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
             let unread = txn.entries().iter().filter(|entry| !entry.fetched);
             open.will_read(unread.map(|entry| entry.key));
             fetch(txn, open).await?;
-            scan(txn, open, rows).await?;
+            scan(txn, open).await?;
             // A procedure that reads while it runs begins once: only its keys cost, not our rounds.
             let keys = txn.entries().len() - executed;
             self.worker.fabric.work(Work::Execute { keys: keys as u16 });
             executed += keys;
             match self.procedures.execute(txn) {
                 Verdict::Commit => {
-                    // One a key, which the transaction has not written before.
-                    for write in txn.updates() {
-                        open.put_first(write.key, write.value).await?;
-                    }
+                    put(txn, open).await?;
                     return Ok(Executed::Complete);
                 }
                 Verdict::More => {}
@@ -98,11 +84,12 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         Err(Abort::NoResources)
     }
 
-    async fn attempt(&self, txn: &mut Txn, rows: &mut Rows) -> Attempted {
+    /// Runs `txn` once, and does not wait until it is durable.
+    async fn run_once(&self, txn: &mut Txn) -> Attempted {
         let mut open = Transaction::begin(&self.worker, self.age.take()).await;
         txn.id = open.id;
         let age = open.age();
-        let ended = match self.execute(txn, &mut open, rows).await {
+        let ended = match self.execute(txn, &mut open).await {
             Ok(Executed::Complete) => open.commit().await.map(|logged| (Ok(()), logged)),
             Ok(Executed::Refused) => {
                 open.refuse().await.map(|logged| (Err(Abort::Refused), logged))
@@ -120,14 +107,6 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
             Ok((Err(abort), logged)) => (Outcome::Aborted(abort), Some(logged)),
             Err(abort) => (Outcome::Aborted(abort), None),
         }
-    }
-
-    /// Runs `txn` once, and does not wait until it is durable.
-    async fn run_once(&self, txn: &mut Txn) -> Attempted {
-        let mut rows = self.rows.borrow_mut().pop().unwrap_or_default();
-        let ended = self.attempt(txn, &mut rows).await;
-        self.rows.borrow_mut().push(rows);
-        ended
     }
 }
 
@@ -155,43 +134,44 @@ async fn fetch<F: Fabric, P: Protocol>(
     txn: &mut Txn,
     open: &mut Transaction<F, P>,
 ) -> Result<(), Abort> {
-    for index in 0..txn.entries().len() {
-        let Entry { key, write, fetched, .. } = txn.entries()[index];
-        if !fetched {
-            let start = txn.values().len();
-            let seen = open.read_onto(key, write, txn.values()).await?;
-            let read = start..txn.values().len();
-            txn.fetched_at(index, seen.version, seen.present.then_some(read));
+    let mut from = 0;
+    while let Some(index) = open.fetch_at_once(txn, from)? {
+        let Entry { key, write, .. } = txn.entries()[index];
+        let start = txn.values().len();
+        let seen = open.read_onto(key, write, txn.values()).await?;
+        let read = start..txn.values().len();
+        txn.fetched_at(index, seen.version, seen.present.then_some(read));
+        from = index + 1;
+    }
+    Ok(())
+}
+
+/// Writes what the logic wants to write: one write a key, which the transaction has not written
+/// before.
+async fn put<F: Fabric, P: Protocol>(txn: &Txn, open: &mut Transaction<F, P>) -> Result<(), Abort> {
+    let mut from = 0;
+    while let Some(index) = open.put_at_once(txn, from)? {
+        if let Some(write) = txn.update(index) {
+            open.put_first(write.key, write.value).await?;
         }
+        from = index + 1;
     }
     Ok(())
 }
 
 /// Makes the scans that the logic has asked for.
-async fn scan(txn: &mut Txn, open: &mut impl Interactive, rows: &mut Rows) -> Result<(), Abort> {
+async fn scan(txn: &mut Txn, open: &mut impl Interactive) -> Result<(), Abort> {
     for index in 0..txn.scans().len() {
         let scan = txn.scans()[index];
         if scan.is_done() {
             continue;
         }
-        let Rows { found, bytes, .. } = rows;
-        found.clear();
-        bytes.clear();
+        let mut found = txn.collect(index);
         let mut keep = |key: Key, version: Version, value: &[u8]| {
-            bytes.extend_from_slice(value);
-            found.push((key, version, bytes.len()));
+            found.add(key, version, value);
         };
         open.scan(scan.range, &mut keep).await?;
-        let mut start = 0;
-        let fits = txn.scanned(index, |collector| {
-            for &(key, version, end) in rows.found.iter() {
-                if !collector.add(key, version, &rows.bytes[start..end]) {
-                    break;
-                }
-                start = end;
-            }
-        });
-        if !fits {
+        if !found.end() {
             return Err(Abort::NoResources);
         }
     }

@@ -8,6 +8,10 @@ pub trait RecordForm: Send + Sync + Sized + 'static {
     /// The order of transactions agrees with real time?
     const STRICT: bool;
 
+    /// Where the value that a lookup is going to read most likely stands, if that is not in the
+    /// record.
+    const BEYOND: Option<fn(Record<'_>) -> Place> = None;
+
     /// The word of a new, absent record; `None` if there is no memory for what it needs.
     fn word(store: &Multicore) -> Option<u64>;
 
@@ -25,11 +29,6 @@ pub trait RecordForm: Send + Sync + Sized + 'static {
         let state = record.state();
         record.copy_value(state.len, value);
         state
-    }
-
-    /// What else a lookup of the record is going to read, if that is not beside its words.
-    fn beyond(_record: Record<'_>) -> Option<Place> {
-        None
     }
 
     /// Does somebody hold the record?

@@ -46,6 +46,10 @@ pub struct Sets {
     /// The epoch of its commit point, if it is logged and has passed it; else 0.
     pub(super) epoch: u64,
     bytes: Vec<u8>,
+    /// What a scan reads, or an insertion.
+    pub(super) row: Vec<u8>,
+    /// Where records of ordered tables stand that are to be read next.
+    pub(super) found: Vec<(Key, Place)>,
     /// Where the read stands that was looked for last: records are mostly written as they were
     /// read.
     cursor: usize,
@@ -59,6 +63,7 @@ impl Sets {
         self.made.clear();
         self.locks.clear();
         self.bytes.clear();
+        self.found.clear();
         self.timestamp = 0;
         self.epoch = 0;
         self.cursor = 0;

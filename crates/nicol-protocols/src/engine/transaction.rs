@@ -5,7 +5,7 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::interactive::{Interactive, Seen};
-use nicol_core::txn::{Abort, KeyRange};
+use nicol_core::txn::{Abort, Entry, KeyRange, Txn};
 use nicol_store::multicore::Place;
 
 use super::halt::unless_busy;
@@ -20,8 +20,6 @@ pub struct Transaction<F: Fabric, P: Protocol> {
     /// Its id.
     pub id: TxnId,
     sets: Sets,
-    /// What a scan reads.
-    row: Vec<u8>,
 }
 
 impl<F: Fabric, P: Protocol> Transaction<F, P> {
@@ -32,7 +30,7 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         sets.timestamp = age.unwrap_or_default();
         P::begin(worker, &mut sets);
         worker.stall().await;
-        Self { worker: Rc::clone(worker), id, sets, row: Vec::new() }
+        Self { worker: Rc::clone(worker), id, sets }
     }
 
     /// Its age, for another attempt at it.
@@ -92,6 +90,75 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             Some(seen) => Ok(seen),
             None => self.read_at_point((key, place), for_update, value).await,
         }
+    }
+
+    /// Reads what the entries of `txn` from the one at `from` on ask for, up to one at which others
+    /// may come in between: returns that. What it needs lies in registers, since it awaits nothing.
+    pub(super) fn fetch_at_once(
+        &mut self,
+        txn: &mut Txn,
+        from: usize,
+    ) -> Result<Option<usize>, Abort> {
+        let unread = |entries: &[Entry]| entries.iter().position(|entry| !entry.fetched);
+        let Some(first) = unread(&txn.entries()[from..]).map(|first| from + first) else {
+            return Ok(None);
+        };
+        if F::ACCESS_POINTS || self.worker.stalls || !self.sets.writes.is_empty() {
+            return Ok(Some(first));
+        }
+        self.find_ordered(&txn.entries()[first..]);
+        let mut ordered = 0;
+        for index in first..txn.entries().len() {
+            let Entry { key, write, fetched, .. } = txn.entries()[index];
+            if fetched {
+                continue;
+            }
+            let place = if key.is_ordered() {
+                ordered += 1;
+                match self.sets.found[ordered - 1] {
+                    (_, Place::NONE) => self.worker.make(&mut self.sets, key)?,
+                    (_, place) => place,
+                }
+            } else {
+                self.worker.locate(&mut self.sets, key)?
+            };
+            let start = txn.values().len();
+            let Some(seen) = self.read_at_once((key, place), write, txn.values())? else {
+                return Ok(Some(index));
+            };
+            let read = start..txn.values().len();
+            txn.fetched_at(index, seen.version, seen.present.then_some(read));
+        }
+        Ok(None)
+    }
+
+    /// Finds the records of ordered tables that are to be read, all before the first one is, so
+    /// that their cache misses overlap.
+    fn find_ordered(&mut self, entries: &[Entry]) {
+        let Self { worker, sets, .. } = self;
+        sets.found.clear();
+        for Entry { key, .. } in entries.iter().filter(|entry| !entry.fetched) {
+            if key.is_ordered() {
+                sets.found.push((*key, worker.find(*key).unwrap_or_default()));
+            }
+        }
+        worker.store().prefetch_at(sets.found.iter().copied(), &P::BEYOND);
+    }
+
+    /// Writes what `txn` wants to write, from the entry at `from` on, up to one at which others may
+    /// come in between: returns that. There is one write a key, which the transaction has not
+    /// written before.
+    pub(super) fn put_at_once(&mut self, txn: &Txn, from: usize) -> Result<Option<usize>, Abort> {
+        for index in from..txn.entries().len() {
+            let Some(write) = txn.update(index) else { continue };
+            let Some(place) = self.sets.place_of(write.key) else { return Ok(Some(index)) };
+            if self.worker.stalls || !P::writes_at_once(&self.worker, &self.sets, place) {
+                return Ok(Some(index));
+            }
+            self.will_copy(place, write.value)?;
+            self.sets.write(place, write.key, write.value);
+        }
+        Ok(None)
     }
 
     /// Reads a record without awaiting anything, if that can be.
@@ -166,7 +233,9 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         if self.worker.stalls {
             self.worker.stall().await;
         }
-        P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
+        if !P::writes_at_once(&self.worker, &self.sets, place) {
+            P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
+        }
         self.will_copy(place, value)?;
         self.sets.write(place, key, value);
         Ok(())
@@ -185,7 +254,7 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
 
 impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
     fn will_read(&self, keys: impl Iterator<Item = Key>) {
-        self.worker.store().touch(keys, P::beyond);
+        self.worker.store().prefetch(keys, P::BEYOND);
     }
 
     async fn read(&mut self, key: Key, value: &mut Vec<u8>) -> Result<Seen, Abort> {
@@ -203,9 +272,9 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
     }
 
     async fn insert(&mut self, key: Key, value: &[u8]) -> Result<bool, Abort> {
-        let mut row = std::mem::take(&mut self.row);
+        let mut row = std::mem::take(&mut self.sets.row);
         let seen = self.read_for_update(key, &mut row).await;
-        self.row = row;
+        self.sets.row = row;
         if seen?.present {
             return Ok(false);
         }
@@ -222,16 +291,22 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
         each: &mut dyn FnMut(Key, Version, &[u8]),
     ) -> Result<(), Abort> {
         let KeyRange { first, last, backward, limit } = range;
-        let mut row = std::mem::take(&mut self.row);
+        let mut row = std::mem::take(&mut self.sets.row);
         let (mut at, mut left) = (if backward { last } else { first }, limit);
         'leaves: while left > 0 {
             self.worker.fabric.work(Work::IndexLookup);
             self.worker.fabric.access().await;
-            let leaf = self.worker.store().leaf_of(at);
+            let leaf = self.worker.search(at, |store, near| store.leaf_near(at, near));
             if self.worker.hooks.notes_leaves() {
                 self.sets.note(&leaf, at);
             }
             let count = leaf.entries().len();
+            if left > 1 {
+                let within = |(key, _): &&(u64, Place)| (first.0..=last.0).contains(key);
+                let soon = leaf.entries().iter().filter(within);
+                let soon = soon.map(|(key, place)| (Key(*key), *place));
+                self.worker.store().prefetch_at(soon, &P::BEYOND);
+            }
             for step in 0..count {
                 let (key, place) = leaf.entries()[if backward { count - 1 - step } else { step }];
                 if key < first.0 || key > last.0 {
@@ -260,7 +335,7 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
             }
             at = Key(next);
         }
-        self.row = row;
+        self.sets.row = row;
         Ok(())
     }
 }

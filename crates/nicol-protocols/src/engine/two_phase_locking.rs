@@ -195,14 +195,15 @@ impl Protocol for TwoPhaseLocking {
         Ok(Seen { present: state.present, version: state.version })
     }
 
+    fn writes_at_once<F: Fabric>(_: &Worker<F, Self>, sets: &Sets, place: Place) -> bool {
+        sets.locks.contains(&(place, EXCLUSIVE))
+    }
+
     async fn will_write<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
         at: (Key, Place),
     ) -> Result<(), Abort> {
-        if sets.locks.contains(&(at.1, EXCLUSIVE)) {
-            return Ok(());
-        }
         worker.fabric.access().await;
         worker.repeat(async || acquire(worker, sets, at, EXCLUSIVE)).await
     }

@@ -12,7 +12,7 @@ use nicol_core::ids::{Key, TxnId};
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
-use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room};
+use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room, Trails};
 
 use super::broken::Hooks;
 use super::halt::Halt;
@@ -90,7 +90,13 @@ pub trait Protocol: RecordForm {
         Abort::LockConflict { key }
     }
 
-    /// Prepares to write the record of `key` at `place`.
+    /// May the transaction write the record at `place` as it is?
+    #[inline]
+    fn writes_at_once<F: Fabric>(_worker: &Worker<F, Self>, _sets: &Sets, _place: Place) -> bool {
+        true
+    }
+
+    /// Prepares to write the record of `key` at `place`, which it may not write as it is.
     #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
     async fn will_write<F: Fabric>(
         _worker: &Worker<F, Self>,
@@ -137,8 +143,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     absent: RefCell<VecDeque<(u64, Place)>>,
     /// Records of ordered tables that were deleted: to be taken out if they still are absent.
     deleted: RefCell<VecDeque<Place>>,
-    /// Where the last search in an ordered table has ended.
-    near: Cell<Near>,
+    /// Where the last searches in ordered tables have ended.
+    trails: Trails,
     /// Where the core makes records.
     room: RefCell<Room>,
     /// What was taken out in an epoch: to be freed when it is over.
@@ -167,7 +173,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             epoch_due: Cell::new(Nanos::ZERO),
             absent: RefCell::default(),
             deleted: RefCell::default(),
-            near: Cell::new(Near::NOWHERE),
+            trails: Trails::default(),
             room: RefCell::default(),
             garbage: RefCell::default(),
             pool: RefCell::default(),
@@ -234,33 +240,37 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     }
 
     /// The record of `key`; an absent one is made if there is none.
+    #[inline]
     pub(super) fn locate(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
         self.fabric.work(Work::TableLookup);
-        match self.search(|store, near| store.place_near(key, near)) {
+        match self.find(key) {
             Some(place) => Ok(place),
             None => self.make(sets, key),
         }
     }
 
-    /// Until when the leaf of `key` was read; 0 of a key that is in none.
-    pub(super) fn leaf_was_read_until(&self, key: Key) -> u64 {
-        self.search(|store, near| store.was_read_until(key, near))
+    /// The record of `key`, if there is one.
+    #[inline]
+    pub(super) fn find(&self, key: Key) -> Option<Place> {
+        self.search(key, |store, near| store.place_near(key, near))
     }
 
-    /// Searches the records from where the last search in an ordered table has ended.
+    /// Until when the leaf of `key` was read; 0 of a key that is in none.
+    pub(super) fn leaf_was_read_until(&self, key: Key) -> u64 {
+        self.search(key, |store, near| store.was_read_until(key, near))
+    }
+
+    /// Searches the records from where the last search for a key near it has ended.
     #[inline]
-    fn search<T>(&self, search: impl FnOnce(&Multicore, &mut Near) -> T) -> T {
-        let mut near = self.near.get();
-        let found = search(self.store(), &mut near);
-        self.near.set(near);
-        found
+    pub(super) fn search<T>(&self, key: Key, search: impl FnOnce(&Multicore, &mut Near) -> T) -> T {
+        self.trails.follow(key, |near| search(self.store(), near))
     }
 
     /// The record of `key`, which had none just now.
     #[cold]
-    fn make(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
+    pub(super) fn make(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
         let room = &mut *self.room.borrow_mut();
-        let made = self.search(|store, near| store.make(key, near, Some(room), P::word));
+        let made = self.search(key, |store, near| store.make(key, near, Some(room), P::word));
         let located = made.map_err(|_| Abort::NoResources)?;
         if located.is_new {
             sets.made(located.place);

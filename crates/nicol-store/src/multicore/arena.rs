@@ -12,6 +12,8 @@ const UNIT: usize = 4;
 const CHUNK: usize = if cfg!(miri) { 1 << 9 } else { 1 << 15 };
 /// Chunks at most: 16 GiB.
 const CHUNKS_MAX: usize = if cfg!(miri) { 1 << 8 } else { 1 << 14 };
+/// Places at most.
+pub(super) const PLACES: usize = CHUNK * CHUNKS_MAX;
 /// Words of the longest allocation.
 const WORDS_MAX: usize = CHUNK * UNIT;
 /// Size classes whose free places are kept apart: units of what the longest row of a workload
@@ -49,7 +51,7 @@ pub struct Room {
 /// Words by place.
 #[derive(Debug)]
 pub(super) struct Arena {
-    chunks: Box<[OnceLock<Box<Chunk>>]>,
+    chunks: Box<[OnceLock<Box<Chunk>>; CHUNKS_MAX]>,
     /// The first unit that was never given out.
     next: AtomicUsize,
     /// By size class: how many are free, and where.
@@ -59,7 +61,7 @@ pub(super) struct Arena {
 impl Arena {
     pub(super) fn new() -> Self {
         Self {
-            chunks: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect(),
+            chunks: Box::new([const { OnceLock::new() }; CHUNKS_MAX]),
             // Place 0 is none.
             next: AtomicUsize::new(1),
             free: (0..CLASSES).map(|_| Default::default()).collect(),
@@ -69,7 +71,8 @@ impl Arena {
     /// The words at `place`: all up to the end of its chunk.
     #[inline]
     pub(super) fn words(&self, place: Place) -> &[AtomicU64] {
-        let (chunk, unit) = (place.0 as usize / CHUNK, place.0 as usize % CHUNK);
+        // No place has a higher chunk: the remainder only saves the check.
+        let (chunk, unit) = (place.0 as usize / CHUNK % CHUNKS_MAX, place.0 as usize % CHUNK);
         match self.chunks[chunk].get() {
             Some(words) => &words[unit * UNIT..],
             None => panic!("a place is one that was given out"),

@@ -1,26 +1,39 @@
 //! The index of unordered tables: chains of records that name the next one themselves.
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nicol_core::ids::Key;
 
-use super::arena::Place;
+use super::SPREAD;
+use super::arena::{PLACES, Place};
+use super::prefetch::prefetch;
 use super::range_index::Insertion;
 use super::record::Record;
 
 /// Set in a head while its chain is changed.
-const LOCKED: u64 = 1 << 63;
-/// An odd factor whose product spreads neighbouring keys over the high bits: 2^64 by the golden
-/// ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const LOCKED: u32 = 1 << 31;
+
+const _: () = assert!(PLACES <= LOCKED as usize, "a head has room for a place and the lock");
 
 /// Heads of chains. A lookup takes no lock: a record that was removed keeps the link to its next
 /// one until no transaction can read it any more.
 #[derive(Debug)]
 pub(super) struct HashIndex {
-    heads: Box<[AtomicU64]>,
+    heads: Box<[AtomicU32]>,
     shift: u32,
+}
+
+/// The head of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head<'a>(&'a AtomicU32);
+
+impl Head<'_> {
+    /// The first record of the chain.
+    #[inline]
+    pub(super) fn first(self) -> Place {
+        Place(self.0.load(Ordering::Acquire) & !LOCKED)
+    }
 }
 
 impl HashIndex {
@@ -28,13 +41,13 @@ impl HashIndex {
     pub(super) fn new(records: u64) -> Self {
         let heads = records.max(16).next_power_of_two();
         Self {
-            heads: (0..heads).map(|_| AtomicU64::new(0)).collect(),
+            heads: (0..heads).map(|_| AtomicU32::new(0)).collect(),
             shift: 64 - heads.trailing_zeros(),
         }
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        (self.heads.len() * size_of::<u64>()) as u64
+        (self.heads.len() * size_of::<AtomicU32>()) as u64
     }
 
     /// Calls `each` with every record. Requires that no other thread changes the index.
@@ -44,7 +57,7 @@ impl HashIndex {
         record: impl Fn(Place) -> Record<'s>,
     ) {
         for head in &self.heads {
-            let mut place = Place(head.load(Ordering::Acquire) as u32);
+            let mut place = Head(head).first();
             while place.is_some() {
                 each(place);
                 place = record(place).next();
@@ -52,7 +65,7 @@ impl HashIndex {
         }
     }
 
-    fn head(&self, key: Key) -> &AtomicU64 {
+    fn head(&self, key: Key) -> &AtomicU32 {
         let mixed = (key.0 ^ key.0 >> 29).wrapping_mul(SPREAD);
         &self.heads[(mixed >> self.shift) as usize]
     }
@@ -72,15 +85,17 @@ impl HashIndex {
         None
     }
 
-    /// The first record of the chain in which `key` would be.
-    pub(super) fn first(&self, key: Key) -> Place {
-        Place(self.head(key).load(Ordering::Acquire) as u32)
+    /// Asks for the head of the chain in which `key` would be; returns it.
+    #[inline]
+    pub(super) fn prefetch(&self, key: Key) -> Head<'_> {
+        let head = self.head(key);
+        prefetch(head);
+        Head(head)
     }
 
     /// The record of `key`.
     pub(super) fn find<'s>(&self, key: Key, record: impl Fn(Place) -> Record<'s>) -> Option<Place> {
-        let head = self.head(key).load(Ordering::Acquire);
-        Self::search(Place(head as u32), key, record)
+        Self::search(Head(self.head(key)).first(), key, record)
     }
 
     /// Adds the record of `key` at `place`, which `begin` begins, unless there is one already. No
@@ -129,13 +144,13 @@ impl HashIndex {
 
 /// A chain that this thread has locked.
 struct Held<'a> {
-    head: &'a AtomicU64,
+    head: &'a AtomicU32,
     first: Place,
     last: std::cell::Cell<Place>,
 }
 
 impl<'a> Held<'a> {
-    fn new(head: &'a AtomicU64) -> Self {
+    fn new(head: &'a AtomicU32) -> Self {
         loop {
             let seen = head.load(Ordering::Relaxed);
             let free = seen & LOCKED == 0;
@@ -149,7 +164,7 @@ impl<'a> Held<'a> {
                     )
                     .is_ok();
             if taken {
-                let first = Place(seen as u32);
+                let first = Place(seen);
                 return Self { head, first, last: first.into() };
             }
             spin_loop();
@@ -164,6 +179,6 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.head.store(u64::from(self.last.get().0), Ordering::Release);
+        self.head.store(self.last.get().0, Ordering::Release);
     }
 }

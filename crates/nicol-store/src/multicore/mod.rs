@@ -16,12 +16,18 @@
 mod arena;
 mod epochs;
 mod hash_index;
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "an instruction that only some machines have")
+)]
+mod prefetch;
 mod range_index;
+#[expect(unsafe_code, reason = "a copy into room that is not cleared first")]
 mod record;
 #[cfg(test)]
 mod tests;
+mod trails;
 
-use std::hint;
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +35,7 @@ pub use arena::{Place, Room};
 pub use epochs::Epochs;
 pub use range_index::{Inserted, Leaf, Near, NodeNumber};
 pub use record::{Record, State};
+pub use trails::Trails;
 
 use arena::Arena;
 use hash_index::HashIndex;
@@ -40,12 +47,15 @@ use record::HEADER;
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
 
-/// Lookups whose cache misses overlap: about as many as a core has under way.
-const AT_ONCE: usize = 16;
+/// Lookups whose cache misses overlap: those of a transaction with as many keys as TPC-C's have.
+const AT_ONCE: usize = 64;
+/// An odd factor whose product spreads neighbouring keys over the high bits: 2^64 by the golden
+/// ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Words of a cache line.
 const LINE: usize = 64 / size_of::<u64>();
 /// Words of a value that are fetched ahead: the machine follows a longer one by itself.
-const AHEAD: usize = 2 * LINE;
+const AHEAD: usize = 6 * LINE;
 
 /// There is no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +143,7 @@ impl Multicore {
         self.place_near(key, &mut near)
     }
 
-    /// The same, where the last look for a key of an ordered table has ended at `near`.
+    /// The same, where the last look for a key near it, of an ordered table, has ended at `near`.
     #[inline]
     pub fn place_near(&self, key: Key, near: &mut Near) -> Option<Place> {
         if key.is_ordered() {
@@ -148,39 +158,55 @@ impl Multicore {
     }
 
     /// Prefetches the records of `keys`, as far as they are found by hash, so that lookups and
-    /// reads find them in the cache, and what `beyond` says that a record leads to. The cache
-    /// misses of different keys overlap.
+    /// reads find them in the cache; where values do not stand in the records, what is `beyond`
+    /// them. The cache misses of different keys overlap.
     ///
-    /// Cost: two cache misses a key and one for each further line; several overlap.
-    pub fn touch(
+    /// Cost: who calls this waits for the heads of chains only, for all at once, and for the
+    /// records where something is beyond.
+    #[inline]
+    pub fn prefetch(
         &self,
         keys: impl Iterator<Item = Key>,
-        beyond: impl Fn(Record<'_>) -> Option<Place>,
+        beyond: Option<impl Fn(Record<'_>) -> Place>,
     ) {
         let mut keys = keys.filter(|key| !key.is_ordered());
-        let mut touched = 0;
         loop {
-            let mut places = [Place::NONE; AT_ONCE];
+            let mut heads = [None; AT_ONCE];
             let mut count = 0;
             // All heads before the first record: a miss that depends on another one does not
             // overlap.
-            for (place, key) in places.iter_mut().zip(&mut keys) {
-                *place = self.hash.first(key);
+            for (head, key) in heads.iter_mut().zip(&mut keys) {
+                *head = Some((key, self.hash.prefetch(key)));
                 count += 1;
             }
-            for place in &mut places[..count] {
-                let record = place.is_some().then(|| self.record(*place));
-                touched ^= record.map_or(0, |record| record.touch(AHEAD));
-                *place = record.and_then(&beyond).unwrap_or_default();
-            }
-            for place in places[..count].iter().filter(|place| place.is_some()) {
-                touched ^= self.record(*place).touch(AHEAD);
-            }
+            let heads = heads.iter().take(count).flatten();
+            self.prefetch_at(heads.map(|(key, head)| (*key, head.first())), &beyond);
             if count < AT_ONCE {
                 break;
             }
         }
-        hint::black_box(touched);
+    }
+
+    /// The same of records that stand there, of these keys' tables; of no place none.
+    #[inline]
+    pub fn prefetch_at(
+        &self,
+        records: impl Iterator<Item = (Key, Place)> + Clone,
+        beyond: &Option<impl Fn(Record<'_>) -> Place>,
+    ) {
+        let records = records.filter(|(_, place)| place.is_some());
+        let ahead = |key: Key| self.value_words[usize::from(key.table().0)].min(AHEAD);
+        let Some(beyond) = beyond else {
+            records.for_each(|(key, place)| self.record(place).prefetch(ahead(key)));
+            return;
+        };
+        records.clone().for_each(|(_, place)| self.record(place).prefetch(0));
+        for (key, place) in records {
+            let beyond = beyond(self.record(place));
+            if beyond.is_some() {
+                self.record(beyond).prefetch(ahead(key));
+            }
+        }
     }
 
     /// Where the record of `key` stands. If there is none, an absent one is made, whose first word
@@ -294,7 +320,13 @@ impl Multicore {
 
     /// The leaf in which `key`, of an ordered table, stands or would stand.
     pub fn leaf_of(&self, key: Key) -> Leaf {
-        self.tree.leaf_of(key.0)
+        let mut near = Near::NOWHERE;
+        self.leaf_near(key, &mut near)
+    }
+
+    /// The same, where the last look for a key near it has ended at `near`.
+    pub fn leaf_near(&self, key: Key, near: &mut Near) -> Leaf {
+        self.tree.leaf_of(key.0, near)
     }
 
     /// Has nothing been inserted into a leaf, or taken out, since it had `version`?

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::arena::Place;
+use super::prefetch::prefetch;
 
 mod merge;
 
@@ -34,9 +35,10 @@ const STEP: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeNumber(pub(super) u32);
 
-/// A node. Its entries are keys with the child from that key on or, in a leaf, with a record's
-/// place.
+/// A node: a cache line that is read first, and two each of keys and slots. Its entries are keys
+/// with the child from that key on or, in a leaf, with a record's place.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 struct Node {
     version: AtomicU64,
     count: AtomicU64,
@@ -49,6 +51,8 @@ struct Node {
     keys: [AtomicU64; FANOUT],
     slots: [AtomicU64; FANOUT],
 }
+
+const _: () = assert!(size_of::<Node>() == 5 * 64, "a node has whole cache lines");
 
 /// Another thread has changed the nodes that were read: begin again.
 struct Changed;
@@ -115,6 +119,16 @@ const _: () = assert!(Near::NOWHERE.version & OBSOLETE != 0, "such a leaf is nev
 impl Node {
     fn get(word: &AtomicU64) -> u64 {
         word.load(Ordering::Acquire)
+    }
+
+    /// Asks for the lines of the node but the last one, which seldom has entries. Their cache
+    /// misses overlap.
+    #[inline]
+    fn prefetch(&self) {
+        prefetch(&self.version);
+        prefetch(&self.keys[0]);
+        prefetch(&self.keys[FANOUT / 2]);
+        prefetch(&self.slots[0]);
     }
 
     /// The version of a node that is part of the tree and is not being changed.
@@ -329,6 +343,7 @@ impl RangeIndex {
             }
             let child = node.entry(node.child(key)).1 as u32;
             node.is_still(version)?;
+            self.node(child).prefetch();
             let child_version = self.node(child).stable()?;
             node.is_still(version)?;
             parent = Some((at, version));
@@ -426,22 +441,20 @@ impl RangeIndex {
         })
     }
 
-    /// The leaf in which `key` stands, or would stand.
-    pub(super) fn leaf_of(&self, key: u64) -> Leaf {
-        Self::until_unchanged(|| {
-            let way = self.descend(key, false, |_| ())?;
-            let node = self.node(way.leaf);
+    /// The leaf in which `key` stands, or would stand. Begins at `near`, and leaves there where it
+    /// has ended.
+    pub(super) fn leaf_of(&self, key: u64, near: &mut Near) -> Leaf {
+        let (entries, count, low, high) = self.in_leaf(key, near, |leaf| {
             let mut entries = [(0, Place::NONE); FANOUT];
-            let count = node.count();
+            let count = leaf.count();
             for (at, entry) in entries[..count].iter_mut().enumerate() {
-                let (key, slot) = node.entry(at);
+                let (key, slot) = leaf.entry(at);
                 *entry = (key, Place(slot as u32));
             }
-            let (low, high) = (Node::get(&node.low), Node::get(&node.high));
-            node.is_still(way.version)?;
-            let (node, version) = (NodeNumber(way.leaf), way.version);
-            Ok(Leaf { node, version, low, high, count, entries })
-        })
+            (entries, count, Node::get(&leaf.low), Node::get(&leaf.high))
+        });
+        let (node, version) = (NodeNumber(near.leaf), near.version);
+        Leaf { node, version, low, high, count, entries }
     }
 
     /// Has nothing changed in a leaf since it had `version`?
@@ -538,8 +551,9 @@ impl RangeIndex {
     /// Calls `each` with every entry. Requires that no other thread changes the tree.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(Place)) {
         let mut from = Some(0);
+        let mut near = Near::NOWHERE;
         while let Some(key) = from {
-            let leaf = self.leaf_of(key);
+            let leaf = self.leaf_of(key, &mut near);
             leaf.entries().iter().for_each(|(_, place)| each(*place));
             from = leaf.high.checked_add(1);
         }

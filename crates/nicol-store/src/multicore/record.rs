@@ -1,10 +1,12 @@
 //! A record: four words of state, then its value in place.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::ids::{Key, Version};
 
 use super::arena::Place;
+use super::prefetch::prefetch;
 
 /// Words before the value.
 pub(super) const HEADER: usize = 4;
@@ -116,10 +118,15 @@ impl<'s> Record<'s> {
         overwrite(&self.0[HEADER..], value);
     }
 
-    /// Looks at each line of the record, up to `words` words after its header.
-    pub(super) fn touch(self, words: usize) -> u64 {
-        let words = self.0.iter().take(HEADER + words).step_by(super::LINE);
-        words.fold(0, |seen, word| seen ^ word.load(Ordering::Relaxed))
+    /// Asks for the lines of the record, up to `words` words after its header.
+    #[inline]
+    pub(super) fn prefetch(self, words: usize) {
+        let end = self.0.len().min(HEADER + words);
+        let mut at = 0;
+        while at < end {
+            prefetch(&self.0[at]);
+            at += super::LINE;
+        }
     }
 
     pub(super) fn next(self) -> Place {
@@ -151,14 +158,15 @@ pub(super) fn copy(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {
     // Lengths and words are read apart: what does not fit is refused with the version.
     let len = len.min(size_of_val(words));
     let words = &words[..len.div_ceil(size_of::<u64>())];
-    // Room for all at once: to clear it is one call, to ask for each word is as many.
-    let begin = into.len();
-    into.resize(begin + size_of_val(words), 0);
-    let room = into[begin..].as_chunks_mut::<8>().0;
+    into.reserve(size_of_val(words));
+    let room = into.spare_capacity_mut().as_chunks_mut::<8>().0;
+    assert!(room.len() >= words.len(), "there is room for what is copied");
     for (bytes, word) in room.iter_mut().zip(words) {
-        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        *bytes = word.load(Ordering::Relaxed).to_le_bytes().map(MaybeUninit::new);
     }
-    into.truncate(begin + len);
+    // SAFETY: the loop has written `words.len() * 8` bytes behind the end, since there is room for
+    // as many words; `len` are not more.
+    unsafe { into.set_len(into.len() + len) };
 }
 
 /// Writes `value` into `words`.

@@ -38,12 +38,15 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
     let mut random = Stream::new(3, Purpose::Test, 0);
     let mut model = BTreeMap::new();
     let (mut near, mut room) = (Near::NOWHERE, Room::default());
+    let trails = Trails::default();
     for step in 0..test_steps(30_000) {
         // Grows, shrinks to nothing, grows again.
         let grows = step / 5_000 % 2 == 0;
         let key = key(&mut random, 2_000);
         let mut elsewhere = near;
         assert_eq!(store.place_near(key, &mut near), model.get(&key).copied());
+        let along = trails.follow(key, |near| store.place_near(key, near));
+        assert_eq!(along, model.get(&key).copied());
         if grows == (random.below(8) > 0) {
             let begins_at = if random.below(2) == 0 { &mut near } else { &mut elsewhere };
             let located = match model.contains_key(&key) {
@@ -58,6 +61,9 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
         }
         let first = Key::new(TableId::ORDERED, random.below(2_000));
         let leaf = store.leaf_of(first);
+        let along = trails.follow(first, |near| store.leaf_near(first, near));
+        assert_eq!((along.node, along.version), (leaf.node, leaf.version));
+        assert_eq!(along.entries(), leaf.entries());
         assert!(leaf.low <= first.0 && first.0 <= leaf.high);
         let known = model.range(Key(leaf.low)..=Key(leaf.high)).filter(|(key, _)| key.is_ordered());
         assert!(leaf.entries().iter().copied().eq(known.map(|(key, place)| (key.0, *place))));
@@ -278,7 +284,7 @@ fn a_queue_takes_as_many_nodes_as_what_stands_in_it() {
 }
 
 #[test]
-fn records_that_are_touched_are_what_they_were_whatever_is_in_the_chains() {
+fn records_that_are_prefetched_are_what_they_were_whatever_is_in_the_chains() {
     let store = store();
     let keys = |rows: std::ops::Range<u64>| rows.map(|row| Key::new(TableId(1), row));
     // More than heads: chains have several records; more than are touched at once; some absent.
@@ -287,10 +293,11 @@ fn records_that_are_touched_are_what_they_were_whatever_is_in_the_chains() {
         store.record(located.place).write_value(&key.0.to_le_bytes());
     }
     let beyond_of = std::cell::RefCell::new(Vec::new());
-    store.touch(keys(150..250).chain([Key::new(TableId::ORDERED, 1)]), |record| {
+    let beyond = |record: Record<'_>| {
         beyond_of.borrow_mut().push(record.word().load(Ordering::Relaxed));
-        Some(store.place_of(record.key()).unwrap())
-    });
+        store.place_of(record.key()).unwrap()
+    };
+    store.prefetch(keys(150..250).chain([Key::new(TableId::ORDERED, 1)]), Some(beyond));
     let beyond_of = beyond_of.into_inner();
     assert!(beyond_of.len() >= 50 && beyond_of.iter().all(|word| *word < 200), "{beyond_of:?}");
     assert_eq!(store.records(), 200, "nothing was made");
@@ -303,5 +310,6 @@ fn records_that_are_touched_are_what_they_were_whatever_is_in_the_chains() {
             (key.row(), key.0.to_le_bytes().into())
         );
     }
-    store.touch(std::iter::empty(), |_| None);
+    store.prefetch(keys(0..200), None::<fn(Record<'_>) -> Place>);
+    store.prefetch(std::iter::empty(), None::<fn(Record<'_>) -> Place>);
 }
