@@ -6,6 +6,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use zerocopy::FromZeros;
 
+use super::Line;
+
 /// Words of a unit: places are counted in units of 32 bytes.
 const UNIT: usize = 4;
 /// Units of a chunk: 1 MiB, or less under Miri, which begins each word by itself.
@@ -53,7 +55,7 @@ pub struct Room {
 pub(super) struct Arena {
     chunks: Box<[OnceLock<Box<Chunk>>; CHUNKS_MAX]>,
     /// The first unit that was never given out.
-    next: AtomicUsize,
+    next: Line<AtomicUsize>,
     /// By size class: how many are free, and where.
     free: Box<[(AtomicUsize, Mutex<Vec<Place>>)]>,
 }
@@ -63,7 +65,7 @@ impl Arena {
         Self {
             chunks: Box::new([const { OnceLock::new() }; CHUNKS_MAX]),
             // Place 0 is none.
-            next: AtomicUsize::new(1),
+            next: Line(AtomicUsize::new(1)),
             free: (0..CLASSES).map(|_| Default::default()).collect(),
         }
     }
@@ -118,7 +120,7 @@ impl Arena {
             return None;
         }
         loop {
-            let first = self.next.fetch_add(units, Ordering::Relaxed);
+            let first = self.next.0.fetch_add(units, Ordering::Relaxed);
             let (chunk, last) = (first / CHUNK, (first + units - 1) / CHUNK);
             if last >= CHUNKS_MAX {
                 return None;
@@ -142,7 +144,7 @@ impl Arena {
 
     /// Units that were given out for the first time.
     pub(super) fn given_out(&self) -> u64 {
-        self.next.load(Ordering::Relaxed) as u64
+        self.next.0.load(Ordering::Relaxed) as u64
     }
 
     /// Bytes that are taken from the machine.

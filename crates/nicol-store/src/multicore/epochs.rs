@@ -2,19 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::Line;
+
 /// What a core has announced while it runs no transaction.
 const IDLE: u64 = u64::MAX;
-
-/// A word with a cache line of its own.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Line(AtomicU64);
 
 /// The epoch of the store, and the epoch in which each core has begun what it runs.
 #[derive(Debug)]
 pub struct Epochs {
-    global: Line,
-    cores: Box<[Line]>,
+    global: Line<AtomicU64>,
+    cores: Box<[Line<AtomicU64>]>,
 }
 
 impl Epochs {

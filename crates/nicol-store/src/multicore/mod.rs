@@ -57,6 +57,12 @@ const LINE: usize = 64 / size_of::<u64>();
 /// Words of a value that are fetched ahead: the machine follows a longer one by itself.
 const AHEAD: usize = 6 * LINE;
 
+/// What cores change, in cache lines of its own: who reads what stands beside it does not wait for
+/// them.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line<T>(T);
+
 /// There is no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -93,10 +99,16 @@ pub struct Multicore {
     epochs: Epochs,
     /// By table: words of a value.
     value_words: Box<[usize]>,
-    /// No record that was taken out had a higher version.
-    floor: AtomicU64,
-    /// No record that was taken out was read or written at a later timestamp.
-    timestamp_floor: AtomicU64,
+    floors: Line<Floors>,
+}
+
+/// What was true of records that were taken out.
+#[derive(Debug, Default)]
+struct Floors {
+    /// None had a higher version.
+    version: AtomicU64,
+    /// None was read or written at a later timestamp.
+    timestamp: AtomicU64,
 }
 
 impl Multicore {
@@ -120,8 +132,7 @@ impl Multicore {
             tree: RangeIndex::new(),
             epochs: Epochs::new(cores),
             value_words: longest.iter().map(words).collect(),
-            floor: AtomicU64::new(0),
-            timestamp_floor: AtomicU64::new(0),
+            floors: Line::default(),
         }
     }
 
@@ -241,7 +252,7 @@ impl Multicore {
         // the index locked, and finds no record there, finds them raised.
         let begin = || {
             let word = word(self)?;
-            let floor = Version(self.floor.load(Ordering::SeqCst));
+            let floor = Version(self.floors.0.version.load(Ordering::SeqCst));
             self.record(place).begin(key, value_words, word, floor);
             Some(())
         };
@@ -271,8 +282,8 @@ impl Multicore {
         let record = self.record(place);
         let (key, state) = (record.key(), record.state());
         assert!(!state.present, "only an absent record is taken out");
-        self.floor.fetch_max(state.version.0, Ordering::SeqCst);
-        self.timestamp_floor.fetch_max(timestamp, Ordering::SeqCst);
+        self.floors.0.version.fetch_max(state.version.0, Ordering::SeqCst);
+        self.floors.0.timestamp.fetch_max(timestamp, Ordering::SeqCst);
         let (removed, nodes) = if key.is_ordered() {
             self.tree.remove(key.0, place)
         } else {
@@ -310,12 +321,12 @@ impl Multicore {
 
     /// No record that was taken out had a higher version.
     pub fn floor(&self) -> Version {
-        Version(self.floor.load(Ordering::SeqCst))
+        Version(self.floors.0.version.load(Ordering::SeqCst))
     }
 
     /// No record that was taken out was used at a later timestamp.
     pub fn timestamp_floor(&self) -> u64 {
-        self.timestamp_floor.load(Ordering::SeqCst)
+        self.floors.0.timestamp.load(Ordering::SeqCst)
     }
 
     /// The leaf in which `key`, of an ordered table, stands or would stand.

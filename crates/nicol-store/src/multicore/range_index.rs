@@ -10,6 +10,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::Line;
 use super::arena::Place;
 use super::prefetch::prefetch;
 
@@ -254,18 +255,24 @@ impl Node {
 #[derive(Debug)]
 pub(super) struct RangeIndex {
     chunks: Box<[OnceLock<Box<[Node]>>]>,
+    root: AtomicU64,
+    spare: Line<Spare>,
+}
+
+/// Nodes that no tree has.
+#[derive(Debug, Default)]
+struct Spare {
+    /// The first that was never given out.
     next: AtomicUsize,
     free: Mutex<Vec<u32>>,
-    root: AtomicU64,
 }
 
 impl RangeIndex {
     pub(super) fn new() -> Self {
         let tree = Self {
             chunks: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect(),
-            next: AtomicUsize::new(0),
-            free: Mutex::default(),
             root: AtomicU64::new(0),
+            spare: Line::default(),
         };
         let root = tree.allocate(true, (0, u64::MAX));
         assert!(root == Some(0), "the first node is the root");
@@ -287,10 +294,10 @@ impl RangeIndex {
 
     /// A node without entries for the keys `low` to `high`.
     fn allocate(&self, is_leaf: bool, (low, high): (u64, u64)) -> Option<u32> {
-        let freed = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let freed = self.spare.0.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let number = match freed {
             Some(number) => number as usize,
-            None => self.next.fetch_add(1, Ordering::Relaxed),
+            None => self.spare.0.next.fetch_add(1, Ordering::Relaxed),
         };
         if number / CHUNK >= CHUNKS_MAX {
             return None;
@@ -310,7 +317,7 @@ impl RangeIndex {
 
     /// Gives a node back that [`RangeIndex::remove`] took out and no thread reads any more.
     pub(super) fn free(&self, node: NodeNumber) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(node.0);
+        self.spare.0.free.lock().unwrap_or_else(PoisonError::into_inner).push(node.0);
     }
 
     /// The way to the leaf of `key`; `visit` is told each node of it, with its version. With
@@ -481,7 +488,7 @@ impl RangeIndex {
         near: &mut Near,
         begin: impl FnOnce() -> Option<()>,
     ) -> Insertion {
-        if self.next.load(Ordering::Relaxed) + 64 > CHUNK * CHUNKS_MAX {
+        if self.spare.0.next.load(Ordering::Relaxed) + 64 > CHUNK * CHUNKS_MAX {
             return Insertion::Full;
         }
         let (leaf, way) = match self.lock_near(key, *near) {
