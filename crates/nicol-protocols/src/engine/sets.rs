@@ -41,6 +41,9 @@ pub struct Sets {
     made: Vec<Cell<Place>>,
     /// Locks that are held, in an engine that locks while it executes.
     pub(super) locks: Vec<(Place, u64)>,
+    /// Behind the lock that was looked for last: records are mostly written in the order in which
+    /// they were locked.
+    next_lock: Cell<usize>,
     /// The transaction's timestamp, if the protocol gives it one when it begins.
     pub(super) timestamp: u64,
     /// The epoch of its commit point, if it is logged and has passed it; else 0.
@@ -67,6 +70,7 @@ impl Sets {
         self.timestamp = 0;
         self.epoch = 0;
         self.cursor = 0;
+        self.next_lock.set(0);
     }
 
     /// Where the record of `key` stands, if it was read.
@@ -75,6 +79,15 @@ impl Sets {
         let found = after.iter().chain(before).position(|read| read.key == key)?;
         self.cursor = (self.cursor.min(self.reads.len()) + found) % self.reads.len();
         Some(self.reads[self.cursor].place)
+    }
+
+    /// Where the lock of the record at `place` stands among those that are held.
+    pub(super) fn lock_at(&self, place: Place) -> Option<usize> {
+        let (before, after) = self.locks.split_at(self.next_lock.get().min(self.locks.len()));
+        let found = after.iter().chain(before).position(|(locked, _)| *locked == place)?;
+        let at = (before.len() + found) % self.locks.len();
+        self.next_lock.set(at + 1);
+        Some(at)
     }
 
     /// The number of the write of `key`, if there is one.

@@ -109,12 +109,14 @@ fn acquire<F: Fabric>(
     (key, place): (Key, Place),
     mode: u64,
 ) -> Result<(), Halt> {
-    let known = sets.locks.iter().position(|(locked, _)| *locked == place);
+    let (word, age) = (worker.store().record(place).word(), age_of(sets.timestamp));
+    // What nobody holds this transaction does not hold.
+    let is_free = word.load(Ordering::Relaxed) & HOLDERS == 0;
+    let known = if is_free { None } else { sets.lock_at(place) };
     let held = known.map_or(0, |at| sets.locks[at].1);
     if held >= mode {
         return Ok(());
     }
-    let (word, age) = (worker.store().record(place).word(), age_of(sets.timestamp));
     match attempt(word, mode, held, age) {
         Attempt::Locked => {
             match known {
@@ -196,7 +198,7 @@ impl Protocol for TwoPhaseLocking {
     }
 
     fn writes_at_once<F: Fabric>(_: &Worker<F, Self>, sets: &Sets, place: Place) -> bool {
-        sets.locks.contains(&(place, EXCLUSIVE))
+        sets.lock_at(place).is_some_and(|at| sets.locks[at].1 == EXCLUSIVE)
     }
 
     async fn will_write<F: Fabric>(
