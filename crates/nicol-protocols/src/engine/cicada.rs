@@ -300,7 +300,7 @@ fn validate_write<F: Fabric>(
 
 /// [Cicada17 3.4 step 4] The pending version of a write becomes committed.
 #[inline(always)]
-fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Write, oldest: u64) {
+fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Write) {
     let place = Place(write.held.take() as u32);
     let own = Old::at(worker.store(), place);
     write.version.set(own.state().version);
@@ -312,12 +312,12 @@ fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Wr
     if !own.state().present && worker.store().record(write.place).watch() {
         worker.was_deleted(write.key, write.place);
     }
-    cut(worker, place, oldest);
+    cut(worker, place);
 }
 
-/// [Cicada17 3.8] Cuts off what is older than the version that a transaction as old as `oldest`
-/// sees.
-fn cut<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place, oldest: u64) {
+/// [Cicada17 3.8] Cuts off what is older than the version that the oldest transaction sees.
+fn cut<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place) {
+    let oldest = worker.node.oldest_timestamp();
     while place.is_some() {
         let old = Old::at(worker.store(), place);
         if old.link() & STATUS == COMMITTED && old.wts() < oldest {
@@ -438,9 +438,7 @@ impl Protocol for Cicada {
         worker.stall().await;
         let _phase = worker.fabric.phase("commit the versions");
         // [Cicada17 3.4 step 4]
-        // Once for all: other cores change what they announce all the time.
-        let oldest = worker.node.oldest_timestamp();
-        let commit = |write| commit_version(worker, sets, write, oldest);
+        let commit = |write| commit_version(worker, sets, write);
         worker.each_held(sets.writes.iter(), commit).await;
         Ok(())
     }
