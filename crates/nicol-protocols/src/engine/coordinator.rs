@@ -180,6 +180,7 @@ async fn scan(txn: &mut Txn, open: &mut impl Interactive) -> Result<(), Abort> {
 
 impl<F: Fabric, P: Protocol> CommitProtocol for Coordinator<F, P> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
+        self.worker.take_turns().await;
         let (outcome, ended) = self.run_once(txn).await;
         if self.is_durable(ended).await { outcome } else { Outcome::Unknown }
     }

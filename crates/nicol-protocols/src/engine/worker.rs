@@ -27,6 +27,8 @@ const TIDY_EVERY: u64 = 8;
 const TIDY_MOST: usize = 64;
 /// One step in so many stalls, where cores do.
 const STALL_ONE_IN: u64 = 8;
+/// Transactions that a core on a thread runs in a row, while it has other tasks.
+const IN_A_ROW: u32 = 16;
 /// Bits of a timestamp that name the core.
 const CORE_BITS: u32 = 8;
 
@@ -139,6 +141,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     /// The newest version or timestamp that the core has given out.
     pub(super) newest: Cell<u64>,
     epoch_due: Cell<Nanos>,
+    /// Transactions since the core's other tasks had a turn.
+    in_a_row: Cell<u32>,
     /// Records that were absent in an epoch: to be taken out if they still are when it is over.
     absent: RefCell<VecDeque<(u64, Place)>>,
     /// Records of ordered tables that were deleted: to be taken out if they still are absent.
@@ -171,6 +175,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             begun: Cell::new(0),
             newest: Cell::new(0),
             epoch_due: Cell::new(Nanos::ZERO),
+            in_a_row: Cell::new(0),
             absent: RefCell::default(),
             deleted: RefCell::default(),
             trails: Trails::default(),
@@ -303,6 +308,20 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             return;
         }
         self.garbage.borrow_mut().push_back((self.store().epochs().of_removal(), garbage));
+    }
+
+    /// Before a transaction: now and then the core's other tasks have a turn. On threads most
+    /// transactions await nothing, so that a client would go on with its next one for ever.
+    #[inline]
+    pub(super) async fn take_turns(&self) {
+        if F::ACCESS_POINTS {
+            return;
+        }
+        let in_a_row = (self.in_a_row.get() + 1) % IN_A_ROW;
+        self.in_a_row.set(in_a_row);
+        if in_a_row == 0 {
+            self.fabric.yield_now().await;
+        }
     }
 
     /// Between two steps of a transaction: some cores stall there, where that is asked for.

@@ -1,6 +1,8 @@
 //! Engines in both worlds: judged on every workload, with cores that interleave at every access,
 //! and broken on purpose.
 
+use std::collections::HashMap;
+
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, Length};
@@ -174,6 +176,28 @@ fn a_log_device_that_syncs_nothing_is_caught() {
         !bench::run(&liar).unwrap().report.check.held()
     };
     assert!((0..16).any(caught));
+}
+
+#[test]
+fn the_clients_of_a_core_take_turns_on_threads() {
+    for (system, setting) in ENGINES {
+        let config = BenchConfig {
+            host_engines: Some(1),
+            clients: Some(4),
+            ..config(system, "smallbank", "threads", 1, &[setting])
+        };
+        let ran = bench::run(&config).unwrap();
+        assert!(ran.report.check.held(), "{system}: {:?}", ran.report.check);
+        let mut spans = HashMap::new();
+        for one in &ran.history.operations {
+            let (first, last) = spans.entry(one.client).or_insert((one.invoked, one.invoked));
+            (*first, *last) = (one.invoked.min(*first), one.invoked.max(*last));
+        }
+        assert_eq!(spans.len(), 4, "{system}");
+        let begun = spans.values().map(|(first, _)| first).max();
+        let ended = spans.values().map(|(_, last)| last).min();
+        assert!(begun < ended, "{system}: one client after the other: {spans:?}");
+    }
 }
 
 #[test]
