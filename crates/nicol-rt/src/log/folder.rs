@@ -237,14 +237,16 @@ impl LogFolder {
         let mut files = Vec::new();
         // Nodes without a shard have nothing to make durable.
         for node in view.nodes_of(Role::Server) {
-            let path = run.join(format!("node-{}.log", node.0));
-            let new = path.with_extension("new");
+            let new = run.join(format!("node-{}.new", node.0));
             let file = make(&new).map_err(at(&new))?;
             let header = LogHeader { node, view: view.clone(), life, nonce: draw()? };
-            let mut file = LogFile::begin(new, file, &header)?;
+            files.push(LogFile::begin(new, file, &header)?);
+        }
+        // Only now, so that a process that is killed seldom leaves some of them without the others.
+        for file in &mut files {
+            let path = file.path.with_extension("log");
             fs::rename(&file.path, &path).map_err(at(&path))?;
             file.path = path;
-            files.push(file);
         }
         sync_names(run)?;
         Ok(files)
