@@ -370,8 +370,8 @@ pub struct LabRunArgs {
     /// Points to run in parallel; results do not depend on it [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Compare each result with the golden table ID.json in DIR, byte by byte. A difference is a
-    /// failed check.
+    /// Compare each result with the golden table FAMILY/ID.json in DIR, byte by byte. A
+    /// difference is a failed check.
     #[arg(long, value_name = "DIR")]
     pub golden: Option<PathBuf>,
     /// Write the golden tables instead of comparing.

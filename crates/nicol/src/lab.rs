@@ -70,6 +70,15 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         None => "interrupted: nothing is kept; with --out DIR a run can be gone on with".to_owned(),
     })?;
     let chosen = chosen(args, &options)?;
+    if let Some(golden) = &args.golden
+        && chosen.iter().any(|experiment| Golden(golden).is_of_family(experiment))
+    {
+        let error = anyhow!(
+            "--golden {}: this is the folder of one family: name the one above it",
+            golden.display()
+        );
+        return Err(Usage(error).into());
+    }
     let checkpoint = match &args.out {
         Some(folder) => Checkpoint::open(folder, &args.ids, &options)?,
         None => Checkpoint::default(),

@@ -105,6 +105,9 @@ fn a_changed_figure_fails_the_check_and_blessing_mends_it() {
         fs::read_to_string(&path).unwrap().replacen("\"latency_us\": 4", "\"latency_us\": 5", 1);
     fs::write(&path, changed).unwrap();
     assert!(fails(&run, 1).contains("\"latency_us\": 5"));
+    let below = folder.0.join("commit");
+    let said = fails(&[&run[..4], &[below.to_str().unwrap()]].concat(), 2);
+    assert!(said.contains("the folder of one family: name the one above it"), "{said}");
 }
 
 #[test]

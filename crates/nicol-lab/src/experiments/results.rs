@@ -75,6 +75,11 @@ impl Golden<'_> {
         self.0.join(experiment.family).join(format!("{}.json", experiment.id))
     }
 
+    /// Is this the folder of one family, with the table of `experiment` in it?
+    pub fn is_of_family(&self, experiment: &Experiment) -> bool {
+        self.0.join(format!("{}.json", experiment.id)).exists()
+    }
+
     /// Is there a table of `experiment`?
     pub fn has(&self, experiment: &Experiment) -> bool {
         self.path(experiment).exists()

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{FreeListKey, RKey};
-use nicol_core::memory::{BufferUses, Buffers, Region, WORD};
+use nicol_core::memory::{BufferUse, BufferUses, Buffers, Region, WORD};
 use nicol_core::units::Nanos;
 
 use super::messages::{List, Unused};
@@ -254,16 +254,19 @@ impl BufferPool {
     /// Posts a buffer whose use with this stamp is over, or keeps it back. False if it is free, or
     /// this is known already.
     pub(crate) fn post_reported<F: Fabric>(&self, fabric: &F, offset: u64, stamp: u64) -> bool {
-        self.post_if(fabric, offset, |class| self.shared_stamps || class.end(offset, stamp))
+        self.post_if(fabric, offset, |class, _| self.shared_stamps || class.end(offset, stamp))
     }
 
-    /// Posts a buffer that a scan has found, or keeps it back; false if it is free.
-    fn post_found<F: Fabric>(&self, fabric: &F, offset: u64) -> bool {
+    /// Posts a buffer whose use a scan has found, or keeps it back. False if that use is over: a
+    /// late report may have posted the buffer while the scan went on, and a chain popped it again.
+    fn post_found<F: Fabric>(&self, fabric: &F, found: BufferUse) -> bool {
         // Of a chain that has ended before it wrote to the buffer the stamp is an old one.
-        let stamp = self.region.load(offset).unwrap_or(NO_STAMP);
-        self.post_if(fabric, offset, |class| {
-            class.end(offset, stamp);
-            true
+        let stamp = self.region.load(found.offset).unwrap_or(NO_STAMP);
+        self.post_if(fabric, found.offset, |class, in_use| {
+            in_use == found && {
+                class.end(found.offset, stamp);
+                true
+            }
         })
     }
 
@@ -271,12 +274,13 @@ impl BufferPool {
         &self,
         fabric: &F,
         offset: u64,
-        ends: impl FnOnce(&Class) -> bool,
+        ends: impl FnOnce(&Class, BufferUse) -> bool,
     ) -> bool {
-        let mut lists = self.lists.get().into_iter().flatten().zip(&self.classes);
-        let found = lists.find(|((_, uses), _)| uses.of(offset).is_some());
-        found.is_some_and(|((list, _), class)| {
-            ends(class)
+        let lists = self.lists.get().into_iter().flatten().zip(&self.classes);
+        let mut used =
+            lists.filter_map(|((list, uses), class)| Some((list, class, uses.of(offset)?)));
+        used.next().is_some_and(|(list, class, in_use)| {
+            ends(class, in_use)
                 && match self.watermark {
                     Some(_) => class.back().insert(offset),
                     None => fabric.post_buffers(*list, &[offset]).is_ok(),
@@ -442,6 +446,8 @@ mod tests {
     struct Unwritten {
         region: Arc<Region>,
         pool: Arc<BufferPool>,
+        /// Is the item installed, and its transaction complete, while the scan looks again?
+        installed: bool,
         kept: Arc<Mutex<Vec<bool>>>,
     }
 
@@ -452,6 +458,7 @@ mod tests {
             }
             let (fabric, pool) = (fabric.clone(), self.pool.clone());
             let (region, kept) = (self.region.clone(), self.kept.clone());
+            let (installed, asked) = (self.installed, Arc::new(Mutex::new(None)));
             let rkey = fabric.register(&self.region, Access::ReadWrite);
             pool.open(&fabric, rkey);
             fabric.clone().spawn(async move {
@@ -460,17 +467,29 @@ mod tests {
                 let old = item(7, 1);
                 let offset = allocate(&fabric, rkey, list, old.as_flattened()).await;
                 assert!(pool.post_reported(&fabric, offset, 7));
-                let other = fabric.clone();
+                let (other, place, asked_at) = (fabric.clone(), region.clone(), asked.clone());
                 fabric.spawn(async move {
                     let new = item(8, 0);
                     allocate(&other, rkey, list, new.as_flattened()).await;
+                    let Some(asked) = asked_at.lock().unwrap().filter(|_| installed) else {
+                        return;
+                    };
+                    // The scan's own timer is older: it has looked at the first pointers then.
+                    other.sleep_until(asked + scan::SCAN_POLL).await;
+                    place.store(0, offset).unwrap();
+                    place.store(offset + 8, 1).unwrap();
                 });
                 while !pool.is_in_use(offset) {
                     fabric.sleep_until(fabric.now() + Nanos(10)).await;
                 }
                 assert!(region.load(offset) == Ok(7) && pool.is_over(offset));
-                pool.scan_but(&fabric, Nanos(0), |at| region.load(at + 8) == Ok(0)).await;
+                let keep = |at: u64| {
+                    asked.lock().unwrap().get_or_insert(fabric.now());
+                    region.load(at + 8) == Ok(0)
+                };
+                pool.scan_but(&fabric, Nanos(0), keep).await;
                 assert!(region.load(offset) == Ok(8) && !pool.is_over(offset));
+                assert_eq!(region.load(0), Ok(if installed { offset } else { 0 }));
                 kept.lock().unwrap().push(pool.is_in_use(offset));
             });
         }
@@ -485,21 +504,33 @@ mod tests {
         let view = View::new(1, 1, 1, 1).unwrap();
         let profile = Arc::new(Profile::load(profile).unwrap());
         let cluster = SimCluster::new(SimConfig::new(view, profile, 1));
-        let region = Arc::new(Region::new(Bytes(128)));
-        let pointers = Pointers { first: 0, stride: 8, count: 1 };
+        // So many pointers that a search lets others go on before it has looked at all of them.
+        let pointers = Pointers { first: 0, stride: 8, count: scan::PIECE + 8 };
+        let first = pointers.stride * pointers.count;
+        let region = Arc::new(Region::new(Bytes(first + 64)));
         let classes = [SizeClass { bytes: 64, count: 1 }];
-        let pool = Arc::new(BufferPool::new(region.clone(), 64, &classes, pointers));
+        let pool = Arc::new(BufferPool::new(region.clone(), first, &classes, pointers));
         cluster.start(Arc::new(start(region, pool)));
         assert_eq!(cluster.run_until(&mut |_| done(), Nanos::from_millis(10)), RunEnd::Done);
     }
 
-    #[test]
-    fn a_scan_asks_again_of_a_buffer_that_was_popped_and_not_written_yet() {
+    /// Is the buffer of [`Unwritten`] in use after the scan?
+    fn keeps_unwritten(installed: bool) -> bool {
         let kept = Arc::<Mutex<Vec<bool>>>::default();
-        let start = |region, pool| Unwritten { region, pool, kept: kept.clone() };
+        let start = |region, pool| Unwritten { region, pool, installed, kept: kept.clone() };
         // The card's accesses to memory take time.
         run_on("connectx5-40g:verbs.chains=true", start, || !kept.lock().unwrap().is_empty());
-        assert_eq!(*kept.lock().unwrap(), [true]);
+        kept.lock().unwrap()[0]
+    }
+
+    #[test]
+    fn a_scan_asks_again_of_a_buffer_that_was_popped_and_not_written_yet() {
+        assert!(keeps_unwritten(false));
+    }
+
+    #[test]
+    fn a_scan_keeps_what_gets_its_pointer_while_it_looks() {
+        assert!(keeps_unwritten(true));
     }
 
     #[test]

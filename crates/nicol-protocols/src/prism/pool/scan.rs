@@ -12,9 +12,9 @@ use super::{BufferPool, Class, Pointers};
 
 /// Words that a scan looks at before the engine's other tasks have their turn: some tens of
 /// microseconds.
-const PIECE: u64 = 4_096;
+pub(super) const PIECE: u64 = 4_096;
 /// How often a scan asks whether the chains that were under way have ended.
-const SCAN_POLL: Nanos = Nanos::from_micros(20);
+pub(super) const SCAN_POLL: Nanos = Nanos::from_micros(20);
 
 impl BufferPool {
     /// The uses that no pointer refers to: a client has yet to report them, or a chain to install
@@ -52,8 +52,9 @@ impl BufferPool {
         self.scan_but(fabric, after, |_| false).await
     }
 
-    /// The same, but for the buffers that `keep` accepts: it is asked of each before the wait and
-    /// after it.
+    /// The same, but for the buffers that `keep` accepts. It is asked of each before the wait for
+    /// chains, and after it before the pointers are looked at again: a buffer that nobody keeps by
+    /// then has its pointer already, or never gets one.
     pub(crate) async fn scan_but<F: Fabric>(
         &self,
         fabric: &F,
@@ -76,14 +77,15 @@ impl BufferPool {
         while !fabric.have_ended(mark) {
             fabric.sleep_until(fabric.now() + SCAN_POLL).await;
         }
-        // A buffer that had been popped and not written yet is looked at again: what was there
-        // before told of its last use. Every chain that has popped one of them has ended: what it
-        // has installed has its pointer for as long as this looks, or has been replaced.
+        // A buffer that had been popped and not written yet is asked about again: what was there
+        // before told of its last use.
+        found.retain(|unused| !keep(unused.offset));
+        // Every chain that has popped one of them has ended: what it has installed has its pointer
+        // for as long as this looks, or has been replaced.
         let left = self.unreferenced_meanwhile(fabric).await;
         // Both are in the order of the classes, and within each of the offsets.
-        let is_found = |unused: &&BufferUse| found.binary_search(unused).is_ok();
-        let left = left.iter().filter(is_found).filter(|unused| !keep(unused.offset));
-        left.filter(|unused| self.post_found(fabric, unused.offset)).count()
+        let left = left.iter().filter(|unused| found.binary_search(unused).is_ok());
+        left.filter(|unused| self.post_found(fabric, **unused)).count()
     }
 }
 
