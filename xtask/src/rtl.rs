@@ -30,7 +30,14 @@ impl Form {
 }
 
 /// The design, the module at its top first.
-const SOURCES: [&str; 2] = ["scheduler.sv", "rank_tree.sv"];
+const SOURCES: [&str; 6] = [
+    "scheduler.sv",
+    "rank_tree.sv",
+    "weighed_pair.sv",
+    "sum_of_eight.sv",
+    "sum_of_four.sv",
+    "adder.sv",
+];
 
 /// Compares decisions, and estimates.
 pub fn run(root: &Path, form: Form) -> Result<()> {

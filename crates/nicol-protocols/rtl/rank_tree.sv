@@ -11,34 +11,38 @@ module rank_tree #(
     // Three cycles later.
     output reg  [15:0]             rank
 );
+    localparam PAIRS = FEATURES / 2;
     localparam FIRST = FEATURES / 8;
     localparam SECOND = FIRST / 8;
-    reg [11*FIRST-1:0]  first;
-    reg [14*SECOND-1:0] second;
-    reg [11*FIRST-1:0]  next_first;
-    reg [14*SECOND-1:0] next_second;
-    reg [16:0]          sum;
-    reg [10:0]          eight;
-    reg [13:0]          sixty_four;
-    integer group, at;
-
-    always @* begin
-        for (group = 0; group < FIRST; group = group + 1) begin
-            eight = 0;
-            for (at = 8 * group; at < 8 * group + 8; at = at + 1)
-                eight = eight + {3'b0, weights[8*at +: 8] & {8{met[at]}}};
-            next_first[11*group +: 11] = eight;
+    wire [9*PAIRS-1:0]   pairs;
+    reg  [11*FIRST-1:0]  first;
+    reg  [14*SECOND-1:0] second;
+    wire [11*FIRST-1:0]  next_first;
+    wire [14*SECOND-1:0] next_second;
+    wire [16:0]          sum;
+    genvar group;
+    generate
+        for (group = 0; group < PAIRS; group = group + 1) begin : of_pairs
+            weighed_pair pair (
+                .met(met[2*group +: 2]),
+                .weights(weights[16*group +: 16]),
+                .sum(pairs[9*group +: 9])
+            );
         end
-        for (group = 0; group < SECOND; group = group + 1) begin
-            sixty_four = 0;
-            for (at = 8 * group; at < 8 * group + 8; at = at + 1)
-                sixty_four = sixty_four + {3'b0, first[11*at +: 11]};
-            next_second[14*group +: 14] = sixty_four;
+        for (group = 0; group < FIRST; group = group + 1) begin : firsts
+            sum_of_four #(.BITS(9)) four (
+                .terms(pairs[36*group +: 36]),
+                .sum(next_first[11*group +: 11])
+            );
         end
-        sum = 0;
-        for (at = 0; at < SECOND; at = at + 1)
-            sum = sum + {3'b0, second[14*at +: 14]};
-    end
+        for (group = 0; group < SECOND; group = group + 1) begin : seconds
+            sum_of_eight #(.BITS(11)) eight (
+                .terms(first[88*group +: 88]),
+                .sum(next_second[14*group +: 14])
+            );
+        end
+    endgenerate
+    sum_of_eight #(.BITS(14)) all (.terms(second), .sum(sum));
 
     always @(posedge clk) if (advance) begin
         first <= next_first;

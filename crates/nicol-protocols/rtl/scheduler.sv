@@ -170,11 +170,14 @@ module scheduler #(
     end
 
     // When it takes requests, and when it looks at the counters.
+    integer place;
     always @(posedge clk) begin
-        if (vector_valid) begin
-            next_weights[8*vector_feature +: 8] <= vector_weight;
-            next_steering[5*vector_feature +: 5] <= vector_steering;
-        end
+        // Compared with each place, not shifted to one: a shifter of all bits would be the larger part.
+        for (place = 0; place < FEATURES; place = place + 1)
+            if (vector_valid && vector_feature == place) begin
+                next_weights[8*place +: 8] <= vector_weight;
+                next_steering[5*place +: 5] <= vector_steering;
+            end
         if (reset) begin
             state <= CLEAR;
             looking <= 0;
@@ -205,7 +208,8 @@ module scheduler #(
                     state <= LOOK;
                 end
                 LOOK: begin
-                    shown[FEATURES*looking +: FEATURES] <= shows;
+                    for (place = 0; place < WORKERS; place = place + 1)
+                        if (looking == place) shown[FEATURES*place +: FEATURES] <= shows;
                     looking <= looking + 1;
                     if (looking == LAST) state <= RUN;
                 end
