@@ -41,6 +41,7 @@ const TESTS: [(&str, &[&str]); 2] = [
         &[
             "multicore::arena::tests::places_do_not_overlap_and_come_back",
             "multicore::epochs::tests::the_epoch_waits_for_whoever_is_in_an_earlier_one",
+            "multicore::horizon::tests::no_version_is_freed_that_somebody_may_find",
             "multicore::tests::a_record_is_not_used_again_while_a_core_that_has_found_it_may_read_it",
             "multicore::tests::no_version_of_a_key_is_used_twice_while_threads_make_and_take_out",
             "multicore::tests::threads_lose_no_record_and_see_no_other_s",

@@ -19,7 +19,8 @@ pub enum Sabotage {
     IgnoresLocks,
     /// Scans forget the versions of the leaves that they have read.
     ForgetsLeaves,
-    /// Cores announce an epoch that is yet to come, and so protect nothing.
+    /// Cores announce an epoch, and in an engine with several versions a horizon, that is yet to
+    /// come, and so protect nothing.
     WrongEpoch,
     /// What is taken out of an index is freed at once.
     FreesEarly,
@@ -88,6 +89,13 @@ impl Hooks {
     #[inline]
     pub(super) fn over_before(self, oldest: u64) -> u64 {
         if self.is(Sabotage::FreesEarly) { u64::MAX } else { oldest }
+    }
+
+    /// Up to which timestamp nobody can see what was overwritten, by what cores have announced.
+    #[inline]
+    pub(super) fn horizon(self, announced: u64) -> u64 {
+        let protects = !self.is(Sabotage::FreesEarly) && !self.is(Sabotage::WrongEpoch);
+        if protects { announced } else { u64::MAX }
     }
 
     /// Does a transaction wait for a lock? `may`: its age lets it.

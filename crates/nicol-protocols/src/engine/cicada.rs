@@ -4,128 +4,52 @@
 //! | step | what | where |
 //! |---|---|---|
 //! | 3.1 | a timestamp: the core's clock, made unique and growing | `begin` |
+//! | 3.3 | one version stands in its record, if that is free when it is written | `pending`, `version.rs` |
 //! | 3.3 | a read takes the newest version that is not later; one that is pending is waited for | `visible` |
 //! | 3.4 step 1 | install pending versions, where nobody has read or written later | `install_pending` |
 //! | 3.4 step 2 | move the read timestamps of what was read on | `commit` |
 //! | 3.4 step 3 | what was read is still what is visible, and nobody has read later what is overwritten | `validate` |
 //! | 3.4 step 4 | the pending versions become committed | `commit` |
-//! | 3.8 | versions that no transaction can see any more are cut off and freed by epochs | `cut` |
+//! | 3.8 | what was overwritten before every transaction under way began is freed at once | `collect`, `nicol_store::multicore::Horizon` |
 //!
 //! A writer only adds the newest version of a record. [Cicada17 3.5] Its order need not agree with
 //! time, since clocks of cores may differ: the promise is serializability. Without the paper's
-//! version inlining (3.3) and adaptive contention regulation (3.9).
+//! adaptive contention regulation (3.9).
+//!
+//! DEVIATION [Cicada17 3.3]: what is read often is not copied into the record by who reads it.
+//!
+//! DEVIATION [Cicada17 3.8]: a core looks at what it may free after so many transactions, not after
+//! so many microseconds; aborted versions, and those of records that are gone, wait for an epoch.
 //!
 //! DEVIATION [Cicada17 3.6]: leaves of ordered tables have a read timestamp, as in `tictoc.rs`,
 //! instead of versions of their own.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+mod version;
+
+use std::sync::atomic::{Ordering, fence};
 
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
-use nicol_store::multicore::{Garbage, Multicore, Place, Record, State};
+use nicol_store::multicore::{Garbage, Multicore, Place, Record, Room, State};
 
 use super::broken::Hooks;
 use super::halt::Halt;
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets, Write};
 use super::worker::{Absence, Protocol, Worker};
+use version::{ABORTED, COMMITTED, Old, PENDING, newest};
+
+/// Records of which a core frees versions at one look.
+const COLLECT_MOST: usize = 1024;
 
 /// In a record's word, beside the place of its newest version: it is in no index any more.
 const GONE: u64 = 1 << 63;
 
-/// Words of a version, before its value.
-mod word {
-    pub(super) const WTS: usize = 0;
-    pub(super) const RTS: usize = 1;
-    /// The place of the next older version, the status, the words of the version.
-    pub(super) const LINK: usize = 2;
-    pub(super) const STATE: usize = 3;
-    pub(super) const VALUE: usize = 4;
-}
-
-const STATUS: u64 = 3 << 32;
-const PENDING: u64 = 0;
-const COMMITTED: u64 = 1 << 32;
-const ABORTED: u64 = 2 << 32;
-const WORDS_SHIFT: u32 = 40;
-const NEXT: u64 = u32::MAX as u64;
-
 /// The protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Cicada;
-
-/// A version of a record.
-#[derive(Clone, Copy)]
-struct Old<'s>(&'s [AtomicU64]);
-
-impl<'s> Old<'s> {
-    fn at(store: &'s Multicore, place: Place) -> Self {
-        Self(store.words(place))
-    }
-
-    fn wts(self) -> u64 {
-        self.0[word::WTS].load(Ordering::Acquire)
-    }
-
-    fn rts(self) -> u64 {
-        self.0[word::RTS].load(Ordering::SeqCst)
-    }
-
-    fn link(self) -> u64 {
-        self.0[word::LINK].load(Ordering::SeqCst)
-    }
-
-    fn next(self) -> Place {
-        Place((self.link() & NEXT) as u32)
-    }
-
-    fn state(self) -> State {
-        State::unpack(self.0[word::STATE].load(Ordering::Acquire))
-    }
-
-    fn set_status(self, status: u64) {
-        // Only its writer changes the status; a worker that cuts off older versions clears the rest
-        // only.
-        self.0[word::LINK].fetch_or(status, Ordering::SeqCst);
-    }
-
-    /// Cuts off the next older version and returns where it is: the caller frees it.
-    fn cut(self) -> Place {
-        Place((self.0[word::LINK].fetch_and(!NEXT, Ordering::SeqCst) & NEXT) as u32)
-    }
-
-    /// Discards it and everything older.
-    fn discard<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place) {
-        while place.is_some() {
-            let old = Old::at(worker.store(), place);
-            let next = old.cut();
-            let words = (old.link() >> WORDS_SHIFT) as usize;
-            worker.discard(Garbage::Words(place, words));
-            place = next;
-        }
-    }
-
-    fn make(
-        store: &'s Multicore,
-        (words, status): (usize, u64),
-        timestamp: u64,
-        state: State,
-    ) -> Option<Place> {
-        let place = store.allocate(words).ok()?;
-        let Self(made) = Self::at(store, place);
-        made[word::WTS].store(timestamp, Ordering::Relaxed);
-        made[word::RTS].store(timestamp, Ordering::Relaxed);
-        made[word::STATE].store(state.pack(), Ordering::Relaxed);
-        made[word::LINK].store((words as u64) << WORDS_SHIFT | status, Ordering::Release);
-        Some(place)
-    }
-}
-
-fn newest(record: Record<'_>) -> Place {
-    Place(record.word().load(Ordering::SeqCst) as u32)
-}
 
 /// How the search for the version that a transaction sees ended.
 enum Found {
@@ -145,7 +69,7 @@ fn search(store: &Multicore, record: Record<'_>, at: u64, hooks: Hooks) -> Found
     let mut place = newest(record);
     while place.is_some() {
         let old = Old::at(store, place);
-        let status = old.link() & STATUS;
+        let status = old.status();
         if old.wts() < at {
             match status {
                 COMMITTED => return Found::Version(place),
@@ -178,7 +102,7 @@ struct Pending;
 
 /// The newest version that has not been aborted.
 fn newest_valid(store: &Multicore, mut place: Place) -> Place {
-    while place.is_some() && Old::at(store, place).link() & STATUS == ABORTED {
+    while place.is_some() && Old::at(store, place).is_void() {
         place = Old::at(store, place).next();
     }
     place
@@ -220,23 +144,25 @@ fn install_one<F: Fabric>(
         if head & GONE != 0 || overtaken || old.rts() > at {
             return Err(Abort::Stale { key }.into());
         }
-        let new = pending(worker, record, old.state(), value, at).ok_or(Abort::NoResources)?;
-        Old::at(store, new).0[word::LINK].fetch_or(head & NEXT, Ordering::Release);
+        let place = pending(worker, write.place, old.state(), value, at);
+        let place = place.ok_or(Abort::NoResources)?;
+        let new = Old::at(store, place);
+        new.put_above(Place(head as u32));
         let order = (Ordering::SeqCst, Ordering::SeqCst);
-        if record.word().compare_exchange(head, new.0.into(), order.0, order.1).is_ok() {
-            return Ok(new);
+        if record.word().compare_exchange(head, place.0.into(), order.0, order.1).is_ok() {
+            return Ok(place);
         }
         // Nobody has seen it.
-        Old::at(store, new).cut();
-        let words = (Old::at(store, new).link() >> WORDS_SHIFT) as usize;
-        store.free(Garbage::Words(new, words));
+        new.cut();
+        new.free_one(worker, place);
     }
 }
 
-/// A pending version of a record that is in state `before`.
+/// A pending version of the record at `place`, which is in state `before`: in the record itself, if
+/// no version stands there. [Cicada17 3.3]
 fn pending<F: Fabric>(
     worker: &Worker<F, Cicada>,
-    record: Record<'_>,
+    place: Place,
     before: State,
     value: Option<&[u8]>,
     at: u64,
@@ -244,12 +170,20 @@ fn pending<F: Fabric>(
     let store = worker.store();
     let (present, len) = (value.is_some(), value.map_or(0, <[u8]>::len) as u32);
     let version = if present || before.present { before.version.next() } else { before.version };
-    let words = word::VALUE + record.capacity() / size_of::<u64>();
     let state = State { version, present, len, watched: false };
-    let place = Old::make(store, (words, PENDING), at, state)?;
-    store.write_words(place, word::VALUE, value.unwrap_or_default());
+    let inside = Old::at(store, place.inside());
+    let made = if inside.take_inside(worker.overwritten.horizon()) {
+        inside.begin(at, state);
+        place.inside()
+    } else {
+        let words = version::HEADER + store.record(place).capacity() / size_of::<u64>();
+        let made = store.allocate(Some(&mut worker.room.borrow_mut()), words).ok()?;
+        Old::make(store, (made, words), PENDING, at, state);
+        made
+    };
+    store.write_words(made, version::HEADER, value.unwrap_or_default());
     worker.fabric.work(Work::Copy { bytes: len });
-    Some(place)
+    Some(made)
 }
 
 /// [Cicada17 3.4 step 3] What was read is what is visible; nobody has read later what is
@@ -312,16 +246,23 @@ fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Wr
     if !own.state().present && worker.store().record(write.place).watch() {
         worker.was_deleted(write.key, write.place);
     }
-    cut(worker, place);
+    worker.overwritten.note(sets.timestamp, write.place);
 }
 
-/// [Cicada17 3.8] Cuts off what is older than the version that the oldest transaction sees.
-fn cut<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place) {
-    let oldest = worker.node.oldest_timestamp();
+/// [Cicada17 3.8] Frees what is older than the version that the oldest transaction sees.
+///
+/// Others do the same, and may have seen more transactions end, but not more than had ended when
+/// the oldest of this core began: they free nothing above the version that this one sees.
+fn free_older<F: Fabric>(worker: &Worker<F, Cicada>, record: Place) {
+    let store = worker.store();
+    let (seen, horizon) = (store.horizon().seen(worker.core), worker.overwritten.horizon());
+    let mut place = newest(store.record(record));
     while place.is_some() {
-        let old = Old::at(worker.store(), place);
-        if old.link() & STATUS == COMMITTED && old.wts() < oldest {
-            Old::discard(worker, old.cut());
+        let old = Old::at(store, place);
+        if old.status() == COMMITTED && old.wts() <= seen.max(horizon) {
+            if old.wts() <= horizon {
+                Old::free(worker, old.cut());
+            }
             return;
         }
         place = old.next();
@@ -332,31 +273,34 @@ impl RecordForm for Cicada {
     const STRICT: bool = false;
     const BEYOND: Option<fn(Record<'_>) -> Place> = Some(newest);
 
-    fn word(store: &Multicore) -> Option<u64> {
+    const BESIDE: usize = version::HEADER;
+
+    fn word(store: &Multicore, place: Place, room: Option<&mut Room>) -> Option<u64> {
+        Old::at(store, place.inside()).leave_inside();
         // A transaction with an earlier timestamp than the removed record finds no version, and
         // begins again.
         let state = State { version: store.floor(), ..State::default() };
-        let at = store.timestamp_floor();
-        Old::make(store, (word::VALUE, COMMITTED), at, state).map(|place| place.0.into())
+        let absent = store.allocate(room, version::HEADER).ok()?;
+        let made = (absent, version::HEADER);
+        Old::make(store, made, COMMITTED, store.timestamp_floor(), state);
+        Some(absent.0.into())
     }
 
-    fn load(store: &Multicore, record: Record<'_>, value: &[u8]) -> bool {
-        let len = value.len() as u32;
+    fn load(store: &Multicore, place: Place, value: &[u8]) {
+        let (record, len) = (store.record(place), value.len() as u32);
         let state = State { version: Version(1), present: true, len, watched: false };
-        let words = word::VALUE + record.capacity() / size_of::<u64>();
-        let Some(place) = Old::make(store, (words, COMMITTED), 1, state) else { return false };
-        store.write_words(place, word::VALUE, value);
-        let absent = record.word().swap(place.0.into(), Ordering::SeqCst);
-        store.free(Garbage::Words(Place(absent as u32), word::VALUE));
+        Old::at(store, place.inside()).make_inside(1, state);
+        store.write_words(place.inside(), version::HEADER, value);
+        let absent = record.word().swap(place.inside().0.into(), Ordering::SeqCst);
+        store.free(Garbage::Words(Place(absent as u32), version::HEADER));
         record.unwatch();
-        true
     }
 
     fn value(store: &Multicore, record: Record<'_>, value: &mut Vec<u8>) -> State {
         match search(store, record, u64::MAX, Hooks::NONE) {
             Found::Version(place) => {
                 let state = Old::at(store, place).state();
-                store.copy_words(place, word::VALUE, state.len as usize, value);
+                store.copy_words(place, version::HEADER, state.len as usize, value);
                 state
             }
             Found::Pending | Found::Nothing => State::default(),
@@ -367,7 +311,7 @@ impl RecordForm for Cicada {
         let mut place = newest(record);
         while place.is_some() {
             let old = Old::at(store, place);
-            if old.link() & STATUS == PENDING {
+            if old.status() == PENDING {
                 return true;
             }
             place = old.next();
@@ -378,8 +322,8 @@ impl RecordForm for Cicada {
 
 impl Protocol for Cicada {
     fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+        worker.overwritten.enter(worker.entered());
         sets.timestamp = worker.timestamp();
-        worker.announce(sets.timestamp);
     }
 
     /// The version that it sees.
@@ -408,7 +352,7 @@ impl Protocol for Cicada {
         value: &mut Vec<u8>,
     ) -> Result<Seen, Halt> {
         let state = Old::at(worker.store(), found).state();
-        worker.store().copy_words(found, word::VALUE, state.len as usize, value);
+        worker.store().copy_words(found, version::HEADER, state.len as usize, value);
         worker.fabric.work(Work::Copy { bytes: state.len });
         sets.reads.push(Read { place, key, seen: found.0.into() });
         Ok(Seen { present: state.present, version: state.version })
@@ -421,13 +365,7 @@ impl Protocol for Cicada {
         worker.stall().await;
         // [Cicada17 3.4 step 2]
         if worker.hooks.moves_read_timestamps() {
-            let move_on = |read: &Read| {
-                let Old(words) = Old::at(store, Place(read.seen as u32));
-                // Mostly a later transaction has moved it on: then nothing is written.
-                if words[word::RTS].load(Ordering::SeqCst) < at {
-                    words[word::RTS].fetch_max(at, Ordering::SeqCst);
-                }
-            };
+            let move_on = |read: &Read| Old::at(store, Place(read.seen as u32)).read_at(at);
             worker.each_held(sets.reads.iter(), move_on).await;
         }
         for (node, _, _) in sets.leaves() {
@@ -454,8 +392,7 @@ impl Protocol for Cicada {
             let order = (Ordering::SeqCst, Ordering::SeqCst);
             let next = own.next();
             if word.compare_exchange(held, next.0.into(), order.0, order.1).is_ok() {
-                let words = (own.link() >> WORDS_SHIFT) as usize;
-                worker.discard(Garbage::Words(place, words));
+                own.discard(worker, place);
             }
         }
     }
@@ -464,7 +401,7 @@ impl Protocol for Cicada {
         let record = worker.store().record(place);
         let head = record.word().load(Ordering::SeqCst);
         let old = Old::at(worker.store(), Place(head as u32));
-        if head & GONE != 0 || old.link() & STATUS != COMMITTED {
+        if head & GONE != 0 || old.status() != COMMITTED {
             return Absence::Busy;
         }
         if old.state().present {
@@ -474,7 +411,7 @@ impl Protocol for Cicada {
             return if still || !record.watch() { Absence::Present } else { Absence::Busy };
         }
         let order = (Ordering::SeqCst, Ordering::Relaxed);
-        let unseen = old.wts() < worker.node.oldest_timestamp();
+        let unseen = old.wts() <= worker.store().horizon().ended();
         if !unseen || record.word().compare_exchange(head, head | GONE, order.0, order.1).is_err() {
             return Absence::Busy;
         }
@@ -483,6 +420,19 @@ impl Protocol for Cicada {
     }
 
     fn discard_versions<F: Fabric>(worker: &Worker<F, Self>, place: Place) {
-        Old::discard(worker, newest(worker.store().record(place)));
+        Old::discard_all(worker, newest(worker.store().record(place)));
+    }
+
+    fn collect<F: Fabric>(worker: &Worker<F, Self>) {
+        let horizon = worker.store().horizon().move_on();
+        worker.overwritten.see(worker.hooks.horizon(horizon));
+        for _ in 0..COLLECT_MOST {
+            let Some(record) = worker.overwritten.next() else { break };
+            free_older(worker, record);
+        }
+    }
+
+    fn leave<F: Fabric>(worker: &Worker<F, Self>) {
+        worker.store().horizon().end(worker.core);
     }
 }

@@ -26,6 +26,7 @@ mod halt;
 mod log;
 mod node;
 mod optimistic;
+mod overwritten;
 mod record_form;
 pub mod recovery;
 mod sets;

@@ -29,31 +29,16 @@ const TABLES: usize = 256;
 pub(super) struct Core {
     /// Transactions under way.
     open: AtomicU32,
-    /// No transaction has an earlier timestamp.
-    timestamp: AtomicU64,
 }
 
 impl Core {
     const fn new() -> Self {
-        Self { open: AtomicU32::new(0), timestamp: AtomicU64::new(u64::MAX) }
+        Self { open: AtomicU32::new(0) }
     }
 
     /// Notes how many transactions are under way.
     pub(super) fn set_open(&self, transactions: u32) {
         self.open.store(transactions, Ordering::Relaxed);
-    }
-
-    /// Notes that no transaction has an earlier timestamp.
-    pub(super) fn announce(&self, timestamp: u64) {
-        self.timestamp.store(timestamp, Ordering::SeqCst);
-    }
-
-    /// Notes that no transaction sees anything old.
-    pub(super) fn sees_everything(&self) {
-        // Most protocols announce nothing, and a store that all cores see at once takes a while.
-        if self.timestamp.load(Ordering::Relaxed) != u64::MAX {
-            self.announce(u64::MAX);
-        }
     }
 }
 
@@ -94,12 +79,6 @@ impl<P: RecordForm> Node<P> {
     /// What `core` tells the others.
     pub(super) fn core(&self, core: usize) -> &Core {
         &self.cores[core]
-    }
-
-    /// No transaction has an earlier timestamp, but for some that begin just now.
-    pub(super) fn oldest_timestamp(&self) -> u64 {
-        let announced = self.cores.iter().map(|core| core.timestamp.load(Ordering::SeqCst));
-        announced.min().unwrap_or(u64::MAX)
     }
 
     /// Notes that a transaction has waited longer than any holder of a lock takes.
@@ -164,11 +143,10 @@ impl<P: RecordForm> SystemNode for Node<P> {
         let cores = view.engines(view.primary(shard), Side::Host);
         let longest = longest(source, view, shard);
         let store = Multicore::new(source, config.value_bytes, &longest, cores);
+        let store = store.with_words_beside(P::BESIDE);
         source.load(view, shard, &mut |key, value| {
-            let located = store.locate(key, P::word).ok();
-            let loaded =
-                located.is_some_and(|located| P::load(&store, store.record(located.place), value));
-            assert!(loaded, "16 GiB of memory hold what is loaded");
+            let located = store.locate(key, P::word).expect("16 GiB of memory hold what is loaded");
+            P::load(&store, located.place, value);
         });
         store
     }
@@ -176,7 +154,7 @@ impl<P: RecordForm> SystemNode for Node<P> {
     fn empty(config: &EngineConfig, source: &dyn RecordSource) -> Multicore {
         let _nothing_of = source;
         let source = nicol_core::records::Empty { capacity_per_shard: 0 };
-        Multicore::new(&source, config.value_bytes, &[0; TABLES], 1)
+        Multicore::new(&source, config.value_bytes, &[0; TABLES], 1).with_words_beside(P::BESIDE)
     }
 
     fn copy(_: NodeId, _: &View, _: &EngineConfig, _: &dyn RecordSource, _: &[Multicore]) {}

@@ -1,7 +1,7 @@
 //! What a concurrency control protocol keeps in a record: the meaning of its word, and of its
 //! value.
 
-use nicol_store::multicore::{Multicore, Place, Record, State};
+use nicol_store::multicore::{Multicore, Place, Record, Room, State};
 
 /// How a protocol's records are made, loaded and read at rest.
 pub trait RecordForm: Send + Sync + Sized + 'static {
@@ -12,16 +12,20 @@ pub trait RecordForm: Send + Sync + Sized + 'static {
     /// record.
     const BEYOND: Option<fn(Record<'_>) -> Place> = None;
 
-    /// The word of a new, absent record; `None` if there is no memory for what it needs.
-    fn word(store: &Multicore) -> Option<u64>;
+    /// Words of a record besides its header and its value.
+    const BESIDE: usize = 0;
 
-    /// Loads `value` into a new record, before anything runs; false if there is no memory.
-    fn load(_store: &Multicore, record: Record<'_>, value: &[u8]) -> bool {
+    /// The word of a new, absent record at `place`, made by a core with this room; `None` if there
+    /// is no memory for what it needs.
+    fn word(store: &Multicore, place: Place, room: Option<&mut Room>) -> Option<u64>;
+
+    /// Loads `value` into a new record at `place`, before anything runs.
+    fn load(store: &Multicore, place: Place, value: &[u8]) {
+        let record = store.record(place);
         record.write_value(value);
         let version = nicol_core::ids::Version(1);
         let len = value.len() as u32;
         record.set_state(State { version, present: true, len, watched: false });
-        true
     }
 
     /// What a record holds, once everything is quiet; its value goes to the end of `value`.

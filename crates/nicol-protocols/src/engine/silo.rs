@@ -22,7 +22,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
-use nicol_store::multicore::{Multicore, Place, Record};
+use nicol_store::multicore::{Multicore, Place, Record, Room};
 
 use super::halt::Halt;
 use super::optimistic::{self, LOCKED, Locked, install, lock_writes};
@@ -86,7 +86,7 @@ fn next_id<F: Fabric>(worker: &Worker<F, Silo>, epoch: u64, Validated(highest): 
 impl RecordForm for Silo {
     const STRICT: bool = true;
 
-    fn word(_: &Multicore) -> Option<u64> {
+    fn word(_: &Multicore, _: Place, _: Option<&mut Room>) -> Option<u64> {
         Some(0)
     }
 

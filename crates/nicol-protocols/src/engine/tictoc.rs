@@ -22,7 +22,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
-use nicol_store::multicore::{Multicore, Place, Record};
+use nicol_store::multicore::{Multicore, Place, Record, Room};
 
 use super::broken::Hooks;
 use super::halt::Halt;
@@ -128,7 +128,7 @@ async fn validate<F: Fabric>(
 impl RecordForm for TicToc {
     const STRICT: bool = false;
 
-    fn word(store: &Multicore) -> Option<u64> {
+    fn word(store: &Multicore, _: Place, _: Option<&mut Room>) -> Option<u64> {
         // Records of this key that are gone were read until then at most.
         let floor = store.timestamp_floor();
         Some(word_of(floor, floor))

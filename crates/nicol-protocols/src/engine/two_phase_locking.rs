@@ -22,7 +22,7 @@ use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
-use nicol_store::multicore::{Multicore, Place, Record};
+use nicol_store::multicore::{Multicore, Place, Record, Room};
 
 use super::config::Waiting;
 use super::halt::Halt;
@@ -142,7 +142,7 @@ fn acquire<F: Fabric>(
 impl RecordForm for TwoPhaseLocking {
     const STRICT: bool = true;
 
-    fn word(_: &Multicore) -> Option<u64> {
+    fn word(_: &Multicore, _: Place, _: Option<&mut Room>) -> Option<u64> {
         Some(0)
     }
 

@@ -18,6 +18,7 @@ use super::broken::Hooks;
 use super::halt::Halt;
 use super::log::CoreLog;
 use super::node::Node;
+use super::overwritten::Overwritten;
 use super::record_form::RecordForm;
 use super::sets::Sets;
 
@@ -120,6 +121,13 @@ pub trait Protocol: RecordForm {
 
     /// Discards what a record that is gone has besides its own words.
     fn discard_versions<F: Fabric>(_worker: &Worker<F, Self>, _place: Place) {}
+
+    /// Frees the versions that no transaction can see any more. Called now and then when the core's
+    /// last transaction has ended, before the core leaves its epoch.
+    fn collect<F: Fabric>(_worker: &Worker<F, Self>) {}
+
+    /// The core looks at no versions any more: its last transaction has ended.
+    fn leave<F: Fabric>(_worker: &Worker<F, Self>) {}
 }
 
 /// The state of one core.
@@ -150,7 +158,9 @@ pub struct Worker<F: Fabric, P: Protocol> {
     /// Where the last searches in ordered tables have ended.
     trails: Trails,
     /// Where the core makes records.
-    room: RefCell<Room>,
+    pub(super) room: RefCell<Room>,
+    /// Which versions it has overwritten, in an engine with several.
+    pub(super) overwritten: Overwritten,
     /// What was taken out in an epoch: to be freed when it is over.
     garbage: RefCell<VecDeque<(u64, Garbage)>>,
     /// What it has committed and is not durable, if that is logged.
@@ -180,6 +190,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             deleted: RefCell::default(),
             trails: Trails::default(),
             room: RefCell::default(),
+            overwritten: Overwritten::default(),
             garbage: RefCell::default(),
             pool: RefCell::default(),
         }
@@ -214,11 +225,15 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         self.pool.borrow_mut().push(sets);
         self.set_active(self.active.get() - 1);
         if self.active.get() == 0 {
+            let tidies = self.begun.get().is_multiple_of(TIDY_EVERY);
+            if tidies {
+                P::collect(self);
+            }
             self.store().epochs().leave(self.core);
-            self.node.core(self.core).sees_everything();
-            if self.begun.get().is_multiple_of(TIDY_EVERY) {
+            if tidies {
                 self.tidy();
             }
+            P::leave(self);
             self.idle.notify();
         }
     }
@@ -228,20 +243,27 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         self.node.core(self.core).set_open(transactions);
     }
 
-    /// A timestamp that no other core gives out, later than those that this one has given out.
-    pub(super) fn timestamp(&self) -> u64 {
+    /// A timestamp that no other core gives out, later than `than` and than those that this core
+    /// has given out.
+    pub(super) fn later(&self, than: u64) -> u64 {
         let now = (self.fabric.now().0 + 2) << CORE_BITS | self.core as u64;
-        let next = self.newest.get() + (1 << CORE_BITS);
+        let next = ((self.newest.get().max(than) >> CORE_BITS) + 1) << CORE_BITS | self.core as u64;
         let timestamp = now.max(next);
         self.newest.set(timestamp);
         timestamp
     }
 
-    /// Announces the timestamp of a transaction, so that what it may see is kept.
-    pub(super) fn announce(&self, timestamp: u64) {
-        if self.active.get() == 1 {
-            self.node.core(self.core).announce(timestamp);
+    /// The timestamp of a transaction that begins; what it may see is kept as long as it runs.
+    pub(super) fn timestamp(&self) -> u64 {
+        match self.active.get() {
+            1 => self.store().horizon().begin(self.core, |than| self.later(than)),
+            _ => self.later(0),
         }
+    }
+
+    /// The epoch that the core is in.
+    pub(super) const fn entered(&self) -> u64 {
+        self.entered.get()
     }
 
     /// The record of `key`; an absent one is made if there is none.

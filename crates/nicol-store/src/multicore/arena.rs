@@ -9,7 +9,7 @@ use zerocopy::FromZeros;
 use super::Line;
 
 /// Words of a unit: places are counted in units of 32 bytes.
-const UNIT: usize = 4;
+pub(super) const UNIT: usize = 4;
 /// Units of a chunk: 1 MiB, or less under Miri, which begins each word by itself.
 const CHUNK: usize = if cfg!(miri) { 1 << 9 } else { 1 << 15 };
 /// Chunks at most: 16 GiB.
@@ -43,11 +43,16 @@ type Chunk = [AtomicU64; CHUNK * UNIT];
 /// one makes stands together.
 const ROOM: usize = 256;
 
-/// Units that were given out to one core, which it has not used.
+/// Places of a size class that a core keeps for itself; what it frees beyond that is for all.
+const SPARE: usize = 64;
+
+/// What one core has to itself: units that were given out to it, and places that it has freed.
 #[derive(Debug, Default)]
 pub struct Room {
     next: usize,
     end: usize,
+    /// By size class.
+    spare: Vec<Vec<Place>>,
 }
 
 /// Words by place.
@@ -90,13 +95,17 @@ impl Arena {
     /// The same of a core that has this room, if it has one.
     pub(super) fn allocate_in(&self, room: Option<&mut Room>, words: usize) -> Option<Place> {
         let units = words.div_ceil(UNIT);
-        let Some(room) = room.filter(|_| units <= ROOM / 4) else { return self.allocate(words) };
-        if let Some(place) = self.freed(units) {
+        let Some(room) = room else { return self.allocate(words) };
+        let spare = room.spare.get_mut(units).and_then(Vec::pop);
+        if let Some(place) = spare.or_else(|| self.freed(units)) {
             return Some(place);
+        }
+        if units > ROOM / 4 {
+            return self.give_out(units);
         }
         if room.end - room.next < units {
             let Place(first) = self.give_out(ROOM)?;
-            *room = Room { next: first as usize, end: first as usize + ROOM };
+            (room.next, room.end) = (first as usize, first as usize + ROOM);
         }
         let place = Place(room.next as u32);
         room.next += units;
@@ -139,6 +148,18 @@ impl Arena {
         if let Some((count, places)) = self.free.get(words.div_ceil(UNIT)) {
             places.lock().unwrap_or_else(PoisonError::into_inner).push(place);
             count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The same of a core that has this room: what it frees it uses again first.
+    pub(super) fn free_in(&self, room: &mut Room, place: Place, words: usize) {
+        let units = words.div_ceil(UNIT);
+        if room.spare.is_empty() {
+            room.spare.resize_with(CLASSES, Vec::new);
+        }
+        match room.spare.get_mut(units) {
+            Some(spare) if spare.len() < SPARE => spare.push(place),
+            _ => self.free(place, words),
         }
     }
 
@@ -206,6 +227,13 @@ mod tests {
         let place = arena.allocate_in(Some(&mut rooms[0]), 5).unwrap();
         arena.free(place, 5);
         assert_eq!(arena.allocate_in(Some(&mut rooms[1]), 5), Some(place));
+        // What a core frees it uses again itself, but for what is more than its own.
+        arena.free_in(&mut rooms[0], place, 5);
+        assert_ne!(arena.allocate_in(Some(&mut rooms[1]), 5), Some(place));
+        assert_eq!(arena.allocate_in(Some(&mut rooms[0]), 5), Some(place));
+        let taken: Vec<_> = (0..=SPARE).map(|_| arena.allocate(5).unwrap()).collect();
+        taken.iter().for_each(|place| arena.free_in(&mut rooms[0], *place, 5));
+        assert_eq!(arena.allocate_in(Some(&mut rooms[1]), 5), taken.last().copied());
         assert!(arena.allocate_in(Some(&mut rooms[0]), WORDS_MAX + 1).is_none());
         // A core takes room for many: the counter of the arena is not asked for each.
         let before = arena.given_out();

@@ -16,6 +16,7 @@
 mod arena;
 mod epochs;
 mod hash_index;
+mod horizon;
 #[cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "an instruction that only some machines have")
@@ -33,6 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use arena::{Place, Room};
 pub use epochs::Epochs;
+pub use horizon::Horizon;
 pub use range_index::{Inserted, Leaf, Near, NodeNumber};
 pub use record::{Record, State};
 pub use trails::Trails;
@@ -97,6 +99,9 @@ pub struct Multicore {
     hash: HashIndex,
     tree: RangeIndex,
     epochs: Epochs,
+    horizon: Horizon,
+    /// Words that a record has besides its header and those of a value.
+    beside: usize,
     /// By table: words of a value.
     value_words: Box<[usize]>,
     floors: Line<Floors>,
@@ -131,9 +136,23 @@ impl Multicore {
             hash: HashIndex::new(source.records_per_shard() + source.growth_per_shard()),
             tree: RangeIndex::new(),
             epochs: Epochs::new(cores),
+            horizon: Horizon::new(cores),
+            beside: 0,
             value_words: longest.iter().map(words).collect(),
             floors: Line::default(),
         }
+    }
+
+    /// The same before its first record: each has so many more words, for a protocol's own.
+    #[must_use]
+    pub fn with_words_beside(mut self, beside: usize) -> Self {
+        self.beside = beside;
+        self
+    }
+
+    /// Tells which versions no transaction can read any more.
+    pub const fn horizon(&self) -> &Horizon {
+        &self.horizon
     }
 
     /// Tells when no transaction can read any more what was taken out.
@@ -211,21 +230,26 @@ impl Multicore {
             records.for_each(|(key, place)| self.record(place).prefetch(ahead(key)));
             return;
         };
-        records.clone().for_each(|(_, place)| self.record(place).prefetch(0));
+        let inside = |key: Key| if self.beside > 0 { self.beside + ahead(key) } else { 0 };
+        records.clone().for_each(|(key, place)| self.record(place).prefetch(inside(key)));
         for (key, place) in records {
             let beyond = beyond(self.record(place));
-            if beyond.is_some() {
+            if beyond.is_some() && beyond != place.inside() {
                 self.record(beyond).prefetch(ahead(key));
             }
         }
     }
 
     /// Where the record of `key` stands. If there is none, an absent one is made, whose first word
-    /// is `word`.
+    /// `word` decides, which is told where it stands.
     ///
     /// # Errors
     /// If there is no memory for one.
-    pub fn locate(&self, key: Key, word: impl Fn(&Self) -> Option<u64>) -> Result<Located, Full> {
+    pub fn locate(
+        &self,
+        key: Key,
+        word: impl FnOnce(&Self, Place, Option<&mut Room>) -> Option<u64>,
+    ) -> Result<Located, Full> {
         let mut near = Near::NOWHERE;
         match self.place_near(key, &mut near) {
             Some(place) => Ok(Located { place, is_new: false, inserted: None }),
@@ -242,16 +266,16 @@ impl Multicore {
         &self,
         key: Key,
         near: &mut Near,
-        room: Option<&mut Room>,
-        word: impl Fn(&Self) -> Option<u64>,
+        mut room: Option<&mut Room>,
+        word: impl FnOnce(&Self, Place, Option<&mut Room>) -> Option<u64>,
     ) -> Result<Located, Full> {
         let value_words = self.value_words[usize::from(key.table().0)];
-        let words = HEADER + value_words;
-        let place = self.arena.allocate_in(room, words).ok_or(Full)?;
+        let words = HEADER + self.beside + value_words;
+        let place = self.arena.allocate_in(room.as_deref_mut(), words).ok_or(Full)?;
         // The floors were raised before the record of a key is taken out: whoever has its place in
         // the index locked, and finds no record there, finds them raised.
         let begin = || {
-            let word = word(self)?;
+            let word = word(self, place, room)?;
             let floor = Version(self.floors.0.version.load(Ordering::SeqCst));
             self.record(place).begin(key, value_words, word, floor);
             Some(())
@@ -297,7 +321,7 @@ impl Multicore {
     pub fn free(&self, garbage: Garbage) {
         match garbage {
             Garbage::Record(place) => {
-                let words = HEADER + self.record(place).value_words();
+                let words = HEADER + self.beside + self.record(place).value_words();
                 self.arena.free(place, words);
             }
             Garbage::Node(node) => self.tree.free(node),
@@ -305,12 +329,18 @@ impl Multicore {
         }
     }
 
-    /// Words of a protocol's own, such as those of an old version.
+    /// Words of a protocol's own, such as those of an old version; in the core's room, if it has
+    /// one.
     ///
     /// # Errors
     /// If there is no memory.
-    pub fn allocate(&self, words: usize) -> Result<Place, Full> {
-        self.arena.allocate(words).ok_or(Full)
+    pub fn allocate(&self, room: Option<&mut Room>, words: usize) -> Result<Place, Full> {
+        self.arena.allocate_in(room, words).ok_or(Full)
+    }
+
+    /// Frees such words at once; the core that does so uses them again first.
+    pub fn free_words(&self, room: &mut Room, place: Place, words: usize) {
+        self.arena.free_in(room, place, words);
     }
 
     /// The words at a place that [`Multicore::allocate`] gave out, and those behind them.

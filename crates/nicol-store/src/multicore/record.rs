@@ -5,11 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::ids::{Key, Version};
 
-use super::arena::Place;
+use super::arena::{Place, UNIT};
 use super::prefetch::prefetch;
 
 /// Words before the value.
 pub(super) const HEADER: usize = 4;
+
+const _: () = assert!(HEADER.is_multiple_of(UNIT), "what stands behind a header has a place");
+
+impl Place {
+    /// Where the words of the record at this place begin that are not its header.
+    pub const fn inside(self) -> Self {
+        Self(self.0 + (HEADER / UNIT) as u32)
+    }
+}
 
 mod word {
     /// What a protocol keeps: a lock, a version, a timestamp.

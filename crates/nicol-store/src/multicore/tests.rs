@@ -23,7 +23,9 @@ fn key(random: &mut Stream, rows: u64) -> Key {
 
 /// Takes the record of `key` out, if there is one, and frees it.
 fn take_out(store: &Multicore, key: Key) -> bool {
-    let Ok(Located { place, is_new, .. }) = store.locate(key, |_| Some(0)) else { return false };
+    let Ok(Located { place, is_new, .. }) = store.locate(key, |_, _, _| Some(0)) else {
+        return false;
+    };
     let word = store.record(place).word();
     let taken = word.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
     if taken {
@@ -50,8 +52,8 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
         if grows == (random.below(8) > 0) {
             let begins_at = if random.below(2) == 0 { &mut near } else { &mut elsewhere };
             let located = match model.contains_key(&key) {
-                false => store.make(key, begins_at, Some(&mut room), |_| Some(0)).unwrap(),
-                true => store.locate(key, |_| Some(0)).unwrap(),
+                false => store.make(key, begins_at, Some(&mut room), |_, _, _| Some(0)).unwrap(),
+                true => store.locate(key, |_, _, _| Some(0)).unwrap(),
             };
             assert_eq!(located.is_new, !model.contains_key(&key));
             assert_eq!(*model.entry(key).or_insert(located.place), located.place);
@@ -80,9 +82,9 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
 fn an_insertion_and_a_removal_move_the_version_of_their_leaf_and_of_no_other() {
     let store = store();
     let key = |row| Key::new(TableId::ORDERED, row);
-    (0..100).for_each(|row| assert!(store.locate(key(10 * row), |_| Some(0)).is_ok()));
+    (0..100).for_each(|row| assert!(store.locate(key(10 * row), |_, _, _| Some(0)).is_ok()));
     let (near, far) = (store.leaf_of(key(500)), store.leaf_of(key(0)));
-    let inserted = store.locate(key(501), |_| Some(0)).unwrap().inserted.unwrap();
+    let inserted = store.locate(key(501), |_, _, _| Some(0)).unwrap().inserted.unwrap();
     assert!(inserted.node == near.node && inserted.before == near.version);
     assert!(!store.is_unchanged(near.node, near.version));
     assert!(store.is_unchanged(near.node, inserted.after));
@@ -99,11 +101,11 @@ fn an_insertion_and_a_removal_move_the_version_of_their_leaf_and_of_no_other() {
 fn a_new_record_begins_above_the_versions_of_those_that_were_taken_out() {
     let store = store();
     let one = Key::new(TableId(1), 1);
-    let place = store.locate(one, |_| Some(0)).unwrap().place;
+    let place = store.locate(one, |_, _, _| Some(0)).unwrap().place;
     let state = State { version: Version(41), ..State::default() };
     store.record(place).set_state(state);
     assert!(take_out(&store, one) && store.find(one).is_none());
-    let again = store.locate(one, |_| Some(0)).unwrap();
+    let again = store.locate(one, |_, _, _| Some(0)).unwrap();
     assert_eq!(store.record(again.place).state().version, Version(41));
 }
 
@@ -117,7 +119,7 @@ fn no_version_of_a_key_is_used_twice_while_threads_make_and_take_out() {
                 for turn in 0..test_steps(20_000) {
                     // Now and then others come in while a record is made; they spin where the index
                     // is locked.
-                    let word = |_: &Multicore| {
+                    let word = |_: &Multicore, _, _: Option<&mut Room>| {
                         if turn % 256 == 0 {
                             thread::yield_now();
                         }
@@ -145,7 +147,7 @@ fn a_record_is_not_used_again_while_a_core_that_has_found_it_may_read_it() {
     for table in [TableId(1), TableId::ORDERED] {
         let (store, over) = (Arc::new(store()), Arc::new(AtomicU64::new(0)));
         let key = Key::new(table, 1);
-        store.locate(key, |_| Some(0)).unwrap();
+        store.locate(key, |_, _, _| Some(0)).unwrap();
         let reader = {
             let (store, over) = (store.clone(), over.clone());
             thread::spawn(move || {
@@ -172,9 +174,9 @@ fn a_record_is_not_used_again_while_a_core_that_has_found_it_may_read_it() {
             }
             garbage.into_iter().for_each(|one| store.free(one));
             // Others stand where it stood.
-            let other = store.locate(Key::new(TableId(2), turn), |_| Some(0)).unwrap();
+            let other = store.locate(Key::new(TableId(2), turn), |_, _, _| Some(0)).unwrap();
             assert_eq!(other.place, place);
-            store.locate(key, |_| Some(0)).unwrap();
+            store.locate(key, |_, _, _| Some(0)).unwrap();
         }
         over.store(1, Ordering::Relaxed);
         reader.join().unwrap();
@@ -201,10 +203,10 @@ fn threads_lose_no_record_and_see_no_other_s() {
                     assert_eq!(found, own.get(&key).copied());
                     if random.below(3) > 0 {
                         let located = match found {
-                            Some(_) => store.locate(key, |_| Some(0)).unwrap(),
-                            None => {
-                                store.make(key, &mut near, Some(&mut room), |_| Some(0)).unwrap()
-                            }
+                            Some(_) => store.locate(key, |_, _, _| Some(0)).unwrap(),
+                            None => store
+                                .make(key, &mut near, Some(&mut room), |_, _, _| Some(0))
+                                .unwrap(),
                         };
                         assert_eq!(*own.entry(key).or_insert(located.place), located.place);
                     } else if let Some(place) = own.remove(&key) {
@@ -227,7 +229,7 @@ fn threads_lose_no_record_and_see_no_other_s() {
     store.for_each(&mut |record| assert!(found.insert(record.key(), ()).is_none()));
     assert!(found.keys().eq(all.keys()));
     assert!(all.iter().all(|(key, place)| store.find(*key).unwrap().key() == *key
-        && store.locate(*key, |_| None).unwrap().place == *place));
+        && store.locate(*key, |_, _, _| None).unwrap().place == *place));
 }
 
 #[test]
@@ -235,12 +237,12 @@ fn what_is_inserted_behind_a_prefix_changes_no_leaf_of_the_next() {
     let store = store();
     let order = |district: u64, number: u64| Key::new(TableId::ORDERED, district << 32 | number);
     for district in 1..4 {
-        (200..300).for_each(|number| _ = store.locate(order(district, number), |_| Some(0)));
+        (200..300).for_each(|number| _ = store.locate(order(district, number), |_, _, _| Some(0)));
     }
     for number in 300..600 {
         // A scan for a district's oldest order begins before it.
         let leaf = store.leaf_of(order(2, 0));
-        store.locate(order(1, number), |_| Some(0)).unwrap();
+        store.locate(order(1, number), |_, _, _| Some(0)).unwrap();
         assert!(store.is_unchanged(leaf.node, leaf.version), "{number}");
     }
 }
@@ -254,7 +256,7 @@ fn order(district: u64, number: u64) -> Key {
 fn an_emptied_leaf_goes_to_its_own_prefix_whatever_its_parent() {
     let store = store();
     for number in 0..300 {
-        (1..6).for_each(|district| _ = store.locate(order(district, number), |_| Some(0)));
+        (1..6).for_each(|district| _ = store.locate(order(district, number), |_, _, _| Some(0)));
     }
     for (oldest, newest) in (0..290).zip(300..) {
         assert!((2..6).all(|district| take_out(&store, order(district, oldest))));
@@ -262,7 +264,7 @@ fn an_emptied_leaf_goes_to_its_own_prefix_whatever_its_parent() {
         for district in 2..6 {
             let leaf = store.leaf_of(order(district, 0));
             assert_eq!(leaf.low >> 32, order(district, 0).0 >> 32, "{district}: {oldest}");
-            store.locate(order(district - 1, newest), |_| Some(0)).unwrap();
+            store.locate(order(district - 1, newest), |_, _, _| Some(0)).unwrap();
             assert!(store.is_unchanged(leaf.node, leaf.version), "{district}: {oldest}");
         }
     }
@@ -273,7 +275,7 @@ fn a_queue_takes_as_many_nodes_as_what_stands_in_it() {
     let store = store();
     let mut most = 0;
     for number in 0..test_steps(60_000) {
-        store.locate(order(1, number), |_| Some(0)).unwrap();
+        store.locate(order(1, number), |_, _, _| Some(0)).unwrap();
         if number >= 200 {
             assert!(take_out(&store, order(1, number - 200)));
             most = most.max(store.tree.check());
@@ -289,7 +291,7 @@ fn records_that_are_prefetched_are_what_they_were_whatever_is_in_the_chains() {
     let keys = |rows: std::ops::Range<u64>| rows.map(|row| Key::new(TableId(1), row));
     // More than heads: chains have several records; more than are touched at once; some absent.
     for key in keys(0..200) {
-        let located = store.locate(key, |_| Some(key.row())).unwrap();
+        let located = store.locate(key, |_, _, _| Some(key.row())).unwrap();
         store.record(located.place).write_value(&key.0.to_le_bytes());
     }
     let beyond_of = std::cell::RefCell::new(Vec::new());
