@@ -333,15 +333,18 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     }
 
     /// Before a transaction: now and then the core's other tasks have a turn. On threads most
-    /// transactions await nothing, so that a client would go on with its next one for ever.
+    /// transactions await nothing, so that a client would go on with its next one for ever. One
+    /// that is under way has found something held, and others wait for what it holds: it goes on
+    /// soon.
     #[inline]
     pub(super) async fn take_turns(&self) {
         if F::ACCESS_POINTS {
             return;
         }
-        let in_a_row = (self.in_a_row.get() + 1) % IN_A_ROW;
-        self.in_a_row.set(in_a_row);
-        if in_a_row == 0 {
+        let in_a_row = self.in_a_row.get() + 1;
+        let yields = in_a_row == IN_A_ROW || self.active.get() > 0;
+        self.in_a_row.set(if yields { 0 } else { in_a_row });
+        if yields {
             self.fabric.yield_now().await;
         }
     }
