@@ -246,7 +246,7 @@ fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Wr
     if !own.state().present && worker.store().record(write.place).watch() {
         worker.was_deleted(write.key, write.place);
     }
-    worker.overwritten.note(sets.timestamp, write.place);
+    worker.overwritten.note(sets.timestamp, (write.key, write.place));
 }
 
 /// [Cicada17 3.8] Frees what is older than the version that the oldest transaction sees.
@@ -427,8 +427,8 @@ impl Protocol for Cicada {
         let horizon = worker.store().horizon().move_on();
         worker.overwritten.see(worker.hooks.horizon(horizon));
         for _ in 0..COLLECT_MOST {
-            let Some(record) = worker.overwritten.next() else { break };
-            free_older(worker, record);
+            let Some(record) = worker.overwritten.next(|key| worker.find(key)) else { break };
+            record.into_iter().for_each(|record| free_older(worker, record));
         }
     }
 

@@ -4,38 +4,49 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use nicol_core::ids::Key;
 use nicol_store::multicore::Place;
+
+/// A record of which a core has overwritten a version.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    /// At which timestamp.
+    timestamp: u64,
+    key: Key,
+    /// Where the record stands; none if that was found in another epoch: it may stand there no
+    /// more.
+    place: Place,
+}
 
 /// What a core has overwritten.
 #[derive(Debug, Default)]
 pub(super) struct Overwritten {
-    /// The epoch in which the records were found, so that they are there as long as the core is in
-    /// it.
+    /// The epoch in which records were found, so that they are there as long as the core is in it.
     epoch: Cell<u64>,
-    /// At which timestamp, and of which record, in the order of the timestamps.
-    records: RefCell<VecDeque<(u64, Place)>>,
+    records: RefCell<VecDeque<Noted>>,
     /// Transactions up to this timestamp had ended when the first one began that is under way.
     horizon: Cell<u64>,
 }
 
 impl Overwritten {
-    /// The core is in `epoch`. What it has noted in another one it forgets: whoever overwrites
-    /// those records next frees more.
+    /// The core is in `epoch`.
     pub(super) fn enter(&self, epoch: u64) {
         if self.epoch.replace(epoch) != epoch {
-            self.records.borrow_mut().clear();
+            self.records.borrow_mut().iter_mut().for_each(|noted| noted.place = Place::NONE);
         }
     }
 
-    /// A version of the record at `place` was overwritten by one of `timestamp`.
-    pub(super) fn note(&self, timestamp: u64, place: Place) {
-        self.records.borrow_mut().push_back((timestamp, place));
+    /// A version of the record of `key` at `place` was overwritten by one of `timestamp`.
+    pub(super) fn note(&self, timestamp: u64, (key, place): (Key, Place)) {
+        self.records.borrow_mut().push_back(Noted { timestamp, key, place });
     }
 
-    /// The next of them that was overwritten before the horizon.
-    pub(super) fn next(&self) -> Option<Place> {
-        let over = |(timestamp, _): &mut (u64, Place)| *timestamp <= self.horizon.get();
-        self.records.borrow_mut().pop_front_if(over).map(|(_, place)| place)
+    /// The next of them that was overwritten before the horizon; where it is, `find` tells if that
+    /// is not known any more. `None` of one that is gone.
+    pub(super) fn next(&self, find: impl FnOnce(Key) -> Option<Place>) -> Option<Option<Place>> {
+        let over = |noted: &mut Noted| noted.timestamp <= self.horizon.get();
+        let Noted { key, place, .. } = self.records.borrow_mut().pop_front_if(over)?;
+        Some(if place.is_some() { Some(place) } else { find(key) })
     }
 
     /// Moves the horizon.

@@ -225,16 +225,16 @@ fn an_engine_on_threads_answers_once_its_log_file_has_it() {
 fn a_table_stays_small_although_its_records_come_and_go() {
     let records = |system: &str| {
         let mut config = config(system, "churn-ordered", "innova2", 1, &["epoch_us=5"]);
-        config.length = Some(Length::Transactions(20_000));
+        config.length = Some(Length::Transactions(160_000));
+        config.recorded_run = false;
         let report = bench::run(&config).unwrap().report;
-        assert!(report.check.held(), "{:?}", report.check);
         report.counters["records"]["places_used"]
     };
-    // Every transaction looks for absent keys, so that without reclamation there would be
-    // thousands.
+    // Every transaction looks for absent keys, so that without reclamation there would be hundreds
+    // of thousands. Six cores have room for 256 places each.
     for system in ["silo", "2pl", "tictoc", "cicada"] {
         let used = records(system);
-        assert!(used < 2_000, "{system}: {used} places for 48 keys");
+        assert!(used < 3_000, "{system}: {used} places for 48 keys");
     }
 }
 
