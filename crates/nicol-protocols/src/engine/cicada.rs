@@ -427,8 +427,11 @@ impl Protocol for Cicada {
         let horizon = worker.store().horizon().move_on();
         worker.overwritten.see(worker.hooks.horizon(horizon));
         for _ in 0..COLLECT_MOST {
-            let Some(record) = worker.overwritten.next(|key| worker.find(key)) else { break };
-            record.into_iter().for_each(|record| free_older(worker, record));
+            let Some((key, place)) = worker.overwritten.next() else { break };
+            let found = if place.is_some() { Some(place) } else { worker.find(key) };
+            if let Some(record) = found {
+                free_older(worker, record);
+            }
         }
     }
 

@@ -41,12 +41,10 @@ impl Overwritten {
         self.records.borrow_mut().push_back(Noted { timestamp, key, place });
     }
 
-    /// The next of them that was overwritten before the horizon; where it is, `find` tells if that
-    /// is not known any more. `None` of one that is gone.
-    pub(super) fn next(&self, find: impl FnOnce(Key) -> Option<Place>) -> Option<Option<Place>> {
+    /// The next of them that was overwritten before the horizon, and where it stands, or none.
+    pub(super) fn next(&self) -> Option<(Key, Place)> {
         let over = |noted: &mut Noted| noted.timestamp <= self.horizon.get();
-        let Noted { key, place, .. } = self.records.borrow_mut().pop_front_if(over)?;
-        Some(if place.is_some() { Some(place) } else { find(key) })
+        self.records.borrow_mut().pop_front_if(over).map(|noted| (noted.key, noted.place))
     }
 
     /// Moves the horizon.

@@ -245,7 +245,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
 
     /// A timestamp that no other core gives out, later than `than` and than those that this core
     /// has given out.
-    pub(super) fn later(&self, than: u64) -> u64 {
+    fn later(&self, than: u64) -> u64 {
         let now = (self.fabric.now().0 + 2) << CORE_BITS | self.core as u64;
         let next = ((self.newest.get().max(than) >> CORE_BITS) + 1) << CORE_BITS | self.core as u64;
         let timestamp = now.max(next);
