@@ -328,11 +328,13 @@ fn compare_replicas(
         let Some(&(other, _)) = replicas.iter().find(|(_, digest)| *digest != expected) else {
             continue;
         };
-        let wrong = if cluster.is_whole() {
-            vec![format!("shard {} differs between node {} and node {}", shard.0, first.0, other.0)]
+        let nodes: Vec<NodeId> = replicas.iter().map(|(node, _)| *node).collect();
+        let differing = differing_keys(cluster, shard, &nodes);
+        let wrong: Vec<String> = if cluster.is_whole() {
+            let nodes =
+                format!("shard {} differs between node {} and node {}", shard.0, first.0, other.0);
+            std::iter::once(nodes).chain(differing.into_iter().map(|(_, line)| line)).collect()
         } else {
-            let nodes: Vec<NodeId> = replicas.iter().map(|(node, _)| *node).collect();
-            let differing = differing_keys(cluster, shard, &nodes);
             let undecided = undecided_keys(cluster, audits, operations, shard);
             let is_undecided = |key: &Key| undecided.as_ref().is_none_or(|keys| keys.contains(key));
             let (known, wrong): (Vec<_>, Vec<_>) =

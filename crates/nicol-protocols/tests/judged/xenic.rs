@@ -286,6 +286,20 @@ fn what_never_fits_the_log_is_refused_and_given_up() {
     assert_eq!(report.abort_reasons["no_resources"], 16 * report.failed);
 }
 
+/// A LOG that waits for space is asked for again meanwhile: then it may be appended twice, but never
+/// after what a later transaction writes.
+#[test]
+fn a_log_that_waits_for_space_brings_no_deleted_record_back() {
+    for seed in 50..58 {
+        let mut config = config("churn", 40, "threads", seed);
+        config.settings = vec!["log_bytes=192".to_owned(), "timeout_us=500".to_owned()];
+        config.faults = "messages".parse().unwrap();
+        (config.host_engines, config.nic_engines) = (None, None);
+        config.threads = Some(2);
+        assert!(held_run(&config).report.committed > 1_000);
+    }
+}
+
 #[test]
 fn threads_keep_every_promise() {
     for workload in ["smallbank", "churn", "retwis"] {

@@ -1,4 +1,8 @@
 //! The NIC's end of a log: it appends records to host memory by DMA. [Xenic21 4.2]
+//!
+//! Records are appended in the order in which they came, also where they wait for space. So a LOG
+//! that waits, and that its coordinator has asked for again meanwhile, stands before the one that is
+//! acknowledged, and is applied before all that later transactions write.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,6 +21,11 @@ pub(super) struct LogWriter<F: Fabric> {
     tail: Cell<Tail>,
     /// Bytes that the host has applied.
     applied: Cell<u64>,
+    /// Records that have waited for space, or do so.
+    queued: Cell<u64>,
+    /// Those of them that have been appended.
+    served: Cell<u64>,
+    /// Space, or the turn of the next record.
     space: Signal,
     pins: RefCell<VecDeque<(u64, Key)>>,
 }
@@ -33,6 +42,8 @@ impl<F: Fabric> LogWriter<F> {
             tail: Cell::new(Tail::new(memory.size())),
             memory,
             applied: Cell::new(0),
+            queued: Cell::new(0),
+            served: Cell::new(0),
             pins: RefCell::default(),
         }
     }
@@ -41,15 +52,21 @@ impl<F: Fabric> LogWriter<F> {
     /// resolves when the record is durable.
     ///
     /// # Panics
-    /// If there is no space: see [`LogWriter::has_space`].
+    /// If it must wait: see [`LogWriter::appends_now`].
     #[inline]
     pub(super) fn append_now(&self, kind: RecordKind, body: &[u8]) -> (Position, F::Completion) {
-        assert!(self.has_space(body), "a record is appended where there is space for it");
-        let landing = self.write(kind, body);
-        (Position(self.tail.get().at()), landing)
+        assert!(self.appends_now(body), "a record is appended where there is space for it");
+        self.write(kind, body)
     }
 
-    /// Appends a record as [`LogWriter::append_now`] does. Waits while the log is full.
+    /// Can a record with this body be appended without waiting?
+    #[inline]
+    pub(super) fn appends_now(&self, body: &[u8]) -> bool {
+        self.queued.get() == self.served.get() && self.has_space(body)
+    }
+
+    /// Appends a record as [`LogWriter::append_now`] does. Waits while the log is full, behind all
+    /// that waits already.
     pub(super) async fn append(
         &self,
         kind: RecordKind,
@@ -58,23 +75,30 @@ impl<F: Fabric> LogWriter<F> {
         if body.len() > self.memory.body_max() {
             return Err(FabricError::NoResources);
         }
-        while !self.has_space(body) {
+        let turn = self.queued.get();
+        self.queued.set(turn + 1);
+        while self.served.get() != turn || !self.has_space(body) {
             // Back-pressure: the workers' log acks make space.
             self.space.wait().await;
         }
-        Ok(self.append_now(kind, body))
+        let appended = self.write(kind, body);
+        self.served.set(turn + 1);
+        if self.queued.get() != turn + 1 {
+            self.space.notify();
+        }
+        Ok(appended)
     }
 
     /// Is there space for a record with this body?
     #[inline]
-    pub(super) fn has_space(&self, body: &[u8]) -> bool {
+    fn has_space(&self, body: &[u8]) -> bool {
         let tail = self.tail.get();
         let taken = tail.at() + tail.needed(body.len()) - self.applied.get();
         body.len() <= self.memory.body_max() && taken <= self.memory.size()
     }
 
     #[inline]
-    fn write(&self, kind: RecordKind, body: &[u8]) -> F::Completion {
+    fn write(&self, kind: RecordKind, body: &[u8]) -> (Position, F::Completion) {
         let mut tail = self.tail.get();
         if let Some((offset, word)) = tail.skip(body.len()) {
             self.memory.reserve(tail.at());
@@ -84,7 +108,9 @@ impl<F: Fabric> LogWriter<F> {
         let record = tail.next(kind, body.len());
         self.memory.reserve(tail.at());
         self.tail.set(tail);
-        self.fabric.dma_write_durable(self.memory.region(), record.offset, &record.parts(body))
+        let parts = record.parts(body);
+        let landing = self.fabric.dma_write_durable(self.memory.region(), record.offset, &parts);
+        (Position(tail.at()), landing)
     }
 
     /// Remembers that `key` is pinned until the record at `position` has been applied.
@@ -110,5 +136,70 @@ impl<F: Fabric> LogWriter<F> {
         }
         drop(pins);
         self.space.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::Mutex;
+
+    use nicol_core::engine::Start;
+    use nicol_core::ids::{EngineId, NodeId};
+    use nicol_core::units::{Bytes, Nanos};
+    use nicol_core::view::View;
+    use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+
+    use super::*;
+
+    /// A log with space for two records and a half, and where the records end that waited for
+    /// more.
+    struct Full {
+        memory: Arc<LogMemory>,
+        ends: Arc<Mutex<Vec<(usize, u64)>>>,
+    }
+
+    impl Start for Full {
+        fn start<F: Fabric>(&self, fabric: &F) {
+            if fabric.here() != EngineId::nic(NodeId(0), 0) {
+                return;
+            }
+            let log = Rc::new(LogWriter::new(fabric.clone(), self.memory.clone()));
+            for _ in 0..2 {
+                drop(log.append_now(RecordKind::Log, &[0; 40]));
+            }
+            for body in [&[1; 72][..], &[2; 8]] {
+                let (log, ends) = (log.clone(), self.ends.clone());
+                fabric.spawn(async move {
+                    let (Position(end), _) = log.append(RecordKind::Log, body).await.unwrap();
+                    ends.lock().unwrap().push((body.len(), end));
+                });
+            }
+            let applying = fabric.clone();
+            fabric.spawn(async move {
+                assert!(log.has_space(&[4; 8]) && !log.appends_now(&[4; 8]), "others wait");
+                log.acknowledge(128, |_| ());
+                while log.queued.get() != log.served.get() {
+                    applying.yield_now().await;
+                }
+                log.acknowledge(log.tail.get().at(), |_| ());
+                assert!(log.appends_now(&[4; 8]));
+            });
+        }
+    }
+
+    #[test]
+    fn a_record_waits_behind_those_that_wait_even_if_it_would_fit() {
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let full = Full { memory: Arc::new(LogMemory::new(Bytes(192))), ends: ends.clone() };
+        let view = View::new(2, 1, 1, 1).unwrap();
+        let profile = Arc::new(Profile::load("liquidio3").unwrap());
+        let cluster = SimCluster::new(SimConfig::new(view, profile, 1));
+        cluster.start(Arc::new(full));
+        let done = || ends.lock().unwrap().len() == 2;
+        assert_eq!(cluster.run_until(&mut |_| done(), Nanos::from_millis(10)), RunEnd::Done);
+        let ends = ends.lock().unwrap();
+        assert!(ends.is_sorted_by_key(|(_, end)| *end), "{ends:?}");
+        assert_eq!(ends.iter().map(|(len, _)| *len).collect::<Vec<_>>(), [72, 8]);
     }
 }

@@ -165,7 +165,7 @@ impl<F: Fabric> NicServer<F> {
 
     /// Is a record with this body durable in the log without waiting?
     fn logs_at_once(&self, body: &[u8]) -> bool {
-        self.fabric.persists_at_once() && self.log.has_space(body)
+        self.fabric.persists_at_once() && self.log.appends_now(body)
     }
 
     /// Takes a log ack of this node's host: it frees log space and unpins. [Xenic21 4.2 step 7]
