@@ -114,7 +114,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
                 Err(Halt::Busy(key)) => {
                     looks += 1;
                     self.pause(looks).await;
-                    if looks == P::looks_most(self) {
+                    if looks >= P::looks_most(self) {
                         return Err(P::give_up(self, key));
                     }
                 }

@@ -6,6 +6,7 @@
 //! | 3.1 | a timestamp: the core's clock, made unique and growing | `begin` |
 //! | 3.3 | one version stands in its record, if that is free when it is written | `pending`, `version.rs` |
 //! | 3.3 | a read takes the newest version that is not later; one that is pending is waited for | `visible` |
+//! | 3.4 | while transactions abort: contended records first, and a look before anything is installed | `sort_by_contention`, `validate_early` |
 //! | 3.4 step 1 | install pending versions, where nobody has read or written later | `install_pending` |
 //! | 3.4 step 2 | move the read timestamps of what was read on | `commit` |
 //! | 3.4 step 3 | what was read is still what is visible, and nobody has read later what is overwritten | `validate` |
@@ -13,8 +14,14 @@
 //! | 3.8 | what was overwritten before every transaction under way began is freed at once | `collect`, `nicol_store::multicore::Horizon` |
 //!
 //! A writer only adds the newest version of a record. [Cicada17 3.5] Its order need not agree with
-//! time, since clocks of cores may differ: the promise is serializability. Without the paper's
-//! adaptive contention regulation (3.9).
+//! time, since clocks of cores may differ: the promise is serializability.
+//!
+//! DEVIATION [Cicada17 3.9]: how long an aborted transaction waits is not the engine's choice.
+//! Whoever tries again regulates it: clients by an adaptive window (decision 0026), a server's
+//! workers by a back-off that doubles.
+//!
+//! DEVIATION [Cicada17 3.2]: a transaction that only reads has a timestamp like any other, and is
+//! validated: one in the past would not see what its client has just written.
 //!
 //! DEVIATION [Cicada17 3.3]: what is read often is not copied into the record by who reads it.
 //!
@@ -24,25 +31,34 @@
 //! DEVIATION [Cicada17 3.6]: leaves of ordered tables have a read timestamp, as in `tictoc.rs`,
 //! instead of versions of their own.
 
+mod overwritten;
 mod version;
 
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
-use nicol_store::multicore::{Garbage, Multicore, Place, Record, Room, State};
+use nicol_store::multicore::{Begun, Garbage, Horizon, Multicore, Place, Record, Room, State};
 
 use super::broken::Hooks;
 use super::halt::Halt;
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets, Write};
 use super::worker::{Absence, Protocol, Worker};
+use overwritten::Overwritten;
 use version::{ABORTED, COMMITTED, Old, PENDING, newest};
 
 /// Records of which a core frees versions at one look.
 const COLLECT_MOST: usize = 1024;
+
+/// Transactions of a core that commit in a row until it expects the next one to do so as well.
+/// [Cicada17 3.4, adaptive omission]
+const CALM: u32 = 5;
 
 /// In a record's word, beside the place of its newest version: it is in no index any more.
 const GONE: u64 = 1 << 63;
@@ -50,6 +66,54 @@ const GONE: u64 = 1 << 63;
 /// The protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Cicada;
+
+/// What a core keeps between its transactions.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The transactions under way, the oldest one first.
+    open: RefCell<VecDeque<Begun>>,
+    overwritten: Overwritten,
+    /// Transactions that have committed since one has aborted, up to [`CALM`].
+    in_a_row: Cell<u32>,
+}
+
+impl Kept {
+    /// A transaction of `core` begins; returns its timestamp.
+    fn begin(&self, horizon: &Horizon, core: usize, later: impl Fn(u64) -> u64) -> u64 {
+        let mut open = self.open.borrow_mut();
+        let begun = match open.is_empty() {
+            true => horizon.begin(core, later),
+            false => horizon.begin_beside(later(0)),
+        };
+        open.push_back(begun);
+        begun.timestamp
+    }
+
+    /// The transaction of this timestamp ends, and what it may have seen is kept no longer.
+    fn end(&self, horizon: &Horizon, core: usize, timestamp: u64) {
+        let mut open = self.open.borrow_mut();
+        let ended = open.iter().position(|begun| begun.timestamp == timestamp);
+        let ended = ended.expect("a transaction that ends has begun");
+        open.remove(ended);
+        match open.front() {
+            None => horizon.end(core),
+            Some(oldest) if ended == 0 => horizon.go_by(core, *oldest),
+            Some(_) => {}
+        }
+    }
+
+    fn committed(&self) {
+        self.in_a_row.set(CALM.min(self.in_a_row.get() + 1));
+    }
+
+    fn aborted(&self) {
+        self.in_a_row.set(0);
+    }
+
+    const fn is_calm(&self) -> bool {
+        self.in_a_row.get() == CALM
+    }
+}
 
 /// How the search for the version that a transaction sees ended.
 enum Found {
@@ -108,14 +172,51 @@ fn newest_valid(store: &Multicore, mut place: Place) -> Place {
     place
 }
 
-/// [Cicada17 3.4 step 1] Installs the writes as pending versions, in the order of memory.
+/// The newest version that is committed.
+fn newest_committed(store: &Multicore, record: Record<'_>) -> Place {
+    let mut place = newest(record);
+    while place.is_some() && Old::at(store, place).status() != COMMITTED {
+        place = Old::at(store, place).next();
+    }
+    place
+}
+
+/// [Cicada17 3.4, write set sort by contention] What was written last comes first: it is the
+/// likeliest to end the transaction, which then has installed little.
+fn sort_by_contention(store: &Multicore, writes: &mut [Write]) {
+    for write in &*writes {
+        let newest = newest_valid(store, newest(store.record(write.place)));
+        let wts = if newest.is_some() { Old::at(store, newest).wts() } else { 0 };
+        // Others write meanwhile: what is sorted must stay as it is.
+        write.held.set(wts);
+    }
+    writes.sort_unstable_by_key(|write| Reverse(write.held.get()));
+    writes.iter().for_each(|write| write.held.set(0));
+}
+
+/// [Cicada17 3.4, early version consistency check] Before anything is installed, which others would
+/// have to wait for or to pass by: what was read is what is visible, and nobody has written or read
+/// later what is to be written.
+async fn validate_early<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets) -> Result<(), Abort> {
+    let _phase = worker.fabric.phase("validate early");
+    let at = sets.timestamp;
+    if worker.hooks.validates() {
+        let validate = |(), read| validate_read(worker, read, at);
+        worker.each(sets.reads.iter(), (), validate).await?;
+        let validate = |(), write: &Write| overwritten(worker, write, at).map(|_| ());
+        worker.each(sets.writes.iter(), (), validate).await?;
+    }
+    Ok(())
+}
+
+/// [Cicada17 3.4 step 1] Installs the writes as pending versions. Nobody waits in a circle,
+/// whatever the order: who waits does so for a version that is earlier than its own ones.
 async fn install_pending<F: Fabric>(
     worker: &Worker<F, Cicada>,
-    sets: &mut Sets,
+    sets: &Sets,
 ) -> Result<Pending, Abort> {
     let _phase = worker.fabric.phase("install as pending");
-    sets.writes.sort_unstable_by_key(|write| write.place);
-    let (sets, at) = (&*sets, sets.timestamp);
+    let at = sets.timestamp;
     let install = |(), write: &Write| {
         let installed = install_one(worker, write, sets.value(write), at)?;
         write.held.set(installed.0.into());
@@ -125,8 +226,26 @@ async fn install_pending<F: Fabric>(
     Ok(Pending)
 }
 
-/// Installs a pending version with `value` above the version that is visible, unless somebody has
-/// written or read later.
+/// The version that a write is to overwrite, which is the newest one and visible, and the record's
+/// word, unless somebody has written or read later.
+#[inline(always)]
+fn overwritten<'s, F: Fabric>(
+    worker: &'s Worker<F, Cicada>,
+    write: &Write,
+    at: u64,
+) -> Result<(Old<'s>, u64), Halt> {
+    let (store, key) = (worker.store(), write.key);
+    let before = visible(worker, (key, write.place), at)?;
+    let head = store.record(write.place).word().load(Ordering::SeqCst);
+    let old = Old::at(store, before);
+    let overtaken = newest_valid(store, Place(head as u32)) != before;
+    if head & GONE != 0 || overtaken || old.rts() > at {
+        return Err(Abort::Stale { key }.into());
+    }
+    Ok((old, head))
+}
+
+/// Installs a pending version with `value` above the one that it overwrites.
 #[inline(always)]
 fn install_one<F: Fabric>(
     worker: &Worker<F, Cicada>,
@@ -134,16 +253,10 @@ fn install_one<F: Fabric>(
     value: Option<&[u8]>,
     at: u64,
 ) -> Result<Place, Halt> {
-    let (store, key) = (worker.store(), write.key);
+    let store = worker.store();
     let record = store.record(write.place);
     loop {
-        let before = visible(worker, (key, write.place), at)?;
-        let head = record.word().load(Ordering::SeqCst);
-        let old = Old::at(store, before);
-        let overtaken = newest_valid(store, Place(head as u32)) != before;
-        if head & GONE != 0 || overtaken || old.rts() > at {
-            return Err(Abort::Stale { key }.into());
-        }
+        let (old, head) = overwritten(worker, write, at)?;
         let place = pending(worker, write.place, old.state(), value, at);
         let place = place.ok_or(Abort::NoResources)?;
         let new = Old::at(store, place);
@@ -172,7 +285,7 @@ fn pending<F: Fabric>(
     let version = if present || before.present { before.version.next() } else { before.version };
     let state = State { version, present, len, watched: false };
     let inside = Old::at(store, place.inside());
-    let made = if inside.take_inside(worker.overwritten.horizon()) {
+    let made = if inside.take_inside(worker.kept.overwritten.horizon()) {
         inside.begin(at, state);
         place.inside()
     } else {
@@ -246,7 +359,7 @@ fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Wr
     if !own.state().present && worker.store().record(write.place).watch() {
         worker.was_deleted(write.key, write.place);
     }
-    worker.overwritten.note(sets.timestamp, (write.key, write.place));
+    worker.kept.overwritten.note(sets.timestamp, (write.key, write.place));
 }
 
 /// [Cicada17 3.8] Frees what is older than the version that the oldest transaction sees.
@@ -255,7 +368,7 @@ fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Wr
 /// the oldest of this core began: they free nothing above the version that this one sees.
 fn free_older<F: Fabric>(worker: &Worker<F, Cicada>, record: Place) {
     let store = worker.store();
-    let (seen, horizon) = (store.horizon().seen(worker.core), worker.overwritten.horizon());
+    let (seen, horizon) = (store.horizon().seen(worker.core), worker.kept.overwritten.horizon());
     let mut place = newest(store.record(record));
     while place.is_some() {
         let old = Old::at(store, place);
@@ -322,12 +435,15 @@ impl RecordForm for Cicada {
 
 impl Protocol for Cicada {
     fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
-        worker.overwritten.enter(worker.entered());
-        sets.timestamp = worker.timestamp();
+        worker.kept.overwritten.enter(worker.entered());
+        let horizon = worker.store().horizon();
+        sets.timestamp = worker.kept.begin(horizon, worker.core, |than| worker.later(than));
     }
 
     /// The version that it sees.
     type Found = Place;
+
+    type Kept = Kept;
 
     #[inline(always)]
     fn find<F: Fabric>(
@@ -360,6 +476,10 @@ impl Protocol for Cicada {
 
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
         let (store, at) = (worker.store(), sets.timestamp);
+        if !sets.writes.is_empty() && !worker.kept.is_calm() {
+            sort_by_contention(store, &mut sets.writes);
+            validate_early(worker, sets).await?;
+        }
         let pending = install_pending(worker, sets).await?;
         worker.commit_point(sets)?;
         worker.stall().await;
@@ -378,10 +498,12 @@ impl Protocol for Cicada {
         // [Cicada17 3.4 step 4]
         let commit = |write| commit_version(worker, sets, write);
         worker.each_held(sets.writes.iter(), commit).await;
+        worker.kept.committed();
         Ok(())
     }
 
     fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+        worker.kept.aborted();
         for write in sets.writes.iter().filter(|write| write.held.get() != 0) {
             let held = write.held.take();
             let place = Place(held as u32);
@@ -399,19 +521,22 @@ impl Protocol for Cicada {
 
     fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence {
         let record = worker.store().record(place);
+        let store = worker.store();
         let head = record.word().load(Ordering::SeqCst);
-        let old = Old::at(worker.store(), Place(head as u32));
+        // What was aborted goes with the record, if it goes.
+        let old = Old::at(store, newest_valid(store, Place(head as u32)));
         if head & GONE != 0 || old.status() != COMMITTED {
             return Absence::Busy;
         }
         if old.state().present {
             record.unwatch();
-            // It may have been deleted meanwhile by somebody who saw that it was watched.
-            let still = Old::at(worker.store(), newest(record)).state().present;
+            // It may have been deleted meanwhile by somebody who saw that it was watched. What is
+            // pending watches it when it commits.
+            let still = Old::at(store, newest_committed(store, record)).state().present;
             return if still || !record.watch() { Absence::Present } else { Absence::Busy };
         }
         let order = (Ordering::SeqCst, Ordering::Relaxed);
-        let unseen = old.wts() <= worker.store().horizon().ended();
+        let unseen = old.wts() <= store.horizon().ended();
         if !unseen || record.word().compare_exchange(head, head | GONE, order.0, order.1).is_err() {
             return Absence::Busy;
         }
@@ -425,9 +550,9 @@ impl Protocol for Cicada {
 
     fn collect<F: Fabric>(worker: &Worker<F, Self>) {
         let horizon = worker.store().horizon().move_on();
-        worker.overwritten.see(worker.hooks.horizon(horizon));
+        worker.kept.overwritten.see(worker.hooks.horizon(horizon));
         for _ in 0..COLLECT_MOST {
-            let Some((key, place)) = worker.overwritten.next() else { break };
+            let Some((key, place)) = worker.kept.overwritten.next() else { break };
             let found = if place.is_some() { Some(place) } else { worker.find(key) };
             if let Some(record) = found {
                 free_older(worker, record);
@@ -435,7 +560,7 @@ impl Protocol for Cicada {
         }
     }
 
-    fn leave<F: Fabric>(worker: &Worker<F, Self>) {
-        worker.store().horizon().end(worker.core);
+    fn end<F: Fabric>(worker: &Worker<F, Self>, sets: &Sets) {
+        worker.kept.end(worker.store().horizon(), worker.core, sets.timestamp);
     }
 }

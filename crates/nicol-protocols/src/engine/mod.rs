@@ -26,7 +26,6 @@ mod halt;
 mod log;
 mod node;
 mod optimistic;
-mod overwritten;
 mod record_form;
 pub mod recovery;
 mod sets;

@@ -98,6 +98,8 @@ impl RecordForm for Silo {
 impl Protocol for Silo {
     type Found = optimistic::Found;
 
+    type Kept = ();
+
     #[inline(always)]
     fn find<F: Fabric>(
         worker: &Worker<F, Self>,

@@ -142,6 +142,8 @@ impl RecordForm for TicToc {
 impl Protocol for TicToc {
     type Found = optimistic::Found;
 
+    type Kept = ();
+
     #[inline(always)]
     fn find<F: Fabric>(
         worker: &Worker<F, Self>,

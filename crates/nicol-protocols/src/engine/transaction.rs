@@ -295,6 +295,7 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
         let (mut at, mut left) = (if backward { last } else { first }, limit);
         'leaves: while left > 0 {
             self.worker.fabric.work(Work::IndexLookup);
+            self.worker.stall().await;
             self.worker.fabric.access().await;
             let leaf = self.worker.search(at, |store, near| store.leaf_near(at, near));
             if self.worker.hooks.notes_leaves() {

@@ -16,7 +16,7 @@
 //! held it since it was free. A transaction waits only if it is older than that, and so older than
 //! every holder.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::Key;
@@ -155,12 +155,14 @@ impl Protocol for TwoPhaseLocking {
     fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
         // A transaction that is tried again keeps its age.
         if sets.timestamp == 0 {
-            sets.timestamp = worker.timestamp();
+            sets.timestamp = worker.later(0);
         }
     }
 
     /// Who holds the lock needs nothing else.
     type Found = ();
+
+    type Kept = ();
 
     #[inline(always)]
     fn find<F: Fabric>(
@@ -222,6 +224,10 @@ impl Protocol for TwoPhaseLocking {
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
         let _phase = worker.fabric.phase("install and unlock");
         worker.fabric.access().await;
+        if !sets.leaves().is_empty() {
+            // Of two that have each inserted where the other has scanned, one sees that.
+            fence(Ordering::SeqCst);
+        }
         sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
         worker.stall().await;
         worker.commit_point(sets)?;

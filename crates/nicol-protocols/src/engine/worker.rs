@@ -18,7 +18,6 @@ use super::broken::Hooks;
 use super::halt::Halt;
 use super::log::CoreLog;
 use super::node::Node;
-use super::overwritten::Overwritten;
 use super::record_form::RecordForm;
 use super::sets::Sets;
 
@@ -57,6 +56,9 @@ pub enum Absence {
 pub trait Protocol: RecordForm {
     /// What a read has found of a record before it copies the value.
     type Found: Copy;
+
+    /// What a core keeps between its transactions.
+    type Kept: Default;
 
     /// Called when a transaction begins.
     fn begin<F: Fabric>(_worker: &Worker<F, Self>, _sets: &mut Sets) {}
@@ -122,12 +124,12 @@ pub trait Protocol: RecordForm {
     /// Discards what a record that is gone has besides its own words.
     fn discard_versions<F: Fabric>(_worker: &Worker<F, Self>, _place: Place) {}
 
-    /// Frees the versions that no transaction can see any more. Called now and then when the core's
-    /// last transaction has ended, before the core leaves its epoch.
+    /// Frees the versions that no transaction can see any more. Called now and then before a
+    /// transaction ends, so that the core is in its epoch.
     fn collect<F: Fabric>(_worker: &Worker<F, Self>) {}
 
-    /// The core looks at no versions any more: its last transaction has ended.
-    fn leave<F: Fabric>(_worker: &Worker<F, Self>) {}
+    /// A transaction ends that holds nothing any more, and looks at nothing any more.
+    fn end<F: Fabric>(_worker: &Worker<F, Self>, _sets: &Sets) {}
 }
 
 /// The state of one core.
@@ -159,8 +161,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     trails: Trails,
     /// Where the core makes records.
     pub(super) room: RefCell<Room>,
-    /// Which versions it has overwritten, in an engine with several.
-    pub(super) overwritten: Overwritten,
+    /// What the protocol keeps between the core's transactions.
+    pub(super) kept: P::Kept,
     /// What was taken out in an epoch: to be freed when it is over.
     garbage: RefCell<VecDeque<(u64, Garbage)>>,
     /// What it has committed and is not durable, if that is logged.
@@ -190,7 +192,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             deleted: RefCell::default(),
             trails: Trails::default(),
             room: RefCell::default(),
-            overwritten: Overwritten::default(),
+            kept: P::Kept::default(),
             garbage: RefCell::default(),
             pool: RefCell::default(),
         }
@@ -221,19 +223,17 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// Ends a transaction that holds nothing any more.
     pub(super) fn end(&self, mut sets: Sets) {
         sets.left_absent().for_each(|place| self.look_later(place));
+        let ended = self.begun.get() - u64::from(self.active.get());
+        if ended.is_multiple_of(TIDY_EVERY) {
+            P::collect(self);
+            self.tidy();
+        }
+        P::end(self, &sets);
         sets.clear();
         self.pool.borrow_mut().push(sets);
         self.set_active(self.active.get() - 1);
         if self.active.get() == 0 {
-            let tidies = self.begun.get().is_multiple_of(TIDY_EVERY);
-            if tidies {
-                P::collect(self);
-            }
             self.store().epochs().leave(self.core);
-            if tidies {
-                self.tidy();
-            }
-            P::leave(self);
             self.idle.notify();
         }
     }
@@ -245,20 +245,12 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
 
     /// A timestamp that no other core gives out, later than `than` and than those that this core
     /// has given out.
-    fn later(&self, than: u64) -> u64 {
+    pub(super) fn later(&self, than: u64) -> u64 {
         let now = (self.fabric.now().0 + 2) << CORE_BITS | self.core as u64;
         let next = ((self.newest.get().max(than) >> CORE_BITS) + 1) << CORE_BITS | self.core as u64;
         let timestamp = now.max(next);
         self.newest.set(timestamp);
         timestamp
-    }
-
-    /// The timestamp of a transaction that begins; what it may see is kept as long as it runs.
-    pub(super) fn timestamp(&self) -> u64 {
-        match self.active.get() {
-            1 => self.store().horizon().begin(self.core, |than| self.later(than)),
-            _ => self.later(0),
-        }
     }
 
     /// The epoch that the core is in.
@@ -376,7 +368,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     }
 
     /// Moves the epoch on when that is due, takes out what has stayed absent, and frees what nobody
-    /// can look at any more.
+    /// can look at any more. The core is in its epoch: who takes a record out looks at it.
     fn tidy(&self) {
         self.move_epoch();
         let epochs = self.store().epochs();

@@ -17,8 +17,17 @@ const IDLE: u64 = u64::MAX;
 struct Core {
     /// No transaction of the core has an earlier timestamp.
     oldest: AtomicU64,
-    /// Transactions up to this timestamp had ended when the core's first one began.
+    /// Transactions up to this timestamp had ended when the core's oldest one began.
     seen: AtomicU64,
+}
+
+/// What a transaction has begun with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Its timestamp.
+    pub timestamp: u64,
+    /// Transactions up to this timestamp had ended.
+    seen: u64,
 }
 
 /// Which timestamps are over.
@@ -42,24 +51,50 @@ impl Horizon {
         Self { cores: (0..cores).map(|_| core()).collect(), ends: Line::default() }
     }
 
-    /// The first transaction of `core` begins; `later` takes a timestamp that is later than the
-    /// given one, and than those that the core has taken before. Returns the last one, which is the
+    /// A transaction of `core` begins, which runs no other; `later` takes a timestamp that is later
+    /// than the given one, and than those that the core has taken before. The last one is the
     /// transaction's: as long as it runs, nothing is over that it may read.
-    pub fn begin(&self, core: usize, mut later: impl FnMut(u64) -> u64) -> u64 {
+    pub fn begin(&self, core: usize, mut later: impl FnMut(u64) -> u64) -> Begun {
         let Line(own) = &self.cores[core];
-        own.seen.store(self.ended(), Ordering::Release);
+        self.see(own);
         let mut timestamp = later(0);
         loop {
             own.oldest.store(timestamp, Ordering::Release);
-            // Whoever bars timestamps either sees this one, or is seen here. It pairs with those in
-            // `move_on`.
+            // Whoever moves on either sees what is announced, or is seen here. It pairs with those
+            // in `move_on`.
             fence(Ordering::SeqCst);
+            // What had ended before the announcement may be less than what others go by who have
+            // not seen that.
+            let seen = self.see(own);
             let barred = self.ends.0.barred.load(Ordering::SeqCst);
             if timestamp > barred {
-                return timestamp;
+                return Begun { timestamp, seen };
             }
             timestamp = later(barred);
         }
+    }
+
+    /// Announces what has ended.
+    fn see(&self, own: &Core) -> u64 {
+        let ended = self.ended();
+        // Between the two others go on, which seldom shows.
+        #[cfg(test)]
+        std::thread::yield_now();
+        own.seen.store(ended, Ordering::Release);
+        ended
+    }
+
+    /// A transaction begins at `timestamp` on a core that runs older ones, by which everybody goes:
+    /// none of them is over, so neither is this one's.
+    pub fn begin_beside(&self, timestamp: u64) -> Begun {
+        Begun { timestamp, seen: self.ended() }
+    }
+
+    /// The oldest transaction of `core` has ended; this one is the oldest now.
+    pub fn go_by(&self, core: usize, oldest: Begun) {
+        let Line(own) = &self.cores[core];
+        own.oldest.store(oldest.timestamp, Ordering::Release);
+        own.seen.store(oldest.seen, Ordering::Release);
     }
 
     /// `core` runs no transaction any more.
@@ -74,13 +109,14 @@ impl Horizon {
         self.ends.0.ended.load(Ordering::SeqCst)
     }
 
-    /// What `core` goes by: transactions up to this timestamp had ended when its first one began.
+    /// What `core` goes by: transactions up to this timestamp had ended when its oldest one began.
+    /// Whoever is under way at the same time has a horizon that is not later.
     pub fn seen(&self, core: usize) -> u64 {
         self.cores[core].0.seen.load(Ordering::Relaxed)
     }
 
     /// Moves on what has ended, and returns the horizon: transactions up to this timestamp had
-    /// ended when the first of those began that are under way.
+    /// ended when the oldest of those began that are under way.
     ///
     /// Cost: two looks at what every core has announced, and a write that all of them see.
     pub fn move_on(&self) -> u64 {
@@ -116,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_over_waits_for_whoever_has_begun_before() {
         let horizon = Horizon::new(3);
-        let begin = |core, at: u64| horizon.begin(core, |than| at.max(than + 1));
+        let begin = |core, at: u64| horizon.begin(core, |than| at.max(than + 1)).timestamp;
         assert_eq!((begin(0, 10), begin(1, 20)), (10, 20));
         // Both began when nothing had ended.
         assert_eq!((horizon.move_on(), horizon.ended()), (0, 9));
@@ -188,7 +224,7 @@ mod tests {
             for turn in 0..test_steps(200_000) {
                 // Clocks that go apart for a while.
                 let ahead = if turn / 64 % 3 == core as u64 { 1_000 } else { 0 };
-                let at = self.horizon.begin(core, |than| {
+                let Begun { timestamp: at, .. } = self.horizon.begin(core, |than| {
                     let next = than.max(newest).max(turn + ahead) / CORES as u64 + 1;
                     newest = next * CORES as u64 + core as u64;
                     newest

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use arena::{Place, Room};
 pub use epochs::Epochs;
-pub use horizon::Horizon;
+pub use horizon::{Begun, Horizon};
 pub use range_index::{Inserted, Leaf, Near, NodeNumber};
 pub use record::{Record, State};
 pub use trails::Trails;

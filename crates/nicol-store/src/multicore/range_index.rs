@@ -7,7 +7,7 @@
 //! inserted into the leaf while its version is the same. [Silo13 4.6]
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::Line;
@@ -387,6 +387,8 @@ impl RangeIndex {
             other.set_entry(from - middle, node.entry(from));
         }
         other.set_count(FANOUT - middle);
+        // A scan says until when it has read before it looks whether the node is locked.
+        fence(Ordering::SeqCst);
         other.read_until.store(Node::get(&node.read_until), Ordering::Release);
         node.set_count(middle);
         node.high.store(first - 1, Ordering::Release);

@@ -1,6 +1,6 @@
 //! An empty leaf leaves the tree: the leaf beside it gets its keys.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use super::{Changed, Node, NodeNumber, OBSOLETE, RangeIndex};
 
@@ -167,6 +167,8 @@ impl RangeIndex {
             }
         }
         let taker = self.node(other.nodes[other.leaf()].0);
+        // As in a split.
+        fence(Ordering::SeqCst);
         taker.read_until.fetch_max(Node::get(&empty.read_until), Ordering::SeqCst);
         for node in obsolete.iter().flatten() {
             self.node(node.0).version.fetch_or(OBSOLETE, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! The NIC's end of a log: it appends records to host memory by DMA. [Xenic21 4.2]
 //!
 //! Records are appended in the order in which they came, also where they wait for space. So a LOG
-//! that waits, and that its coordinator has asked for again meanwhile, stands before the one that is
-//! acknowledged, and is applied before all that later transactions write.
+//! that waits, and that its coordinator has asked for again meanwhile, stands before the one that
+//! is acknowledged, and is applied before all that later transactions write.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Which versions of records a core has overwritten, in an engine that keeps several: they are
-//! freed once no transaction can see them.
+//! Which versions of records a core has overwritten: they are freed once no transaction can see
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ struct Noted {
 
 /// What a core has overwritten.
 #[derive(Debug, Default)]
-pub(super) struct Overwritten {
+pub struct Overwritten {
     /// The epoch in which records were found, so that they are there as long as the core is in it.
     epoch: Cell<u64>,
     records: RefCell<VecDeque<Noted>>,
