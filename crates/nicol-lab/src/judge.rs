@@ -370,7 +370,7 @@ fn differing_keys(cluster: &Cluster, shard: ShardId, nodes: &[NodeId]) -> Vec<(K
             None => format!("none on node {}", node.0),
         };
         let versions: Vec<String> = nodes.iter().map(version).collect();
-        format!("shard {} differs in {key:?}: {}", shard.0, versions.join(", "))
+        format!("shard {} differs in key {:#x}: {}", shard.0, key.0, versions.join(", "))
     };
     let differing = records.iter().filter(|(_, held)| differ(held));
     differing.map(|(&key, held)| (key, line(key, held))).collect()

@@ -106,6 +106,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--hot-moves", spec.hot_moves.map(|value| value.to_string()));
     add("--tables", spec.tables.map(|value| value.to_string()));
     add("--scan-first", spec.scan_first.map(|value| value.to_string()));
+    add("--both-tables", spec.both_tables.map(|value| value.to_string()));
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub struct WorkloadSpec {
     pub tables: Option<u8>,
     /// Do inserts of churn-ordered name their record only after their scan?
     pub scan_first: Option<bool>,
+    /// Has churn-ordered transactions of both of its tables?
+    pub both_tables: Option<bool>,
     /// YCSB's mix of operations.
     pub mix: Option<Mix>,
     /// How YCSB's keys are drawn, whatever their skew.
@@ -201,6 +203,7 @@ impl WorkloadSpec {
             ("--hot-moves", self.hot_moves.is_some(), ycsb_t),
             ("--tables", self.tables.is_some(), ycsb_t),
             ("--scan-first", self.scan_first.is_some(), self.name == "churn-ordered"),
+            ("--both-tables", self.both_tables.is_some(), self.name == "churn-ordered"),
             ("--mix", self.mix.is_some(), ycsb),
             ("--distribution", self.popularity.is_some(), ycsb),
             ("--key-form", self.key_form.is_some(), ycsb),

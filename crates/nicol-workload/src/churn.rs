@@ -10,7 +10,9 @@
 //! then accessed from other nodes, which no other workload does. Some inserts of a pair look for
 //! the partner by a scan: two that both commit are phantoms to each other. With
 //! [`ChurnConfig::scan_first`] these name the record only after the scan, so that no lock of the
-//! record stands in for one of the range.
+//! record stands in for one of the range. With [`ChurnConfig::both_tables`] there are deletions
+//! that write both tables, and transactions that read the first and then scan the second: one that
+//! sees the first before such a deletion and the second behind it is wrong.
 //!
 //! A procedure that finds another record's value commits that it did: a read is recorded only then,
 //! and judged.
@@ -52,6 +54,9 @@ pub struct ChurnConfig {
     /// Do inserts that look for the partner by a scan name their record only after it? In ordered
     /// tables.
     pub scan_first: bool,
+    /// Do some transactions overwrite a single record and delete one of a pair, and others read the
+    /// one and then scan for the other? In ordered tables.
+    pub both_tables: bool,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
 }
@@ -81,12 +86,18 @@ enum Kind {
     InsertByScan,
     /// Takes its place, if the scan comes first: not a kind of its own.
     InsertAfterScan,
+    /// Only where transactions access both tables.
+    DeleteOfBoth,
+    /// The same.
+    ReadOfBoth,
 }
 
 /// Kinds that need no ordered table; the others follow.
 const UNORDERED: usize = 7;
+/// Kinds of which each transaction accesses one table; the others follow.
+const OF_ONE_TABLE: usize = 8;
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 10] = [
     Kind::Insert,
     Kind::Delete,
     Kind::Read,
@@ -95,9 +106,11 @@ const KINDS: [Kind; 8] = [
     Kind::DeleteOfPair,
     Kind::ReadOfPair,
     Kind::InsertByScan,
+    Kind::DeleteOfBoth,
+    Kind::ReadOfBoth,
 ];
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "insert",
     "delete",
     "read",
@@ -106,6 +119,8 @@ const NAMES: [&str; 8] = [
     "delete_of_pair",
     "read_of_pair",
     "insert_by_scan",
+    "delete_of_both",
+    "read_of_both",
 ];
 
 /// Bits of an ordered key below its pair: each pair is a key-prefix group.
@@ -125,7 +140,8 @@ impl Churn {
         assert!(config.rows.is_multiple_of(2), "rows come in pairs");
         let pairs = config.rows / 2;
         assert!(!config.ordered || pairs >= u64::from(config.nodes), "every node has a pair");
-        assert!(config.ordered || !config.scan_first, "only ordered tables are scanned");
+        let scans = config.scan_first || config.both_tables;
+        assert!(config.ordered || !scans, "only ordered tables are scanned");
         let fits = config.rows <= ChurnConfig::ORDERED_ROWS_MAX;
         assert!(!config.ordered || fits, "a pair's number fits its key");
         Self { config }
@@ -206,7 +222,7 @@ impl Workload for Churn {
     }
 
     fn procedures(&self) -> Procedures {
-        const LOGIC: [Execute; 9] = [
+        const LOGIC: [Execute; 11] = [
             insert,
             delete,
             look,
@@ -216,12 +232,15 @@ impl Workload for Churn {
             look_at_pair,
             insert_by_scan,
             insert_after_scan,
+            delete_of_both,
+            read_of_both,
         ];
         Procedures::new(&LOGIC)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
-        let kind = KINDS[random.below(self.kinds().len() as u64) as usize];
+        let number = random.below(self.kinds().len() as u64) as usize;
+        let kind = KINDS[number];
         txn.reset(ProcedureId(kind as u16), &random.bits().to_le_bytes());
         txn.ship = self.config.ship;
         let row = random.below(self.config.rows);
@@ -265,8 +284,20 @@ impl Workload for Churn {
                 txn.local = true;
                 scan_pair(txn, key);
             }
+            Kind::DeleteOfBoth => {
+                txn.write(self.key(SINGLES, row));
+                txn.write(self.key(PAIRS, row));
+            }
+            Kind::ReadOfBoth => {
+                let row = self.row_at(home, row);
+                let args = self.key(PAIRS, row).0.to_le_bytes();
+                txn.reset(ProcedureId(kind as u16), &args);
+                txn.ship = self.config.ship;
+                txn.local = true;
+                txn.read(self.key(SINGLES, row));
+            }
         }
-        kind as usize
+        number
     }
 
     fn adds_keys(&self, kind: usize) -> bool {
@@ -274,7 +305,11 @@ impl Workload for Churn {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        if self.config.ordered { &NAMES } else { &NAMES[..UNORDERED] }
+        match self.config {
+            ChurnConfig { ordered: false, .. } => &NAMES[..UNORDERED],
+            ChurnConfig { both_tables: false, .. } => &NAMES[..OF_ONE_TABLE],
+            _ => &NAMES,
+        }
     }
 
     fn audit_survivors(&self, state: &mut dyn Records) -> Vec<String> {
@@ -466,6 +501,25 @@ fn insert_after_scan(txn: &mut Txn) -> Verdict {
     };
     put(txn, index);
     finish(txn, i64::from(!present))
+}
+
+/// Overwrites one record, or inserts it, and deletes the other if it is there.
+fn delete_of_both(txn: &mut Txn) -> Verdict {
+    let Some([single, of_pair]) = presence(txn, [true; 2]) else { return unexpected(txn) };
+    put(txn, 0);
+    txn.delete(1);
+    finish(txn, i64::from(!single) - i64::from(of_pair))
+}
+
+/// Has read one record, and scans the pair of the other, which the arguments name.
+fn read_of_both(txn: &mut Txn) -> Verdict {
+    let named = txn.args().first_chunk().map(|bytes| Key(u64::from_le_bytes(*bytes)));
+    let Some(key) = named.filter(|key| key.is_ordered()) else { return Verdict::Refuse };
+    let scan = scan_pair(txn, key);
+    match txn.found(scan) {
+        None => Verdict::More,
+        Some(_) => finish(txn, 0),
+    }
 }
 
 /// Reads both records of a pair, and outputs 1 if both exist.

@@ -164,6 +164,7 @@ fn churn() -> Arc<dyn Workload> {
         ship: true,
         ordered: false,
         scan_first: false,
+        both_tables: false,
     }))
 }
 
@@ -174,6 +175,7 @@ fn churn_ordered() -> Arc<dyn Workload> {
         ship: true,
         ordered: true,
         scan_first: false,
+        both_tables: true,
     }))
 }
 

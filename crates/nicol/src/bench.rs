@@ -130,6 +130,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         hot_moves: args.hot_moves,
         tables: args.tables,
         scan_first: args.scan_first,
+        both_tables: args.both_tables,
         mix,
         popularity: args.distribution.map(|distribution| match distribution {
             DistributionArg::Uniform => Popularity::Uniform,

@@ -15,6 +15,7 @@
 //! DEVIATION [TicToc16 4.4]: leaves of ordered tables have a read timestamp as well. A scan moves
 //! it on before it looks whether the leaf's version is the same, and an insertion commits after it:
 //! else a record could be inserted at a time at which a scan that has committed has not seen it.
+//! And a scan commits no earlier than deletions whose records have left the leaves.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -66,7 +67,9 @@ fn commit_timestamp<F: Fabric>(worker: &Worker<F, TicToc>, sets: &Sets, _: &Lock
         };
         rts(record.word().load(Ordering::SeqCst)).max(leaf) + 1
     });
-    read.chain(written).max().unwrap_or_default()
+    // A scan has not seen the records that are gone, which were used until then at most.
+    let scanned = if sets.leaves().is_empty() { 0 } else { worker.store().timestamp_floor() };
+    read.chain(written).fold(scanned, u64::max)
 }
 
 /// [TicToc16 algorithm 2, step 3; 3.6] Moves the `rts` of a record on to `at`, unless it has
@@ -122,6 +125,8 @@ async fn validate<F: Fabric>(
     for (node, _, _) in sets.leaves() {
         worker.store().read_until(*node, at);
     }
+    // Who inserts writes the leaf first, and looks then until when it was read.
+    fence(Ordering::SeqCst);
     sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))
 }
 

@@ -30,7 +30,14 @@ fn smallbank(accounts: u64) -> Arc<dyn Workload> {
 
 fn churn(ordered: bool) -> Arc<dyn Workload> {
     let rows = 16 * u64::from(NODES);
-    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows, ordered, scan_first: false, ship: true }))
+    Arc::new(Churn::new(ChurnConfig {
+        nodes: NODES,
+        rows,
+        ordered,
+        scan_first: false,
+        both_tables: false,
+        ship: true,
+    }))
 }
 
 fn config(workload: &Arc<dyn Workload>) -> XenicConfig {

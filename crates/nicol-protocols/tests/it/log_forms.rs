@@ -41,6 +41,7 @@ fn churn() -> Arc<dyn Workload> {
         rows,
         ordered: false,
         scan_first: false,
+        both_tables: false,
         ship: false,
     }))
 }

@@ -72,6 +72,7 @@ fn workload(seed: u64) -> Arc<dyn Workload> {
                 rows,
                 ordered,
                 scan_first: false,
+                both_tables: false,
                 ship: true,
             }))
         }

@@ -101,6 +101,7 @@ fn churn(ship: bool) -> Arc<dyn Workload> {
         rows: 8,
         ordered: false,
         scan_first: false,
+        both_tables: false,
         ship,
     }))
 }

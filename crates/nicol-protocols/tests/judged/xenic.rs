@@ -286,8 +286,8 @@ fn what_never_fits_the_log_is_refused_and_given_up() {
     assert_eq!(report.abort_reasons["no_resources"], 16 * report.failed);
 }
 
-/// A LOG that waits for space is asked for again meanwhile: then it may be appended twice, but never
-/// after what a later transaction writes.
+/// A LOG that waits for space is asked for again meanwhile: then it may be appended twice, but
+/// never after what a later transaction writes.
 #[test]
 fn a_log_that_waits_for_space_brings_no_deleted_record_back() {
     for seed in 50..58 {

@@ -152,4 +152,8 @@ pub struct WorkloadArgs {
     /// Name a record to insert only after the scan for its pair (churn-ordered) [default: false].
     #[arg(long, value_name = "true|false")]
     pub scan_first: Option<bool>,
+    /// Add transactions of both tables: deletions, and reads that scan (churn-ordered)
+    /// [default: false].
+    #[arg(long, value_name = "true|false")]
+    pub both_tables: Option<bool>,
 }

@@ -95,7 +95,8 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
                 );
             }
             let scan_first = spec.scan_first == Some(true);
-            let config = ChurnConfig { nodes, rows, ordered, scan_first, ship: true };
+            let both_tables = spec.both_tables == Some(true);
+            let config = ChurnConfig { nodes, rows, ordered, scan_first, both_tables, ship: true };
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,
