@@ -118,7 +118,7 @@ pub(crate) fn load<Y: Family>(
     let states = nodes.iter().map(|node| Arc::clone(node) as Arc<dyn NodeState>);
     let cluster = Arc::new(Cluster {
         records,
-        memory: loading.end(records, view.nodes()),
+        memory: loading.end(records, config.nodes),
         view: view.clone(),
         nodes: states.collect(),
         run: RunControl::new(plan, outline.kinds),

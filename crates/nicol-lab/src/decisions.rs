@@ -128,6 +128,26 @@ impl Replayed {
     }
 }
 
+fn plans_nothing(system: &str) -> String {
+    format!(
+        "{system} plans nothing at run time: add --set reads=planned to drtm-kv:a4+a5, or --set \
+         execute_at=planned to xenic"
+    )
+}
+
+/// Does the system plan at run time under these settings (`key=value`)?
+///
+/// # Errors
+/// If not: which do.
+pub fn ensure_plans(system: &str, settings: &[String]) -> Result<()> {
+    let plans = |key: &str| {
+        let mut values = settings.iter().filter_map(|setting| setting.split_once('='));
+        values.rfind(|(name, _)| name.trim() == key).is_some_and(|(_, way)| way.trim() == "planned")
+    };
+    ensure!(plans("reads") || plans("execute_at"), plans_nothing(system));
+    Ok(())
+}
+
 /// Writes what the nodes of a run have decided.
 ///
 /// # Errors
@@ -139,12 +159,7 @@ pub fn write(
     seed: u64,
     nodes: &[Decisions],
 ) -> Result<()> {
-    let Some(first) = nodes.first() else {
-        bail!(
-            "{system} plans nothing at run time: add --set reads=planned to drtm-kv:a4+a5, or \
-             --set execute_at=planned to xenic"
-        );
-    };
+    let Some(first) = nodes.first() else { bail!(plans_nothing(system)) };
     let header = Header {
         schema: SCHEMA.to_owned(),
         system: system.to_owned(),

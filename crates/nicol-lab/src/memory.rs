@@ -47,15 +47,30 @@ pub fn refuse_beyond_machine(copies: u64, value_bytes: u64, flags: &str) -> Resu
     // Whatever a table is like: each record has a key and a version, and space for its value.
     let least = RECORD_HEADER_BYTES + value_bytes;
     match available() {
-        Some(available) => refuse_beyond(copies.saturating_mul(least), available, flags),
+        Some(available) => {
+            refuse_beyond("the records", copies.saturating_mul(least), available, flags)
+        }
         None => Ok(()),
     }
 }
 
-fn refuse_beyond(needed: u64, available: u64, flags: &str) -> Result<()> {
+/// Refuses so many engines on threads, if the rings between them take more than the machine has
+/// left.
+///
+/// # Errors
+/// What they take, what there is, and the flags.
+pub(crate) fn refuse_engines_beyond_machine(engines: u64) -> Result<()> {
+    let needed = nicol_rt::ring_bytes(engines);
+    let flags = "--nodes, --host-engines or --nic-engines";
+    available().map_or(Ok(()), |available| {
+        refuse_beyond(&format!("rings between {engines} engines"), needed, available, flags)
+    })
+}
+
+fn refuse_beyond(what: &str, needed: u64, available: u64, flags: &str) -> Result<()> {
     ensure!(
         needed <= available,
-        "the records take {:.1} GB at least and {:.1} GB are free: give fewer {flags}",
+        "{what} take {:.1} GB at least and {:.1} GB are free: give fewer {flags}",
         needed as f64 / 1e9,
         available as f64 / 1e9
     );
@@ -109,12 +124,15 @@ mod tests {
 
     #[test]
     fn what_the_machine_does_not_have_is_refused_before_it_is_loaded() {
-        assert!(refuse_beyond(1 << 30, 1 << 30, "--records").is_ok());
-        let error = refuse_beyond(220_000_000_000, 22_500_000_000, "--records");
+        assert!(refuse_beyond("the records", 1 << 30, 1 << 30, "--records").is_ok());
+        let error = refuse_beyond("the records", 220_000_000_000, 22_500_000_000, "--records");
         let error = error.unwrap_err().to_string();
         assert!(error.ends_with("give fewer --records"), "{error}");
         assert!(error.contains("220.0 GB"), "{error}");
         assert!(error.contains("22.5 GB"), "{error}");
+        assert!(refuse_engines_beyond_machine(18).is_ok());
+        let error = refuse_engines_beyond_machine(1 << 20).unwrap_err().to_string();
+        assert!(error.contains("--nic-engines"), "{error}");
     }
 
     #[test]

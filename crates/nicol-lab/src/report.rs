@@ -52,7 +52,8 @@ pub struct BenchReport {
     /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile`
     /// says.
     pub log_device: &'static str,
-    /// Transactions committed in the measured time.
+    /// Transactions that were due in the measured time and committed, when ever that was. What has
+    /// ended in the measured time is the throughput.
     pub committed: u64,
     /// Attempts aborted, in all.
     pub aborted: u64,

@@ -17,6 +17,8 @@ pub trait Settings {
     const KEYS: &'static [Setting];
     /// Keys that no list shows, for tests and sweeps: under them the system is not correct.
     const HIDDEN: &'static [Setting] = &[];
+    /// Keys that are applied before all others, since those change what these bring.
+    const FIRST: &'static [&'static str] = &[];
 
     /// May clients run on nodes of their own under these settings (`key=value`)?
     fn allow_clients_apart(_: &[String]) -> bool {
@@ -123,13 +125,18 @@ pub struct EngineSettings {
     pub doorbell_batch: Option<DoorbellBatch>,
 }
 
-/// Applies settings in order; a later one wins. Errors name the key, the value and the remedy.
+/// Applies settings in order, but for [`Settings::FIRST`]; a later one wins. Errors name the key,
+/// the value and the remedy.
 pub fn apply<C: Settings>(
     settings: &[String],
     system: &mut C,
     engine: &mut EngineSettings,
 ) -> Result<()> {
-    for setting in settings {
+    let is_first = |setting: &&String| {
+        setting.split_once('=').is_some_and(|(key, _)| C::FIRST.contains(&key.trim()))
+    };
+    let others = settings.iter().filter(|setting| !is_first(setting));
+    for setting in settings.iter().filter(is_first).chain(others) {
         let Some((key, value)) = setting.split_once('=') else {
             bail!("--set {setting}: write key=value; keys are {}", names::<C>());
         };

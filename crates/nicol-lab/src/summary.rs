@@ -35,7 +35,7 @@ pub(crate) fn report(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { THREADS },
         profile: profile.map(str::to_owned),
-        warnings: cluster.outline.warnings.clone(),
+        warnings: cluster.outline.warnings.iter().cloned().chain(overload(&result)).collect(),
         nodes: config.nodes,
         client_nodes: config.client_nodes,
         start_us_per_node: measured.started_s * 1e6 / cluster.view.nodes() as f64,
@@ -84,6 +84,18 @@ pub(crate) fn report(
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
     }
+}
+
+/// The warning of an open loop in which many transactions that were due were not begun: what the
+/// others took says little then.
+fn overload(result: &RunResult) -> Option<String> {
+    let (overdue, due) = (result.overdue, result.whole.issued + result.overdue);
+    (overdue > due / 100).then(|| {
+        format!(
+            "overloaded: {overdue} of {due} transactions that were due had not begun at the end; latency \
+             is that of transactions that began in the measured time"
+        )
+    })
 }
 
 fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {

@@ -15,7 +15,13 @@ pub fn all() -> impl Iterator<Item = &'static System> {
 /// The system of this name. The error names those that there are.
 pub fn find(name: &str) -> Result<&'static System> {
     all().find(|system| system.name == name).ok_or_else(|| {
-        let meant = did_you_mean(name, all().map(|system| system.name));
+        let of_name =
+            |system: &&System| system.name.split_once(':').is_some_and(|(of, _)| of == name);
+        let kinds: Vec<_> = all().filter(of_name).map(|system| system.name).collect();
+        let meant = match kinds.as_slice() {
+            [] => did_you_mean(name, all().map(|system| system.name)),
+            kinds => format!(" (give one of {})", kinds.join(", ")),
+        };
         anyhow!("unknown system '{name}'{meant}: 'nicol systems' lists what there is")
     })
 }

@@ -30,4 +30,5 @@ pub use log::{
 pub use mailbox::Mailbox;
 #[doc(hidden)]
 pub use nicol_core::engine::CrashSabotage;
+pub use ring::ring_bytes;
 pub use world::LiveWorld;

@@ -7,6 +7,12 @@ use rtrb::{Consumer, Producer, RingBuffer};
 /// Frames that a ring holds; a sender with more waits (its engine holds them back).
 pub(crate) const RING_FRAMES: usize = 256;
 
+/// Bytes of memory that the rings between so many engines take at least: one from each to each.
+pub const fn ring_bytes(engines: u64) -> u64 {
+    let ring = 2 * RING_FRAMES * size_of::<Vec<u8>>();
+    engines.saturating_mul(engines).saturating_mul(ring as u64)
+}
+
 /// The sending end: frames out, empty buffers back.
 #[derive(Debug)]
 pub(crate) struct Outgoing {

@@ -8,6 +8,7 @@ use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length, THREADS};
+use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::names::did_you_mean;
 use nicol_lab::report::{BenchReport, CoreTime, Memory, Resource};
@@ -38,6 +39,11 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     }
     let sink = trace::sink(args).map_err(Usage)?;
     let config = BenchConfig { trace: sink.clone(), ..config(args).map_err(Usage)? };
+    let files =
+        [("--history", &args.history), ("--decisions", &args.decisions), ("--trace", &args.trace)];
+    for (flag, path) in files {
+        path.as_deref().map_or(Ok(()), |path| output::ensure_has_folder(flag, path))?;
+    }
     interrupt::end_with("interrupted: a run that has not ended reports nothing".to_owned())?;
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);
@@ -183,7 +189,20 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
             "--turn-us: only with --threads 1, --log-device memory and no faults"
         );
     }
-    check_log_device(&args.log_device, args.system.replicas())?;
+    ensure!(
+        args.history.is_none() || !args.no_recorded_run,
+        "--history: with --no-recorded-run there is none; leave one of them out"
+    );
+    ensure!(
+        args.transactions.is_none() || args.warmup.is_none_or(|span| span == 0.0),
+        "--warmup: with --transactions all of them are measured; leave one of them out"
+    );
+    if args.decisions.is_some() {
+        ensure_plans(&args.system.system, &args.system.settings).context("--decisions")?;
+    }
+    if !systems::find(&args.system.system)?.one_server {
+        check_log_device(&args.log_device, args.system.replicas())?;
+    }
     let homes = if args.client_nodes > 0 { args.client_nodes } else { args.system.nodes() };
     let clients = args.clients.unwrap_or(1).saturating_mul(homes);
     ensure!(
@@ -246,6 +265,9 @@ fn print(format: Format, report: &BenchReport) -> Result<()> {
 }
 
 fn spread(latency: &nicol_lab::report::Latency) -> String {
+    if latency.max == 0.0 {
+        return "none".to_owned();
+    }
     format!(
         "p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1}",
         latency.p50, latency.p90, latency.p99, latency.p999, latency.max
@@ -296,12 +318,18 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
         "file" => "file: synced before a write is acknowledged, not yet read back",
         _ => "as the profile says",
     };
-    vec![
+    let mut rows = vec![
         ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
         ("cluster", cluster(report)),
         ("load", load),
         ("log device", log_device.to_owned()),
-    ]
+    ];
+    match report.faults.as_str() {
+        "none" => {}
+        "plan" => rows.push(("faults", "as the plan says".to_owned())),
+        families => rows.push(("faults", families.to_owned())),
+    }
+    rows
 }
 
 fn cluster(report: &BenchReport) -> String {

@@ -176,7 +176,7 @@ pub struct BenchArgs {
     /// 0.01 simulated].
     #[arg(long, conflicts_with = "transactions", value_name = "S")]
     pub seconds: Option<f64>,
-    /// Total transactions to run, instead of a time.
+    /// Transactions to run in all, instead of a time: each client runs its part, rounded up.
     #[arg(long, value_name = "N")]
     pub transactions: Option<u64>,
     /// Seconds to run before measuring [default: a tenth of the measured time].

@@ -2,8 +2,9 @@
 
 use std::borrow::Borrow;
 use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::ProgressBar;
@@ -68,6 +69,16 @@ pub fn rows(format: Format, rows: &[Value], wrap: impl FnOnce(&[Value]) -> Value
         Format::Csv => csv(rows),
         Format::Table => table(rows),
     }
+}
+
+/// That a file can be made at `path`, before hours are spent on what it is for.
+pub fn ensure_has_folder(flag: &str, path: &Path) -> Result<()> {
+    let shown = path.display();
+    ensure!(!path.is_dir(), "{flag} {shown}: that is a directory; give a file");
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let exists = folder.is_none_or(Path::is_dir);
+    ensure!(exists, "{flag} {shown}: there is no such directory; make it, or give another file");
+    Ok(())
 }
 
 /// Prints two columns: a name and a value.

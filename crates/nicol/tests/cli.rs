@@ -163,7 +163,7 @@ fn the_help_and_the_readme_tell_the_same_exit_codes() {
 fn a_history_that_cannot_be_written_does_not_cost_the_report() {
     let run = ["bench", "smallbank", "--on", "liquidio3", "--seconds", "0.001", "--warmup", "0"];
     let printed =
-        ends(3, &[&run[..], &["--history", "/no/such/folder/h", "--format", "json"]].concat());
+        ends(3, &[&run[..], &["--history", "/proc/no-history", "--format", "json"]].concat());
     let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert!(report["committed"].as_u64().unwrap() > 0, "{printed}");
 }
@@ -591,4 +591,48 @@ fn a_trace_without_a_message_about_the_key_is_a_sentence_and_no_empty_table() {
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &[][..]), "{told}");
     assert!(told.contains("no message in") && told.contains("is about key 0x11"), "{told}");
     assert!(ends(0, &["trace", path, "--key", "17", "--format", "json"]).contains("\"rows\": []"));
+}
+
+/// What a run cannot do is said before it, in words, and never left out in silence.
+#[test]
+fn what_a_run_would_leave_out_is_refused_before_it() {
+    let refused = |code: i32, args: &str, words: &[&str]| {
+        let args: Vec<&str> = args.split_whitespace().collect();
+        let output = nicol(&args);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "nicol {}: {told}", args.join(" "));
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        assert!(output.stdout.is_empty(), "nothing has run: {told}");
+    };
+    let bench = "bench smallbank --records 100 --transactions 100";
+    refused(2, &format!("{bench} --no-recorded-run --history x"), &["--history"]);
+    refused(2, &format!("{bench} --warmup 1"), &["--warmup", "--transactions"]);
+    refused(2, &format!("{bench} --decisions x"), &["--decisions", "execute_at=planned"]);
+    refused(3, &format!("{bench} --history /nowhere/x"), &["--history /nowhere/x", "make it"]);
+    refused(3, &format!("{bench} --trace /tmp"), &["--trace /tmp", "give a file"]);
+    refused(2, &format!("{bench} --system silo --set waiting=wait-die"), &["--system 2pl"]);
+    refused(2, "systems show minos-b", &["minos-b:synch", "minos-b:strict"]);
+    refused(
+        2,
+        "bench smallbank --host-engines 255 --nic-engines 255 --nodes 64",
+        &["GB", "--nodes"],
+    );
+}
+
+#[test]
+fn settings_of_a_scheduler_may_come_before_it_and_an_engine_has_a_log_device() {
+    let run = "bench smallbank --records 1000 --transactions 100 --no-recorded-run --system";
+    let scheduled = "silo --on innova2 --client-nodes 1 --set window=5 --set scheduler=alnico";
+    ends(0, &format!("{run} {scheduled}").split_whitespace().collect::<Vec<_>>());
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("engine-log");
+    let logged = format!("{run} silo --set log=on --log-device file:{}", dir.display());
+    ends(0, &logged.split_whitespace().collect::<Vec<_>>());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn an_open_loop_says_that_it_is_overloaded() {
+    let run = "bench smallbank --no-recorded-run --rate 300000000 --seconds 0.005 --on liquidio3";
+    let told = ends(0, &run.split_whitespace().collect::<Vec<_>>());
+    assert!(told.contains("overloaded: ") && told.contains("none"), "{told}");
 }

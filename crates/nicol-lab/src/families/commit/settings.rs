@@ -112,6 +112,7 @@ fn set_scheduling(schedule: &mut Option<ScheduleConfig>, key: &str, value: &str)
 
 impl Settings for XenicConfig {
     const HIDDEN: &'static [Setting] = HIDDEN;
+    const FIRST: &'static [&'static str] = &["scheduler"];
     const KEYS: &'static [Setting] = &[
         (
             "execute_at",

@@ -100,6 +100,7 @@ impl Settings for EngineConfig {
         ),
     ];
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
+    const FIRST: &'static [&'static str] = &["scheduler"];
 
     /// Without a scheduler clients are on the server's cores.
     fn allow_clients_apart(settings: &[String]) -> bool {
@@ -146,6 +147,12 @@ impl SystemConfig for EngineConfig {
         ensure!(
             self.log || config.log_device == LogDevice::Memory,
             "--log-device: nothing is logged; --set log=on, or leave it out"
+        );
+        let waits = config.settings.iter().any(|setting| setting.starts_with("waiting="));
+        ensure!(
+            !waits || config.system == "2pl",
+            "--set waiting: {} holds no locks while it executes; leave it out, or --system 2pl",
+            config.system
         );
         let Some(schedule) = &self.schedule else {
             ensure!(
