@@ -84,11 +84,12 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         Err(Abort::NoResources)
     }
 
-    /// Runs `txn` once, and does not wait until it is durable.
-    async fn run_once(&self, txn: &mut Txn) -> Attempted {
-        let mut open = Transaction::begin(&self.worker, self.age.take()).await;
+    /// Runs `txn` once, and does not wait until it is durable. `age` is that of the attempt before,
+    /// if there was one.
+    async fn run_once(&self, txn: &mut Txn, age: &mut Option<u64>) -> Attempted {
+        let mut open = Transaction::begin(&self.worker, age.take()).await;
         txn.id = open.id;
-        let age = open.age();
+        let own = open.age();
         let ended = match self.execute(txn, &mut open).await {
             Ok(Executed::Complete) => open.commit().await.map(|logged| (Ok(()), logged)),
             Ok(Executed::Refused) => {
@@ -100,7 +101,7 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
             }
         };
         if ended.is_err_and(|abort| abort.retryable()) {
-            self.age.set(Some(age));
+            *age = Some(own);
         }
         match ended {
             Ok((Ok(()), logged)) => (Outcome::Committed, Some(logged)),
@@ -113,8 +114,11 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
 impl<F: Fabric, P: Protocol> Executor for Coordinator<F, P> {
     type Ended = Option<Committed>;
 
-    async fn once(&self, txn: &mut Txn) -> Attempted {
-        self.run_once(txn).await
+    /// The age of the attempt before.
+    type Left = Option<u64>;
+
+    async fn once(&self, txn: &mut Txn, left: &mut Option<u64>) -> Attempted {
+        self.run_once(txn, left).await
     }
 
     fn must_wait(&self, ended: &Option<Committed>) -> bool {
@@ -181,7 +185,9 @@ async fn scan(txn: &mut Txn, open: &mut impl Interactive) -> Result<(), Abort> {
 impl<F: Fabric, P: Protocol> CommitProtocol for Coordinator<F, P> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         self.worker.take_turns().await;
-        let (outcome, ended) = self.run_once(txn).await;
+        let mut age = self.age.take();
+        let (outcome, ended) = self.run_once(txn, &mut age).await;
+        self.age.set(age);
         if self.is_durable(ended).await { outcome } else { Outcome::Unknown }
     }
 }

@@ -56,7 +56,9 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     pub(super) fn gather(&self, id: TxnId, sets: &mut Sets, has_committed: bool) -> Committed {
         let epoch = std::mem::take(&mut sets.epoch);
         if let Some(log) = self.log.as_ref().filter(|_| epoch > 0) {
-            if has_committed && !sets.writes.is_empty() {
+            let failed = self.node.log().is_some_and(|node| node.failed.load(Ordering::Relaxed));
+            // Nobody takes what is gathered from a log whose device has failed.
+            if has_committed && !sets.writes.is_empty() && !failed {
                 let mut gathered = log.gathered.borrow_mut();
                 let before = gathered.len();
                 emit_record(epoch, id, sets, &mut gathered);

@@ -8,13 +8,13 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode};
-use nicol_core::units::Bytes;
+use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
 use nicol_store::multicore::Multicore;
 
 use super::config::EngineConfig;
-use super::log::NodeLog;
+use super::log::{Line, NodeLog};
 use super::record_form::RecordForm;
 use super::recovery::Logs;
 use crate::kit::Recovered;
@@ -51,6 +51,8 @@ pub struct Node<P: RecordForm> {
     /// How far the logs of its cores are durable, if there are any.
     log: Option<NodeLog>,
     cores: Box<[Core]>,
+    /// When the epoch moves on next, in nanoseconds; in a cache line of its own.
+    epoch_due: Line,
     /// Transactions that have waited for a lock for ever.
     endless_waits: AtomicU64,
     protocol: PhantomData<P>,
@@ -79,6 +81,15 @@ impl<P: RecordForm> Node<P> {
     /// What `core` tells the others.
     pub(super) fn core(&self, core: usize) -> &Core {
         &self.cores[core]
+    }
+
+    /// Is it time to move the epoch on? True for one core that asks; then it is not for a while.
+    pub(super) fn takes_epoch_due(&self, now: Nanos) -> bool {
+        let Line(due) = &self.epoch_due;
+        let seen = due.load(Ordering::Relaxed);
+        let next = (now + self.config.epoch).0;
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        now.0 >= seen && due.compare_exchange(seen, next, order.0, order.1).is_ok()
     }
 
     /// Notes that a transaction has waited longer than any holder of a lock takes.
@@ -170,6 +181,7 @@ impl<P: RecordForm> SystemNode for Node<P> {
             schedule,
             log: config.log.then(|| NodeLog::new(cores)),
             cores: (0..cores).map(|_| Core::new()).collect(),
+            epoch_due: Line(AtomicU64::new(0)),
             endless_waits: AtomicU64::new(0),
             protocol: PhantomData,
         }

@@ -150,7 +150,6 @@ pub struct Worker<F: Fabric, P: Protocol> {
     begun: Cell<u64>,
     /// The newest version or timestamp that the core has given out.
     pub(super) newest: Cell<u64>,
-    epoch_due: Cell<Nanos>,
     /// Transactions since the core's other tasks had a turn.
     in_a_row: Cell<u32>,
     /// Records that were absent in an epoch: to be taken out if they still are when it is over.
@@ -186,7 +185,6 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
             entered: Cell::new(0),
             begun: Cell::new(0),
             newest: Cell::new(0),
-            epoch_due: Cell::new(Nanos::ZERO),
             in_a_row: Cell::new(0),
             absent: RefCell::default(),
             deleted: RefCell::default(),
@@ -358,11 +356,9 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         }
     }
 
-    /// Moves the epoch on when that is due.
+    /// Moves the epoch on when that is due, and no other core has done so.
     pub(super) fn move_epoch(&self) {
-        let now = self.fabric.now();
-        if now >= self.epoch_due.get() {
-            self.epoch_due.set(now + self.node.config().epoch);
+        if self.node.takes_epoch_due(self.fabric.now()) {
             self.store().epochs().advance();
         }
     }

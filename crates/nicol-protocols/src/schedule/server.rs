@@ -34,8 +34,11 @@ pub(crate) trait Executor: 'static {
     /// What whoever answers may have to wait for.
     type Ended: 'static;
 
+    /// What the attempts at a transaction leave to later ones.
+    type Left: Default + 'static;
+
     /// Makes an attempt at `txn`.
-    async fn once(&self, txn: &mut Txn) -> (Outcome, Self::Ended);
+    async fn once(&self, txn: &mut Txn, left: &mut Self::Left) -> (Outcome, Self::Ended);
 
     /// Must whoever answers wait?
     fn must_wait(&self, ended: &Self::Ended) -> bool;
@@ -130,8 +133,9 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         aborted: &mut dyn FnMut(Key),
     ) -> (Outcome, Option<X::Ended>) {
         let (initial, fabric) = (txn.entries().len(), &self.fabric);
+        let mut left = X::Left::default();
         for attempt in 0..ATTEMPTS_MAX {
-            let (outcome, ended) = self.executor.once(txn).await;
+            let (outcome, ended) = self.executor.once(txn, &mut left).await;
             let Outcome::Aborted(
                 Abort::LockConflict { key } | Abort::Stale { key } | Abort::ValidateLocked { key },
             ) = outcome

@@ -56,7 +56,9 @@ impl<F: Fabric> CommitProtocol for Submitter<F> {
 impl<F: Fabric> Executor for HostCoordinator<F> {
     type Ended = ();
 
-    async fn once(&self, txn: &mut Txn) -> (Outcome, ()) {
+    type Left = ();
+
+    async fn once(&self, txn: &mut Txn, (): &mut ()) -> (Outcome, ()) {
         (self.run(txn).await, ())
     }
 
@@ -75,7 +77,9 @@ struct Nothing;
 impl Executor for Nothing {
     type Ended = ();
 
-    async fn once(&self, _: &mut Txn) -> (Outcome, ()) {
+    type Left = ();
+
+    async fn once(&self, _: &mut Txn, (): &mut ()) -> (Outcome, ()) {
         (Outcome::Aborted(Abort::NoResources), ())
     }
 
