@@ -96,6 +96,9 @@ impl Default for FaultPlan {
 /// The chance of what always happens.
 const CERTAIN: u32 = 1_000_000;
 
+/// The longest that one fault may last: clients that give no sign of life for so long are stuck.
+const LONGEST_FAULT: Nanos = Nanos::from_secs(5);
+
 /// The longest run of faults that a plan draws.
 const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 
@@ -103,11 +106,56 @@ const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 pub const LONG_CUT: Nanos = Nanos::from_millis(12);
 
 impl FaultPlan {
-    /// Refuses chances beyond certainty.
+    /// Refuses chances beyond certainty, and what lasts so long that a run looks stuck.
     ///
     /// # Errors
-    /// The first one, by name.
-    pub fn ensure_chances(&self) -> Result<(), String> {
+    /// The first one, by name, and the remedy.
+    pub fn ensure_possible(&self) -> Result<(), String> {
+        self.ensure_chances()?;
+        let longest = LONGEST_FAULT.0;
+        for (name, delay) in
+            [("reorder_span_ns", self.reorder_span), ("tail_max_ns", self.tail_max)]
+        {
+            if delay > LONGEST_FAULT {
+                return Err(format!("{name} = {}: give at most {longest}", delay.0));
+            }
+        }
+        for Partition { from, until, .. } in &self.partitions {
+            if until <= from {
+                let (from, until) = (from.0, until.0);
+                return Err(format!(
+                    "a partition from_ns = {from} until_ns = {until}: it ends before it begins"
+                ));
+            }
+            self.ensure_short("a partition", *from, *until)?;
+        }
+        for Stall { from, span, .. } in &self.stalls {
+            self.ensure_short("a stall", *from, from.saturating_add(*span))?;
+        }
+        let for_ever = self.quiet_after == Nanos::MAX;
+        match [("loss", self.loss), ("corrupt", self.corrupt)]
+            .iter()
+            .find(|(_, chance)| for_ever && *chance == CERTAIN)
+        {
+            Some((name, chance)) => Err(format!(
+                "{name} = {chance}: no frame ever arrives; give less, or quiet_after_ns"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What begins at `from` and ends at `until` heals soon, if need be as everything does.
+    fn ensure_short(&self, what: &str, from: Nanos, until: Nanos) -> Result<(), String> {
+        if until.min(self.quiet_after).since(from) <= LONGEST_FAULT {
+            return Ok(());
+        }
+        Err(format!(
+            "{what} from_ns = {} lasts until {}: give at most {} ns, or quiet_after_ns",
+            from.0, until.0, LONGEST_FAULT.0
+        ))
+    }
+
+    fn ensure_chances(&self) -> Result<(), String> {
         let Self { loss, duplicate, reorder, tail, corrupt, .. } = *self;
         let chances = [
             ("loss", loss),
@@ -415,6 +463,34 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_that_never_heals_is_refused_by_name() {
+        let plan = |text: &str| serde_json::from_str::<FaultPlan>(text).unwrap().ensure_possible();
+        for (text, word) in [
+            (r#"{"loss":1000001}"#, "loss"),
+            (r#"{"corrupt":1000000}"#, "quiet_after_ns"),
+            (r#"{"tail_max_ns":5000000001}"#, "tail_max_ns"),
+            (r#"{"stalls":[{"engine":0,"from_ns":0,"span_ns":18446744073709551615}]}"#, "a stall"),
+            (
+                r#"{"partitions":[{"from_ns":9,"until_ns":9,"side":[1],"one_way":false}]}"#,
+                "before it begins",
+            ),
+            (
+                r#"{"partitions":[{"from_ns":0,"until_ns":6000000000,"side":[1],"one_way":true}]}"#,
+                "quiet_after_ns",
+            ),
+        ] {
+            let error = plan(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        let healed = r#"{"loss":1000000,"quiet_after_ns":1000,
+            "stalls":[{"engine":0,"from_ns":0,"span_ns":18446744073709551615}]}"#;
+        assert_eq!(plan(healed), Ok(()));
+        for seed in 0..200 {
+            assert_eq!(FaultPlan::messages(seed).ensure_possible(), Ok(()), "seed {seed}");
+        }
+    }
 
     #[test]
     fn the_swarm_turns_each_family_on_about_half_the_time() {

@@ -561,6 +561,9 @@ mod tests {
         let error = Profile::parse("mine.toml", &broken).unwrap_err().to_string();
         assert!(error.starts_with(&format!("mine.toml:{line}: submit")), "{error}");
         assert!(error.contains("write a time with its unit"), "{error}");
+        let below = text.replace("value = \"190ns\"", "value = -190");
+        let error = Profile::parse("mine.toml", &below).unwrap_err().to_string();
+        assert!(error.contains("a count from 0 on, or a number with its unit"), "{error}");
         let unknown = text.replace("submit =", "sumbit =");
         let error = Profile::parse("mine.toml", &unknown).unwrap_err().to_string();
         assert!(error.contains("unknown field `sumbit`") && error.contains("`submit`"), "{error}");

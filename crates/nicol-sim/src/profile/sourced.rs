@@ -27,7 +27,10 @@ struct RawSourced {
 
 /// A value as TOML has it.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a value is true, false, a count from 0 on, or a number with its unit in quotes"
+)]
 pub enum RawValue {
     /// true or false.
     Flag(bool),
