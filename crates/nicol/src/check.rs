@@ -130,6 +130,7 @@ fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<(
         Format::Table => {
             let holds = match (&verdict.undecided, verdict.held) {
                 (Some(why), _) => format!("UNDECIDED: {why}"),
+                (None, true) if operations == 0 => "yes: there is nothing to judge".to_owned(),
                 (None, true) => "yes".to_owned(),
                 (None, false) => "NO".to_owned(),
             };
@@ -137,13 +138,15 @@ fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<(
             if verdict.more > 0 {
                 violations.push(format!("and {} more", verdict.more));
             }
-            output::pairs(&[
+            let mut rows = vec![
                 ("history", name),
                 ("operations", operations.to_string()),
-                (&promise, holds),
+                (promise.as_str(), holds),
                 ("violations", violations.join("\n")),
                 ("not in the file", content.not_told.join("\n")),
-            ])
+            ];
+            rows.retain(|(_, value)| !value.is_empty());
+            output::pairs(&rows)
         }
     }
 }

@@ -8,7 +8,7 @@ use super::Format;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  nicol museum --system farm\n\nA row shows the planted fault, the run that \
-    found it, and what the checker says. The same run without the\nfault must hold. Exit code 1: a fault \
+    found it, and what the checker says. The same run without the fault must hold. Exit code 1: a fault \
     was not found, or a run without it failed."
 )]
 pub struct MuseumArgs {
