@@ -256,6 +256,10 @@ const fn local(
     Spec { name, arity, action, flags, keys: NONE, summary, number: 0 }
 }
 
+const fn with_keys(keys: (i64, i64, i64), spec: Spec) -> Spec {
+    Spec { keys, ..spec }
+}
+
 const fn add(name: &'static str, arity: i32, sign: i64, by: bool, summary: &'static str) -> Spec {
     data(name, arity, Data::Add { sign, by }, WRITE, ONE, summary)
 }
@@ -356,7 +360,10 @@ pub static TABLE: [Spec; COMMANDS] = numbered([
     data("unlink", -2, Plain(Op::Del), REMOVE, ALL, "Delete keys"),
     local("unwatch", 1, Local::Unwatch, CONNECTION, "Forget all watched keys"),
     local("wait", 3, Local::Wait, &["noscript"], "Return the number of replicas of each write"),
-    local("watch", -2, Local::Watch, CONNECTION, "Watch keys, so that EXEC depends on them"),
+    with_keys(
+        ALL,
+        local("watch", -2, Local::Watch, CONNECTION, "Watch keys, so that EXEC depends on them"),
+    ),
 ]);
 
 #[cfg(test)]

@@ -56,17 +56,14 @@ impl Translator<'_> {
         }
     }
 
-    /// Adds the keys of a WATCH to `plan`.
+    /// Adds the keys of `command`, a WATCH, to `plan`.
     pub fn observe(
         &self,
         plan: &mut PlanBuilder,
         spec: &Spec,
         command: &Command<'_>,
     ) -> Result<(), Vec<u8>> {
-        for key in command.args(1) {
-            self.check_key(key)?;
-        }
-        debug_assert_eq!(spec.name, "watch", "only WATCH observes; cheap, but the caller's table");
+        self.check(spec, command)?;
         plan.begin(Op::Observe);
         for key in command.args(1) {
             plan.key(record::row(self.hash_seed, key), key);

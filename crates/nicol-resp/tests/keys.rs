@@ -117,6 +117,60 @@ fn a_transaction_may_name_a_key_as_often_as_it_likes() {
     assert!(client.line().starts_with("-EXECABORT"));
 }
 
+/// A command of `name` and the keys `from..to`.
+fn of_keys(name: &[u8], from: usize, to: usize) -> Vec<u8> {
+    let keys: Vec<_> = (from..to).map(|key| format!("w{key}").into_bytes()).collect();
+    let mut args = vec![name];
+    args.extend(keys.iter().map(Vec::as_slice));
+    command(&args)
+}
+
+#[test]
+fn more_watched_keys_than_a_transaction_holds_are_refused_at_once() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    let refused = b"-ERR too many watched keys\r\n";
+    client.ask(&of_keys(b"WATCH", 0, 1_024), b"+OK\r\n");
+    client.ask(b"WATCH w7 w1023\r\n", b"+OK\r\n");
+    client.ask(b"WATCH w7 w1024\r\n", refused);
+    // What is watched already is still watched, and fills the transaction.
+    client.ask(b"MULTI\r\nSET w1023 1\r\n", b"+OK\r\n+QUEUED\r\n");
+    client.ask(b"SET beyond 1\r\n", b"-ERR too many keys (limit 1024 keys)\r\n");
+    client.ask(b"DISCARD\r\n", b"+OK\r\n");
+    for many in [1_025, 2_000, 65_534] {
+        client.ask(&of_keys(b"WATCH", 0, many), refused);
+        client.ask(b"MULTI\r\nGET a\r\nEXEC\r\n", b"+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
+    }
+    // In parts that are allowed, of which the second one goes beyond.
+    client.send(&[of_keys(b"WATCH", 0, 1_000), of_keys(b"WATCH", 1_000, 2_000)].concat());
+    client.expect(&[b"+OK\r\n", &refused[..]].concat());
+    client.ask(b"PING\r\n", b"+PONG\r\n");
+}
+
+#[test]
+fn the_keys_of_a_watch_are_limited_in_bytes_as_those_of_other_commands() {
+    let server = serve(|config| {
+        config.limits.transaction_bytes = 10_000;
+        config.limits.group_bytes = 10_000;
+    });
+    let mut client = Client::connect(&server);
+    let key = [b'k'; 500];
+    let of = |name, count| command(&[&[name][..], &vec![&key[..]; count]].concat());
+    let refused = b"-ERR command is too large (limit 10000 bytes)\r\n";
+    client.ask(&of(b"EXISTS", 20), refused);
+    client.ask(&of(b"WATCH", 20), refused);
+    client.ask(&of(b"WATCH", 19), b"+OK\r\n");
+}
+
+#[test]
+fn a_client_library_learns_which_arguments_of_a_watch_are_keys() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    client.send(b"COMMAND INFO watch\r\n");
+    let told = String::from_utf8(client.reply()).unwrap();
+    assert!(told.contains("\r\n:1\r\n:-1\r\n:1\r\n"), "{told}");
+}
+
 /// Has no memory for values of more than ten bytes while it is full.
 #[derive(Default)]
 struct Full {
