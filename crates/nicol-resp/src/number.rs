@@ -62,45 +62,60 @@ const ONE: i128 = 10_i128.pow(PLACES as u32);
 /// Numbers are below this in magnitude.
 const BOUND: i128 = ONE * 10_i128.pow(20);
 
+/// Why a text is not read as a [`Decimal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotADecimal {
+    /// It is no number.
+    Malformed,
+    /// It is a number as large as no decimal, or infinite.
+    TooLarge,
+}
+
 impl Decimal {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
     /// Reads digits with a point and an exponent, both optional. Places beyond the last are
     /// dropped.
-    pub fn parse(text: &[u8]) -> Option<Self> {
+    pub fn parse(text: &[u8]) -> Result<Self, NotADecimal> {
+        use NotADecimal::{Malformed, TooLarge};
         let (negative, text) = match text {
             [b'-', rest @ ..] => (true, rest),
             [b'+', rest @ ..] => (false, rest),
             rest => (false, rest),
         };
+        if [&b"inf"[..], b"infinity"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
+            return Err(TooLarge);
+        }
         let at = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
         let (mantissa, exponent) = match at {
-            Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+            Some(at) => (&text[..at], exponent(&text[at + 1..]).ok_or(Malformed)?),
             None => (text, 0),
         };
         let point = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(mantissa.len());
         let (whole, fraction) = mantissa.split_at(point);
         let digits = || whole.iter().chain(fraction.iter().skip(1));
         if digits().count() == 0 {
-            return None;
+            return Err(Malformed);
         }
         // The place of the first digit, counted from the last place that is kept.
-        let mut place = i32::try_from(whole.len()).ok()?.checked_add(exponent)? - 1 + PLACES;
-        let mut number: i128 = 0;
+        let whole = i64::try_from(whole.len()).map_err(|_| TooLarge)?;
+        let mut place = whole + i64::from(exponent + PLACES) - 1;
+        let mut number = Some(0_i128);
         for digit in digits() {
             if !digit.is_ascii_digit() {
-                return None;
+                return Err(Malformed);
             }
             let digit = i128::from(digit - b'0');
             if digit > 0 && place >= 0 {
-                let unit = 10_i128.checked_pow(place as u32)?;
-                number = number.checked_add(digit.checked_mul(unit)?)?;
+                let unit = u32::try_from(place).ok().and_then(|place| 10_i128.checked_pow(place));
+                let added = unit.and_then(|unit| digit.checked_mul(unit));
+                number = number.and_then(|number| number.checked_add(added?));
             }
-            place = place.saturating_sub(1);
+            place -= 1;
         }
-        let number = Some(number).filter(|number| *number < BOUND)?;
-        Some(Self(if negative { -number } else { number }))
+        let number = number.filter(|number| *number < BOUND).ok_or(TooLarge)?;
+        Ok(Self(if negative { -number } else { number }))
     }
 
     /// The sum, if it is not too large.
@@ -113,8 +128,8 @@ impl Decimal {
 fn exponent(text: &[u8]) -> Option<i32> {
     let text = std::str::from_utf8(text).ok()?;
     let exponent: i32 = text.parse().ok()?;
-    // Beyond this nothing is left of any number that a client can send.
-    (-1_000..=1_000).contains(&exponent).then_some(exponent)
+    // What Redis' floating point numbers take.
+    (-4_951..=4_932).contains(&exponent).then_some(exponent)
 }
 
 /// Without zeros at the end.
@@ -165,10 +180,15 @@ mod tests {
             let [one, other] = [one, other].map(|text| Decimal::parse(text.as_bytes()).unwrap());
             assert_eq!(one.checked_add(other).unwrap().to_string(), expected);
         }
-        let bad = ["", "-", ".", "e5", "1e", "1e5000", " 1", "1 ", "abc", "1.2.3", "nan", "inf"];
-        for text in bad.iter().chain(&["100000000000000000000", "1e20", "1e400"]) {
-            assert_eq!(Decimal::parse(text.as_bytes()), None, "{text}");
+        let bad =
+            ["", "-", ".", "e5", "1e", "1e5000", " 1", "1 ", "abc", "1.2.3", "nan", "1e-5000"];
+        for text in bad.iter().chain(&["1e400x", "1000000000000000000000000000000000000000000x"]) {
+            assert_eq!(Decimal::parse(text.as_bytes()), Err(NotADecimal::Malformed), "{text}");
         }
+        for text in ["100000000000000000000", "1e20", "1e308", "-1e4931", "inf", "-Infinity"] {
+            assert_eq!(Decimal::parse(text.as_bytes()), Err(NotADecimal::TooLarge), "{text}");
+        }
+        assert_eq!(Decimal::parse(b"1e-4000"), Ok(Decimal::ZERO));
         let most = Decimal::parse(b"99999999999999999999").unwrap();
         assert_eq!(most.checked_add(most), None);
     }

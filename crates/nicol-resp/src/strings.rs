@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use super::encode::Reply;
-use super::number::{Decimal, NOT_AN_INTEGER, parse_i64};
+use super::number::{Decimal, NOT_AN_INTEGER, NotADecimal, parse_i64};
 use super::plan::{Arg, Op};
 use super::procedure::{Stop, TOO_LONG, Work};
 
 const NOT_A_FLOAT: &[u8] = b"ERR value is not a valid float";
+const TOO_LARGE: &[u8] = b"ERR increment would produce NaN or Infinity";
 
 /// The bytes from `first` to `last` of a value of `len` bytes, where negative positions count from
 /// its end.
@@ -87,13 +88,17 @@ impl<'t> Work<'t> {
         reply: &mut Reply<'_>,
     ) -> Result<(), Stop> {
         let slot = self.slot(key)?;
-        let current = self.slots[slot].value.as_deref().map_or(Some(Decimal::ZERO), Decimal::parse);
-        let (Some(current), Some(amount)) = (current, Decimal::parse(amount)) else {
-            reply.error(NOT_A_FLOAT);
-            return Ok(());
+        let current = self.slots[slot].value.as_deref().map_or(Ok(Decimal::ZERO), Decimal::parse);
+        let sum = match (current, Decimal::parse(amount)) {
+            (Ok(current), Ok(amount)) => current.checked_add(amount),
+            (Err(NotADecimal::Malformed), _) | (_, Err(NotADecimal::Malformed)) => {
+                reply.error(NOT_A_FLOAT);
+                return Ok(());
+            }
+            (Err(NotADecimal::TooLarge), _) | (_, Err(NotADecimal::TooLarge)) => None,
         };
-        let Some(sum) = current.checked_add(amount) else {
-            reply.error(b"ERR increment would produce NaN or Infinity");
+        let Some(sum) = sum else {
+            reply.error(TOO_LARGE);
             return Ok(());
         };
         let text = sum.to_string().into_bytes();

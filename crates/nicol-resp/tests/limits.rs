@@ -156,3 +156,19 @@ fn a_transaction_of_too_many_commands_is_discarded() {
         assert_eq!(read_reply(&mut talk.replies), b"$4\r\nhere\r\n");
     }
 }
+
+#[test]
+fn a_sum_beyond_every_decimal_is_refused_as_infinite_and_changes_nothing() {
+    let server = serve(|_| {});
+    let mut talk = Talk::with(&server);
+    let infinite = b"-ERR increment would produce NaN or Infinity\r\n";
+    for amount in [&b"1e308"[..], b"-1e308", b"inf", b"100000000000000000000"] {
+        talk.ask(&[b"SET", b"f", b"1.5"]);
+        assert_eq!(text(&talk.ask(&[b"INCRBYFLOAT", b"f", amount])), text(infinite));
+        assert_eq!(talk.ask(&[b"GET", b"f"]), b"$3\r\n1.5\r\n");
+        talk.ask(&[b"SET", b"f", amount]);
+        assert_eq!(text(&talk.ask(&[b"INCRBYFLOAT", b"f", b"1"])), text(infinite));
+        let malformed = talk.ask(&[b"INCRBYFLOAT", b"f", b"one"]);
+        assert_eq!(malformed, b"-ERR value is not a valid float\r\n");
+    }
+}
