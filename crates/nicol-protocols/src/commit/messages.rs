@@ -196,12 +196,16 @@ impl<B: AsRef<[u8]>> Keys<B> {
 
 /// The primary's answer to EXECUTE.
 pub(super) enum ExecuteReply<'a, I> {
-    /// Locked and read: version and value of each key, in the request's order. Values that the
-    /// primary's table has no space for must not be written: usually there are none.
+    /// Locked and read: version and value of each key, in the request's order. Records and values
+    /// that the primary's table has no space for must not be written: usually there are none.
     Granted(ExhaustedSpace, I, &'a [u8]),
     /// Nothing was locked.
     Denied(Abort),
 }
+
+/// Bits of the first byte of an [`ExecuteReply::Granted`].
+const NO_SPACE_FOR_VALUES: u8 = 2;
+const NO_SPACE_FOR_RECORDS: u8 = 4;
 
 /// One key's state as EXECUTE found it: its value is a range of the reply's value buffer.
 #[derive(Clone, Copy, Debug)]
@@ -223,10 +227,11 @@ impl<I: Iterator<Item = Found> + Clone> Message for ExecuteReply<'_, I> {
     fn emit(&self, to: &mut Writer<'_>) {
         match self {
             Self::Granted(exhausted, found, values) => {
-                if exhausted.is_none() {
-                    to.u8(0);
-                } else {
-                    to.u8(2);
+                let no_values = !exhausted.takes_values();
+                let no_records = exhausted.refuses_records();
+                let short = u8::from(no_values) * NO_SPACE_FOR_VALUES;
+                to.u8(short + u8::from(no_records) * NO_SPACE_FOR_RECORDS);
+                if no_values {
                     to.u32(exhausted.to_bits());
                 }
                 for found in found.clone() {
@@ -252,11 +257,12 @@ pub(super) fn parse_execute_reply(
     keys: &[usize],
 ) -> Result<Result<ExhaustedSpace, Abort>, Malformed> {
     let mut from = Reader::new(body);
-    let exhausted = match from.u8()? {
-        0 => ExhaustedSpace::default(),
-        2 => ExhaustedSpace::from_bits(from.u32()?),
-        _ => return Ok(Err(parse_abort(&mut from)?)),
-    };
+    let granted = from.u8()?;
+    if granted & !(NO_SPACE_FOR_VALUES | NO_SPACE_FOR_RECORDS) != 0 {
+        return Ok(Err(parse_abort(&mut from)?));
+    }
+    let values = if granted & NO_SPACE_FOR_VALUES != 0 { from.u32()? } else { 0 };
+    let exhausted = ExhaustedSpace::from_bits(values, granted & NO_SPACE_FOR_RECORDS != 0);
     for &index in keys {
         let version = Version(from.u64()?);
         let len = from.u32()?;

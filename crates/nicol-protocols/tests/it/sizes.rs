@@ -189,3 +189,74 @@ fn values_without_space_abort_on_every_path_of_xenic() {
         );
     }
 }
+
+/// Of as many rows as there are again: writes what is there, and deletes what is not.
+struct Absent;
+
+impl RecordSource for Absent {
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        Sizes.load(shards, shard, each);
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        // Fewer than each shard is loaded with.
+        ROWS / 9
+    }
+}
+
+impl Workload for Absent {
+    fn name(&self) -> &'static str {
+        "absent"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[|txn| {
+            for index in 0..txn.entries().len() {
+                let entry = txn.entries()[index];
+                match entry.present {
+                    true => txn.put(index, &value_of(entry.key, 100)),
+                    false => txn.delete(index),
+                }
+            }
+            Verdict::Commit
+        }])
+    }
+
+    fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
+        txn.reset(ProcedureId(0), &[]);
+        txn.ship = random.below(2) == 0;
+        for _ in 0..=random.below(3) {
+            txn.write(Key::new(TableId(1), random.below(2 * ROWS)));
+        }
+        0
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["absent"]
+    }
+
+    fn audit(&self, _state: &mut dyn Records, _totals: &[i128]) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_full_store_deletes_what_is_absent_on_every_path_of_xenic() {
+    let paper = XenicConfig { growth: Growth::Off, ..XenicConfig::paper(ROWS, 128) };
+    let (host, nic) = (ExecuteAt::Host, ExecuteAt::Nic);
+    let ways = [
+        paper.clone(),
+        XenicConfig { execute_at: host, ..paper.clone() },
+        XenicConfig { execute_at: host, local_paths: false, ..paper.clone() },
+        XenicConfig { execute_at: nic, multi_hop: false, ..paper.clone() },
+        XenicConfig { execute_at: nic, ..paper.clone() },
+    ];
+    for (way, config) in ways.iter().enumerate() {
+        let how = Run { on: "connectx5", clients_per_node: 2, transactions: 600, ..RUN };
+        let ran = run::<xenic::Node>(&how, config, Arc::new(Absent), way as u64);
+        assert!(ran.held(), "way {way}: {:#?} {:#?}", ran.anomalies, ran.wrong);
+        let full = ran.counts.aborts[Abort::NoResources.index()];
+        let committed = ran.counts.committed;
+        assert!(full == 0 && committed >= 600, "way {way}: {committed} committed, {full} aborted");
+    }
+}

@@ -1,11 +1,13 @@
-//! The values that a table can no longer store once its memory is used up.
+//! What a table can no longer store: records beyond those it was made for or has memory for, and
+//! values once its memory is used up.
 
 use super::memory::{CLASSES, class_bit};
 use super::{Growth, HostTable, INLINE_MAX};
 
-/// The block sizes for which a table would need more memory than its limit; empty while it has
-/// memory left. A primary sends it to a coordinator that has locked keys there, because the lengths
-/// of the new values are not known yet.
+/// Whether a table has no capacity for a further record, and the block sizes for which it would
+/// need more memory than its limit; empty while it has both. A primary sends it to a coordinator
+/// that has locked keys there, because what will be written, and whether anything, is not known
+/// yet: to delete what is absent takes no space.
 ///
 /// A committed write is always stored, if necessary in a further region. The limit therefore
 /// applies to admission, like that of records. A table exceeds it at most by the writes that were
@@ -15,6 +17,7 @@ use super::{Growth, HostTable, INLINE_MAX};
 pub struct ExhaustedSpace {
     classes: u32,
     inline: u16,
+    records: bool,
 }
 
 /// Bits of the inline limit on the wire, less one.
@@ -22,47 +25,65 @@ const INLINE_BITS: u32 = u32::BITS - CLASSES as u32;
 const _: () = assert!(INLINE_MAX <= 1 << INLINE_BITS, "both fit one word");
 
 impl ExhaustedSpace {
-    /// The wire form: the sizes as bits, and the inline limit.
+    /// The wire form of the values: the sizes as bits, and the inline limit. 0: there are none.
     pub const fn to_bits(self) -> u32 {
         self.classes << INLINE_BITS | (self.inline as u32).saturating_sub(1)
     }
 
-    /// The reverse of [`ExhaustedSpace::to_bits`].
-    pub const fn from_bits(bits: u32) -> Self {
+    /// The reverse of [`ExhaustedSpace::to_bits`], and whether further records are refused.
+    pub const fn from_bits(bits: u32, records: bool) -> Self {
         let inline = bits & ((1 << INLINE_BITS) - 1);
-        Self { classes: bits >> INLINE_BITS, inline: if bits == 0 { 0 } else { inline as u16 + 1 } }
+        let inline = if bits == 0 { 0 } else { inline as u16 + 1 };
+        Self { classes: bits >> INLINE_BITS, inline, records }
     }
 
     /// Returns true if nothing is exhausted.
     pub const fn is_none(self) -> bool {
+        self.takes_values() && !self.records
+    }
+
+    /// Returns true if no size of values is exhausted.
+    pub const fn takes_values(self) -> bool {
         self.classes == 0
+    }
+
+    /// Returns true if a further record must be refused.
+    pub const fn refuses_records(self) -> bool {
+        self.records
     }
 
     /// What either of two tables of the same configuration cannot store.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        Self { classes: self.classes | other.classes, inline: self.inline.max(other.inline) }
+        Self {
+            classes: self.classes | other.classes,
+            inline: self.inline.max(other.inline),
+            records: self.records || other.records,
+        }
     }
 
     /// Returns true if a value of `new` bytes must be refused. It is accepted if it replaces a
     /// value of `old` bytes in a block of the same size. `None`: there is no record.
     pub fn refuses(self, old: Option<usize>, new: usize) -> bool {
         let class = |len: usize| if len <= usize::from(self.inline) { 0 } else { class_bit(len) };
-        class(new) & self.classes != 0 && old.map_or(0, class) != class(new)
+        let value = class(new) & self.classes != 0 && old.map_or(0, class) != class(new);
+        value || self.records && old.is_none()
     }
 }
 
 impl HostTable {
-    /// The values that a transaction may no longer write. Checked before commit.
+    /// What a transaction may no longer write. Checked before commit.
     ///
-    /// Cost: a load; the writer's mutex once the memory is used up.
+    /// Cost: two loads; more once the records that it was made for are there, and the writer's
+    /// mutex once the memory is used up.
     pub fn exhausted_space(&self) -> ExhaustedSpace {
-        match self.growth {
-            Growth::Doubling { memory_max } if self.memory() >= memory_max => ExhaustedSpace {
-                classes: self.writer().heap.without_block(),
-                inline: self.geometry.inline as u16,
-            },
-            _ => ExhaustedSpace::default(),
-        }
+        let classes = match self.growth {
+            Growth::Doubling { memory_max } if self.memory() >= memory_max => {
+                self.writer().heap.without_block()
+            }
+            _ => 0,
+        };
+        let inline = if classes == 0 { 0 } else { self.geometry.inline as u16 };
+        ExhaustedSpace { classes, inline, records: !self.has_capacity() }
     }
 }

@@ -382,8 +382,9 @@ fn values_that_grow_are_refused_once_the_memory_is_used_up() {
         let key = random.below(200) as usize;
         let len = 1 + random.below(4_000) as usize;
         let new = (random.below(4) > 0).then_some(len);
-        let exhausted = ExhaustedSpace::from_bits(table.exhausted_space().to_bits());
-        assert_eq!(exhausted, table.exhausted_space());
+        let found = table.exhausted_space();
+        let exhausted = ExhaustedSpace::from_bits(found.to_bits(), found.refuses_records());
+        assert_eq!(exhausted, found);
         if let Some(new) = new.filter(|&new| exhausted.refuses(lengths[key], new)) {
             let class = |len: usize| (len > 16).then(|| memory::class_bit(len));
             assert!(class(new).is_some() && lengths[key].and_then(class) != class(new));

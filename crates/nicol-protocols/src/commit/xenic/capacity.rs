@@ -10,7 +10,8 @@ const WRITE_FRAMING: usize = 20;
 /// Bytes of a LOG's or COMMIT's own header.
 const SET_FRAMING: usize = 12;
 
-/// Errors: a value has no space in the memory of its primary, which is `exhausted`.
+/// Errors: a value or a new record has no space at its primary, which is `exhausted`. What was
+/// locked and is not written needs none.
 pub(super) fn check_values(exhausted: ExhaustedSpace, txn: &Txn) -> Result<(), Abort> {
     // Usually nothing is.
     if !exhausted.is_none() && (0..txn.entries().len()).any(|index| refused(exhausted, txn, index))
@@ -21,7 +22,7 @@ pub(super) fn check_values(exhausted: ExhaustedSpace, txn: &Txn) -> Result<(), A
 }
 
 fn refused(exhausted: ExhaustedSpace, txn: &Txn, index: usize) -> bool {
-    // Values of ordered tables stand elsewhere.
+    // Records of ordered tables stand elsewhere.
     let put = txn.update(index).filter(|write| !write.key.is_ordered());
     let old = txn.value(index).map(<[u8]>::len);
     put.and_then(|write| write.value).is_some_and(|new| exhausted.refuses(old, new.len()))

@@ -555,7 +555,7 @@ impl NodeState for Node {
     }
 
     fn is_full(&self) -> bool {
-        !self.has_capacity() || !self.exhausted_space().is_none()
+        !self.exhausted_space().is_none()
     }
 
     fn records(&self) -> u64 {

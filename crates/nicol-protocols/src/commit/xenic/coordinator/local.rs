@@ -82,7 +82,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     async fn check(&self, open: &mut OpenTxn<F>, reads_only: bool) -> Result<CurrentHere, Abort> {
         let _phase = self.fabric.phase("4.2.4: check of a local transaction");
-        let inserts = open.txn.entries().iter().any(|entry| entry.write && !entry.present);
+        let inserts = open.txn.entries().iter().any(|entry| entry.is_updated() && !entry.present);
         if inserts && !self.node.has_capacity() {
             return Err(Abort::NoResources);
         }

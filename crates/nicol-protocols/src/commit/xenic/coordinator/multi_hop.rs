@@ -52,10 +52,10 @@ impl<F: Fabric> NicCoordinator<F> {
     /// The shards of a transaction if one primary may execute it: that of its only shard, or the
     /// remote one of this node's and one remote shard. `None`: the coordinator, one EXECUTE per
     /// shard; also if there are values that this node has no space for, since another one would not
-    /// know.
+    /// know (of records see [`may_insert_without_space`]).
     pub(super) fn execution_shard(&self, open: &OpenTxn<F>) -> Option<Execution> {
         let txn = &open.txn;
-        let allowed = self.node.config().multi_hop && self.node.exhausted_space().is_none();
+        let allowed = self.node.config().multi_hop && self.node.exhausted_space().takes_values();
         // Only in a single round with all keys in the initial request, on the user's annotation.
         let known = self.multi_round.borrow().contains(&txn.procedure);
         if !allowed || !txn.ship || known || txn.entries().is_empty() {
@@ -93,6 +93,10 @@ impl<F: Fabric> NicCoordinator<F> {
         }
         match execution.remote {
             None => self.execute_alone(open, read).await,
+            Some(_) if may_insert_without_space(open) => {
+                self.server.unlock_shared(open);
+                self.begin_again(open).await
+            }
             Some(remote) => self.ship(open, execution, remote).await,
         }
     }
@@ -147,7 +151,10 @@ impl<F: Fabric> NicCoordinator<F> {
                 self.abandon_logs(open, |_| false);
                 Err(Abort::NoResources)
             }
-            Ok(Shipped::More) => self.begin_again(open).await,
+            Ok(Shipped::More) => {
+                self.remember_multi_round(&open.txn);
+                self.begin_again(open).await
+            }
             Err(Undecided) => {
                 self.abandon_logs(open, |_| false);
                 self.leave_undecided(open);
@@ -308,9 +315,9 @@ impl<F: Fabric> NicCoordinator<F> {
         }
     }
 
-    /// The logic asks for further keys, which P2 does not serve: begins again as any other.
+    /// P2 cannot execute it, since the logic asks for further keys, which it does not serve, or
+    /// since only this node knows what it has no space for: begins again as any other.
     async fn begin_again(&self, open: &mut InHand<F>) -> Result<(), Abort> {
-        self.remember_multi_round(&open.txn);
         self.abandon_logs(open, |_| false);
         self.release(open).await;
         let (id, initial) = (open.txn.id, open.txn.entries().len());
@@ -319,4 +326,10 @@ impl<F: Fabric> NicCoordinator<F> {
         open.path = Path::Ordinary;
         self.commit_transaction(open).await
     }
+}
+
+/// Might P2 insert a record of this node's shard, which has no capacity for it?
+fn may_insert_without_space<F: Fabric>(open: &OpenTxn<F>) -> bool {
+    let absent = |entry: &Entry| entry.write && entry.fetched && !entry.present;
+    open.exhausted.refuses_records() && open.txn.entries().iter().any(absent)
 }

@@ -165,10 +165,11 @@ fn separate_requests_name_their_keys() {
 #[test]
 fn an_execute_reply_tells_a_shortage() {
     let found = [Found { version: Version(3), value: Some((1, 2)) }];
-    let [none, some] = [0, 5 << 16 | 64].map(ExhaustedSpace::from_bits);
-    for exhausted in [none, some] {
+    let bits = [(0, false), (5 << 16 | 64, false), (0, true), (5 << 16 | 64, true)];
+    for (values, records) in bits {
+        let exhausted = ExhaustedSpace::from_bits(values, records);
         let body = bytes(&ExecuteReply::Granted(exhausted, found.iter().copied(), b"?ab"));
-        assert_eq!(body.len(), 1 + 8 + 4 + 2 + if exhausted.is_none() { 0 } else { 4 });
+        assert_eq!(body.len(), 1 + 8 + 4 + 2 + if values == 0 { 0 } else { 4 });
         let mut txn = keys();
         assert_eq!(parse_execute_reply(&body, &mut txn, &[2]), Ok(Ok(exhausted)));
         assert_eq!((txn.entries()[2].version, txn.value(2)), (Version(3), Some(&b"ab"[..])));

@@ -30,15 +30,11 @@ impl<F: Fabric> NicServer<F> {
         let mut found = self.lookups.batch();
         let entries = open.txn.entries();
         let keys = open.keys.iter().map(|&index| entries[index].key);
-        let mut read = self.lookups.read_all(keys, &mut found).await.map_err(Abort::Fabric);
+        let read = self.lookups.read_all(keys, &mut found).await.map_err(Abort::Fabric);
         for (position, now) in found.iter().enumerate() {
             let index = open.keys[position];
             let bytes =
                 now.value.map(|(start, len)| &found.values[start as usize..(start + len) as usize]);
-            let inserts = open.txn.entries()[index].write && bytes.is_none();
-            if read.is_ok() && inserts && !self.node.has_capacity() {
-                read = Err(Abort::NoResources);
-            }
             open.txn.fetched(index, now.version, bytes);
         }
         self.lookups.give_back(found);

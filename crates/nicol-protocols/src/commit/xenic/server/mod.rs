@@ -204,18 +204,11 @@ impl<F: Fabric> NicServer<F> {
         // [Xenic21 4.2 step 2] Values and versions, from the index or by DMA.
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(keys.iter().map(|access| access.key), &mut found).await;
-        let capacity = keys.iter().zip(found.iter()).all(|(access, found)| {
-            !access.write || found.value.is_some() || self.node.has_capacity()
-        });
         match read {
-            Ok(()) if capacity => {
+            Ok(()) => {
                 let exhausted = self.node.exhausted_space();
                 let granted = ExecuteReply::Granted(exhausted, found.iter(), &found.values);
                 self.fabric.reply(reply_to, &granted);
-            }
-            Ok(()) => {
-                self.unlock_all(&keys);
-                self.deny(reply_to, Abort::NoResources);
             }
             Err(error) => {
                 self.unlock_all(&keys);
