@@ -1,6 +1,7 @@
 //! A description of alternatives, as `nicol plan` reads it: TOML, checked, with errors that name
 //! the line.
 
+mod quantities;
 mod raw;
 
 use std::ops::Range;
@@ -124,6 +125,14 @@ impl Step {
         }
     }
 
+    /// Its operations of a request if transfers are cut into `segment` bytes.
+    fn pieces(&self, segment: u64) -> f64 {
+        match *self {
+            Self::Operation { bytes, count, .. } => count * bytes.div_ceil(segment) as f64,
+            Self::Compute { .. } => 0.0,
+        }
+    }
+
     /// Bytes that it moves for a request, on the mean.
     pub fn total_bytes(&self) -> f64 {
         match *self {
@@ -200,6 +209,17 @@ const HARDWARE: &str = "bluefield2";
 const CLIENTS: &str = "connectx4";
 /// Bytes of one operation at most, as much as a profile's limits were measured for.
 const BYTES_MAX: u64 = 64 << 20;
+const BYTES_RANGE: &str = "1B to 64MiB";
+/// Of a request: what it may move with as many operations as a step may have.
+const REQUEST_BYTES_MAX: u64 = BYTES_MAX * COUNT_MAX as u64;
+/// How often a request takes a step at least and at most. Of what is rarer than a request in a
+/// thousand, a simulated run sees too little.
+const COUNT_MIN: f64 = 1e-3;
+const COUNT_MAX: f64 = 1e3;
+/// The least share of requests, for the same reason.
+const SHARE_MIN: f64 = 1e-3;
+/// Operations of a step at most once its transfers are cut: the simulator makes each of them.
+const PIECES_MAX: u64 = 16_384;
 /// Steps and alternatives at most: a person wrote them.
 const STEPS_MAX: usize = 32;
 const ALTERNATIVES_MAX: usize = 16;
@@ -232,21 +252,9 @@ impl Text<'_> {
         })
     }
 
-    /// A size such as "64B", "256KiB", "16MiB", or KB and MB.
     fn size(&self, key: &str, written: &Spanned<String>) -> Result<u64, Wrong> {
-        const UNITS: [(&str, u64); 6] = [
-            ("KiB", 1 << 10),
-            ("MiB", 1 << 20),
-            ("GiB", 1 << 30),
-            ("KB", 1_000),
-            ("MB", 1_000_000),
-            ("B", 1),
-        ];
         let text = written.get_ref();
-        let parsed = UNITS.iter().find_map(|(unit, scale)| {
-            text.strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(*scale)
-        });
-        parsed.ok_or_else(|| {
+        quantities::size(text).ok_or_else(|| {
             let what = format!(
                 "{key} = {text:?}: write a size with its unit, such as \"64B\" or \"256KiB\""
             );
@@ -254,22 +262,31 @@ impl Text<'_> {
         })
     }
 
-    /// A time such as "200ns", "1.5us".
+    /// A size of at least `least` and at most `most` bytes; `range` says both.
+    fn size_within(
+        &self,
+        key: &str,
+        written: &Spanned<String>,
+        (least, most): (u64, u64),
+        range: &str,
+    ) -> Result<u64, Wrong> {
+        match self.size(key, written)? {
+            size if (least..=most).contains(&size) => Ok(size),
+            _ => Err(self.wrong(&written.span(), format!("{key}: give {range}"))),
+        }
+    }
+
+    /// A time of a step, in whole nanoseconds.
     fn time(&self, written: &Spanned<String>) -> Result<u64, Wrong> {
         let text = written.get_ref();
-        let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)];
-        let parsed = units.iter().find_map(|(unit, scale)| {
-            Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * scale)
-        });
-        match parsed {
-            Some(ns) if (0.0..=1e9).contains(&ns) => Ok(ns.round() as u64),
-            _ => {
-                let what = format!(
-                    "time = {text:?}: write a time up to 1000ms with its unit, such as \"200ns\""
-                );
-                Err(self.wrong(&written.span(), what))
+        let what = match quantities::time(text) {
+            Some(ns) if (0.5..=1e9).contains(&ns) => return Ok(ns.round() as u64),
+            Some(ns) if (0.0..0.5).contains(&ns) => {
+                "give 1ns or more; leave out a step that takes no time"
             }
-        }
+            _ => "write a time up to 1000ms with its unit, such as \"200ns\"",
+        };
+        Err(self.wrong(&written.span(), format!("time = {text:?}: {what}")))
     }
 
     fn step(&self, raw: &Spanned<RawStep>) -> Result<Step, Wrong> {
@@ -307,35 +324,32 @@ impl Text<'_> {
             let what = "verb = \"SEND\" is for paths 1 and 2: elsewhere write READ or WRITE";
             return Err(self.wrong(&verb.span(), what));
         }
-        let len = self.size("bytes", bytes)?;
-        if len == 0 || len > BYTES_MAX {
-            return Err(self.wrong(&bytes.span(), "bytes: give 1B to 64MiB"));
-        }
+        let len = self.size_within("bytes", bytes, (1, BYTES_MAX), BYTES_RANGE)?;
         let reply = match &step.reply {
             None => len,
-            Some(reply) if operation == Verb::Send => self.size("reply", reply)?,
+            Some(reply) if operation == Verb::Send => {
+                self.size_within("reply", reply, (0, BYTES_MAX), "0B to 64MiB")?
+            }
             Some(reply) => {
                 return Err(self.wrong(&reply.span(), "only a SEND has a `reply`: leave it out"));
             }
         };
         let count = step.count.as_ref().map_or(1.0, |count| *count.get_ref());
-        if !(count > 0.0 && count <= 1_000.0) {
+        if !(COUNT_MIN..=COUNT_MAX).contains(&count) {
             let place = step.count.as_ref().map_or(at, Spanned::span);
-            return Err(self.wrong(&place, "count: give a number above 0, up to 1000"));
+            return Err(self.wrong(&place, "count: give a number from 0.001 up to 1000"));
         }
-        let range = step.range.as_ref().map(|range| self.size("range", range)).transpose()?;
-        if let (Some(0), Some(range)) = (range, &step.range) {
-            return Err(self.wrong(&range.span(), "range: give 1B or more"));
-        }
+        let range = |range| self.size_within("range", range, (1, u64::MAX), "1B or more");
+        let range = step.range.as_ref().map(range).transpose()?;
         Ok(Step::Operation { way, verb: operation, bytes: len, reply, count, range })
     }
 
     fn alternative(&self, raw: &Spanned<RawAlternative>) -> Result<Alternative, Wrong> {
         let (at, raw) = (raw.span(), raw.get_ref());
         let share_max = raw.share_max.as_ref().map_or(1.0, |share| *share.get_ref());
-        if !(share_max > 0.0 && share_max <= 1.0) {
+        if !(SHARE_MIN..=1.0).contains(&share_max) {
             let place = raw.share_max.as_ref().map_or(at, Spanned::span);
-            return Err(self.wrong(&place, "share_max: give a share above 0, up to 1"));
+            return Err(self.wrong(&place, "share_max: give a share from 0.001 up to 1"));
         }
         if raw.steps.is_empty() || raw.steps.len() > STEPS_MAX {
             return Err(self.wrong(&at, format!("steps: give 1 to {STEPS_MAX} of them")));
@@ -456,22 +470,33 @@ impl Text<'_> {
         }
     }
 
-    fn mitigations(&self, raw: &RawMitigations) -> Result<Mitigations, Wrong> {
+    fn mitigations<'s>(
+        &self,
+        raw: &RawMitigations,
+        steps: impl Iterator<Item = &'s Step>,
+    ) -> Result<Mitigations, Wrong> {
         let count = |written: &Option<Spanned<u64>>, key: &str| match written {
             None => Ok(1),
             Some(count) if (1..=1_024).contains(count.get_ref()) => Ok(*count.get_ref()),
             Some(count) => Err(self.wrong(&count.span(), format!("{key}: give 1 to 1024"))),
         };
-        let segment = match &raw.segment {
-            None => None,
-            Some(written) => match self.size("segment", written)? {
-                0..64 => return Err(self.wrong(&written.span(), "segment: give 64B or more")),
-                bytes => Some(bytes),
-            },
-        };
+        let segment = raw.segment.as_ref().map(|written| {
+            let bytes = self.size_within("segment", written, (64, u64::MAX), "64B or more")?;
+            let most = steps.map(|step| step.pieces(bytes)).fold(0.0, f64::max);
+            match most <= PIECES_MAX as f64 {
+                true => Ok(bytes),
+                false => {
+                    let what = format!(
+                        "segment: a step would come to {most:.0} operations, and may to {PIECES_MAX}: \
+                         give a larger one"
+                    );
+                    Err(self.wrong(&written.span(), what))
+                }
+            }
+        });
         Ok(Mitigations {
             replicate_hot: count(&raw.replicate_hot, "replicate_hot")?,
-            segment,
+            segment: segment.transpose()?,
             doorbell_batch: count(&raw.doorbell_batch, "doorbell_batch")?,
         })
     }
@@ -550,22 +575,18 @@ impl Description {
         let named = |written: Option<Spanned<String>>, usual: &str| {
             written.map_or_else(|| usual.to_owned(), Spanned::into_inner)
         };
-        let bytes = match &raw.bytes {
-            None => None,
-            Some(bytes) => match place.size("bytes", bytes)? {
-                0 => return Err(place.wrong(&bytes.span(), "bytes: give 1B or more")),
-                size => Some(size),
-            },
-        };
+        let bytes =
+            |bytes| place.size_within("bytes", bytes, (1, REQUEST_BYTES_MAX), "1B to 62GiB");
+        let steps = alternatives.iter().flat_map(|one| &one.steps);
         Ok(Self {
             name: place.name(&raw.name)?,
-            bytes,
+            bytes: raw.bytes.as_ref().map(bytes).transpose()?,
             criteria: place.criteria(raw.criteria.as_ref())?,
             host_cores: cores("host_cores", &limits.host_cores, Side::Host)?,
             soc_cores: cores("soc_cores", &limits.soc_cores, Side::Nic)?,
             hardware: named(raw.hardware, HARDWARE),
             clients: named(raw.clients, CLIENTS),
-            mitigations: place.mitigations(&raw.mitigations.unwrap_or_default())?,
+            mitigations: place.mitigations(&raw.mitigations.unwrap_or_default(), steps)?,
             alternatives,
         })
     }

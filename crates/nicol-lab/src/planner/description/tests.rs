@@ -41,7 +41,20 @@ fn a_wrong_description_is_refused_with_its_line_and_the_remedy() {
             "READ, WRITE, SEND",
         ),
         ("\"64B\", count", "\"64\", count", 7, "a size with its unit"),
-        ("count = 2", "count = 0", 7, "above 0"),
+        ("count = 2", "count = 0", 7, "from 0.001"),
+        ("count = 2", "count = 0.0009", 7, "from 0.001"),
+        ("count = 2", "count = 1e-300", 7, "from 0.001"),
+        ("count = 2", "count = 1e300", 7, "up to 1000"),
+        ("count = 2", "count = nan", 7, "up to 1000"),
+        ("share_max = 0.5", "share_max = 1e-300", 11, "from 0.001"),
+        ("reply = \"64B\"", "reply = \"64GiB\"", 13, "reply: give 0B to 64MiB"),
+        ("reply = \"64B\"", "reply = \"67108865B\"", 13, "reply: give 0B to 64MiB"),
+        ("bytes = \"16B\"", "bytes = \"67108865B\"", 13, "bytes: give 1B to 64MiB"),
+        ("time = \"150ns\"", "time = \"0ns\"", 14, "leave out a step that takes no time"),
+        ("time = \"150ns\"", "time = \"0.4ns\"", 14, "give 1ns or more"),
+        ("time = \"150ns\"", "time = \"-1ns\"", 14, "up to 1000ms"),
+        ("time = \"150ns\"", "time = \"nanns\"", 14, "up to 1000ms"),
+        ("time = \"150ns\"", "time = \"1001ms\"", 14, "up to 1000ms"),
         ("count = 2", "cuont = 2", 7, "unknown field `cuont`"),
         ("share_max = 0.5", "share_max = 1.5", 11, "up to 1"),
         ("time = \"150ns\"", "time = \"150\"", 14, "with its unit"),
@@ -66,6 +79,40 @@ fn a_wrong_description_is_refused_with_its_line_and_the_remedy() {
     }
     let none = Description::parse("x.toml", "name = \"x\"").unwrap_err();
     assert!(none.what.contains("[[alternative]]"), "{none}");
+}
+
+#[test]
+fn what_is_just_allowed_is_read() {
+    for (from, to) in [
+        ("count = 2", "count = 0.001"),
+        ("count = 2", "count = 1000"),
+        ("share_max = 0.5", "share_max = 0.001"),
+        ("reply = \"64B\"", "reply = \"64MiB\""),
+        ("reply = \"64B\"", "reply = \"0B\""),
+        ("time = \"150ns\"", "time = \"0.5ns\""),
+        ("time = \"150ns\"", "time = \"1000ms\""),
+    ] {
+        let text = GOOD.replace(from, to);
+        assert_ne!(text, GOOD, "{from}");
+        let read = Description::parse("x.toml", &text);
+        assert!(read.is_ok(), "{to}: {}", read.unwrap_err());
+    }
+}
+
+#[test]
+fn a_segment_that_cuts_a_step_into_too_many_pieces_is_refused() {
+    let of = |segment: &str| {
+        let text = GOOD.replace("64B\", count = 2", "64MiB\", count = 16").replacen(
+            "[[alternative]]",
+            &format!("[mitigations]\nsegment = \"{segment}\"\n[[alternative]]"),
+            1,
+        );
+        Description::parse("x.toml", &text)
+    };
+    assert_eq!(of("64KiB").unwrap().mitigations.segment, Some(64 << 10));
+    let wrong = of("65535B").unwrap_err();
+    assert_eq!((wrong.line, wrong.what.contains("give a larger one")), (5, true), "{wrong}");
+    assert!(of("63B").unwrap_err().what.contains("64B or more"));
 }
 
 /// What newcomers have written, and none of which may be planned with in silence.
@@ -98,7 +145,8 @@ steps = [
         ("\"bluefield2\"", "\"bluefeld2\"", 3, "did you mean 'bluefield2'"),
         ("\"bluefield2\"", "\"connectx6\"", 3, "choose bluefield2"),
         ("\"connectx4\"", "\"liquidio3\"", 4, "such as connectx4"),
-        ("bytes = \"1KiB\"", "bytes = \"0B\"", 5, "1B or more"),
+        ("bytes = \"1KiB\"", "bytes = \"0B\"", 5, "give 1B to 62GiB"),
+        ("bytes = \"1KiB\"", "bytes = \"63GiB\"", 5, "1B to 62GiB"),
         ("bytes = \"1KiB\"", "bytes = 1024", 5, "in quotes"),
         ("[\"throughput\"]", "\"throughput\"", 6, "write a list"),
         ("[\"throughput\"]", "[]", 6, "one at least"),
