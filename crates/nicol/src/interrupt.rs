@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 use std::{process, thread};
 
 use anyhow::{Context, Result};
@@ -29,6 +30,41 @@ impl Asked {
     /// The exit code of a command that the signal kept from being done.
     pub fn exit_code(&self) -> u8 {
         exit_code(self.signal.load(Ordering::SeqCst) as i32) as u8
+    }
+}
+
+/// How often a start that takes long is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A start during which a signal ends the process at once, with exit code 0: to be ended by one is
+/// a server's ordinary end (decision 0011).
+pub struct Starting(Arc<AtomicBool>);
+
+impl Starting {
+    /// Begins it; `words` are told if it is ended.
+    pub fn begin(asked: &Asked, words: &'static str) -> Self {
+        let (flag, going_on) = (asked.flag.clone(), Arc::new(AtomicBool::new(true)));
+        let starting = Self(going_on.clone());
+        thread::spawn(move || {
+            while going_on.load(Ordering::SeqCst) {
+                if flag.load(Ordering::SeqCst) && going_on.swap(false, Ordering::SeqCst) {
+                    output::tell(words);
+                    process::exit(0);
+                }
+                thread::sleep(LOOK);
+            }
+        });
+        starting
+    }
+
+    /// From here on a signal raises the flag and no more.
+    pub fn end(self) {
+        if !self.0.swap(false, Ordering::SeqCst) {
+            // The process is being ended.
+            loop {
+                thread::park();
+            }
+        }
     }
 }
 

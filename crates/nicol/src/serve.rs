@@ -78,6 +78,8 @@ struct Settings {
 pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
+    let starting =
+        interrupt::Starting::begin(&asked, "asked to end while it started: it has served nobody");
     let (drawn, run_id) = draw()?;
     let view = View::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(refused_view(error)))?;
@@ -90,36 +92,27 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     };
     // Keys that were there are found under the seed by which they were spread, and no other.
     let seed = store.as_ref().and_then(Stored::hash_seed).unwrap_or(drawn);
-    let mut config = ServerConfig::new(settings.listen.clone());
-    if let Some(single) = settings.system.single {
-        // A record holds its key as well.
-        config.single = true;
-        config.limits.value_bytes = single.record_bytes - KEY_BYTES_MAX - RECORD_HEAD;
-    } else {
-        config.expiring = store.as_ref().map(kept::expiring).unwrap_or_default();
-    }
+    let mut config = front_config(&settings, seed, store.as_ref());
     let found = store.as_ref().map(|store| store.found.clone()).unwrap_or_default();
+    let free = limits::free_memory();
     let Served { backend, world, mut keeper } = settings
         .system
         .serve(serve_config(&settings, view.with_hash_seed(seed), store))
         .map_err(not_launched)?;
+    starting.end();
     let (clients, few) = clients(config.limits.clients);
     config.limits.clients = clients;
-    config.password = settings.password.clone();
-    config.hash_seed = seed;
-    if let Some(time) = settings.transaction_time {
-        config.limits.transaction_time = time;
-    }
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
     info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found));
     config.threads = fronts(config.single, world.threads());
+    let warned = warnings(&settings, world.threads(), free);
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
     let server = Server::start_on(config, backend, info, attach).map_err(not_started)?;
     output::tell(&banner(&settings, server.address()));
-    if let Some(few) = few {
-        output::tell(&few);
+    for line in few.iter().chain(&warned) {
+        output::tell(line);
     }
     let look = keeper.as_ref().map_or(POLL, |keeper| keeper.look_every().min(POLL));
     let mut failed = None;
@@ -164,6 +157,47 @@ fn clients(wanted: usize) -> (usize, Option<String>) {
     let few = clients < wanted;
     let text = "clients at most: the system grants no more file descriptors (ulimit -n";
     (clients, few.then(|| format!("{clients} {text} {granted})")))
+}
+
+/// The fronts of a store with what was read back, before the machine has said how many clients and
+/// threads there may be.
+fn front_config(settings: &Settings, seed: u64, store: Option<&Stored>) -> ServerConfig {
+    let mut config = ServerConfig::new(settings.listen.clone());
+    if let Some(single) = settings.system.single {
+        // A record holds its key as well.
+        config.single = true;
+        config.limits.value_bytes = single.record_bytes - KEY_BYTES_MAX - RECORD_HEAD;
+    } else {
+        config.expiring = store.map(kept::expiring).unwrap_or_default();
+    }
+    config.password = settings.password.clone();
+    config.hash_seed = seed;
+    if let Some(time) = settings.transaction_time {
+        config.limits.transaction_time = time;
+    }
+    config
+}
+
+/// What was asked for and the machine or the cluster does not have: `threads` engine threads run,
+/// and so much memory was `free` at the start.
+fn warnings(settings: &Settings, threads: usize, free: Option<Bytes>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(asked) = settings.threads.filter(|asked| *asked > threads) {
+        lines.push(format!(
+            "warning: --threads {asked}: {threads} run, one for each engine; more --nodes have more engines"
+        ));
+    }
+    if let (Some(asked), Some(free)) = (settings.max_memory, free)
+        && asked > free
+    {
+        lines.push(format!(
+            "warning: --max-memory: {} MB, and {} MB are free: the system may end the process before it \
+             refuses writes; give less",
+            asked.0 >> 20,
+            free.0 >> 20
+        ));
+    }
+    lines
 }
 
 fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> ServeConfig {
@@ -310,13 +344,25 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     })
 }
 
-/// A write is acknowledged once its backups' files hold it.
+/// A write is acknowledged once its backups' files hold it. What stands where the folder is to be
+/// must be one.
 pub fn check_log_device(device: &LogDevice, replicas: usize) -> Result<()> {
     ensure!(
         *device == LogDevice::Memory || replicas != 1,
         "--log-device: with --replicas 1 there is no backup whose file could hold a write before it \
          is acknowledged; give at least 2"
     );
+    if let LogDevice::File { dir } = device {
+        // It is made with those above it that are missing.
+        let there = dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir());
+        if let Some(there) = there {
+            bail!(
+                "--log-device file:{}: {} is no folder; give a folder, or the path of one to be made",
+                dir.display(),
+                there.display()
+            );
+        }
+    }
     Ok(())
 }
 
@@ -351,6 +397,28 @@ mod tests {
         let args = ServeArgs { system: Some("farm".to_owned()), ..ServeArgs::default() };
         let error = format!("{:#}", settings(&args).unwrap_err());
         assert!(error.contains("--system farm") && error.contains("fixed size"), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let asks = |text: &[&str]| {
+            let command = clap::Command::new("serve").no_binary_name(true);
+            let found = <ServeArgs as clap::Args>::augment_args(command).get_matches_from(text);
+            settings(&clap::FromArgMatches::from_arg_matches(&found).unwrap())
+        };
+        let asked = asks(&["--threads", "7", "--max-memory", "3mb"]).unwrap();
+        let lines = warnings(&asked, 6, Some(Bytes(2 << 20)));
+        assert!(lines[0].contains("--threads 7: 6 run"), "{lines:?}");
+        assert!(lines[1].contains("--max-memory: 3 MB, and 2 MB are free"), "{lines:?}");
+        assert!(warnings(&asked, 7, Some(Bytes(3 << 20))).is_empty());
+        assert!(warnings(&asks(&[]).unwrap(), 1, Some(Bytes(0))).is_empty());
+        for file in ["/dev/null", "/dev/null/below/it"] {
+            let error = asks(&["--log-device", &format!("file:{file}")]).unwrap_err().to_string();
+            let named = format!("--log-device file:{file}: /dev/null is no folder; give");
+            assert!(error.starts_with(&named), "{error}");
+        }
+        let below = std::env::temp_dir().join("nicol-not-made-yet/at/all");
+        assert!(asks(&["--log-device", &format!("file:{}", below.display())]).is_ok());
     }
 
     #[test]

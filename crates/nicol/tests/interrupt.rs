@@ -1,4 +1,4 @@
-//! What a sweep that is interrupted tells, and how it ends.
+//! What a command that is interrupted tells, and how it ends.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -25,6 +25,12 @@ fn sweep(flags: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    catches_signals(&child);
+    child
+}
+
+/// Waits until it has its handlers of signals.
+fn catches_signals(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     let caught = || {
         let status = fs::read_to_string(&status).unwrap();
@@ -37,7 +43,6 @@ fn sweep(flags: &[&str]) -> Child {
         assert!(started.elapsed() < TIMEOUT, "no handler of signals");
         sleep(Duration::from_millis(5));
     }
-    child
 }
 
 fn signal(child: &Child, name: &str) {
@@ -103,4 +108,24 @@ fn a_second_interrupt_does_not_wait() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(status.code(), Some(exit_code("INT")));
     assert!(output.stdout.is_empty(), "a report of what?");
+}
+
+/// A server whose start takes a good part of a second, and that then serves nobody.
+#[test]
+fn a_server_that_is_starting_ends_at_once() {
+    for name in ["INT", "TERM"] {
+        let child = Command::new(env!("CARGO_BIN_EXE_nicol"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--nodes", "100", "--records", "100000"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        catches_signals(&child);
+        signal(&child, name);
+        let asked = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(told.contains("while it started") && !told.contains("serving"), "{told}");
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}: {told}", asked.elapsed());
+    }
 }
