@@ -130,10 +130,11 @@ enum Found {
 /// The newest version of a record that is earlier than `at`. [Cicada17 3.3]
 #[inline(always)]
 fn search(store: &Multicore, record: Record<'_>, at: u64, hooks: Hooks) -> Found {
-    if record.word().load(Ordering::SeqCst) & GONE != 0 {
+    let head = record.word().load(Ordering::SeqCst);
+    if head & GONE != 0 {
         return Found::Nothing;
     }
-    let mut place = newest(record);
+    let mut place = Place(head as u32);
     while place.is_some() {
         let old = Old::at(store, place);
         let status = old.status();
@@ -360,6 +361,7 @@ fn free_older<F: Fabric>(worker: &Worker<F, Cicada>, record: Place) {
     let mut place = newest(store.record(record));
     while place.is_some() {
         let old = Old::at(store, place);
+        // The horizon is the later one only in a run in which cores protect nothing.
         if old.status() == COMMITTED && old.wts() <= seen.max(horizon) {
             if old.wts() <= horizon {
                 Old::free(worker, old.cut());

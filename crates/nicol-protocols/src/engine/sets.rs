@@ -95,7 +95,8 @@ impl Sets {
         self.writes.iter().position(|write| write.key == key)
     }
 
-    /// Does the transaction write the record at `place`? The write set is in the order of memory.
+    /// Does the transaction write the record at `place`? Of a write set that is in the order of
+    /// memory, as in optimistic engines with one word a record.
     pub(super) fn writes_at(&self, place: Place) -> bool {
         self.writes.binary_search_by_key(&place, |write| write.place).is_ok()
     }

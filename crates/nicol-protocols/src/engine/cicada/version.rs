@@ -92,7 +92,7 @@ impl<'s> Old<'s> {
         State::unpack(self.0[word::STATE].load(Ordering::Acquire))
     }
 
-    /// A pending one is committed or aborted now.
+    /// A pending one is committed or aborted now, or one that was in the record has left its chain.
     pub(super) fn set_status(self, status: u64) {
         // Only its writer changes the status; a worker that cuts off older versions clears the rest
         // only.
@@ -109,7 +109,7 @@ impl<'s> Old<'s> {
         Place((self.0[word::LINK].fetch_and(!NEXT, Ordering::SeqCst) & NEXT) as u32)
     }
 
-    /// Writes what a version begins with; its link is written last.
+    /// Writes what a version begins with, before anybody finds it.
     pub(super) fn begin(self, timestamp: u64, state: State) {
         self.0[word::WTS].store(timestamp, Ordering::Relaxed);
         self.0[word::RTS].store(timestamp, Ordering::Relaxed);
