@@ -25,7 +25,7 @@ use crate::cli::{
     SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::spinner;
-use crate::serve::check_log_device;
+use crate::serve::{check_log_device, check_log_folder};
 use crate::span::seconds;
 use crate::{End, Usage, blame, interrupt, output, trace};
 
@@ -44,6 +44,7 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     for (flag, path) in files {
         path.as_deref().map_or(Ok(()), |path| output::ensure_has_folder(flag, path))?;
     }
+    check_log_folder(&args.log_device)?;
     interrupt::end_with("interrupted: a run that has not ended reports nothing".to_owned())?;
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);

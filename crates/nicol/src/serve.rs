@@ -329,6 +329,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         system.name
     );
     check_log_device(&log_device, replicas)?;
+    check_log_folder(&log_device)?;
     Ok(Settings {
         system,
         nodes,
@@ -344,26 +345,34 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     })
 }
 
-/// A write is acknowledged once its backups' files hold it. What stands where the folder is to be
-/// must be one.
+/// A write is acknowledged once its backups' files hold it.
 pub fn check_log_device(device: &LogDevice, replicas: usize) -> Result<()> {
     ensure!(
         *device == LogDevice::Memory || replicas != 1,
         "--log-device: with --replicas 1 there is no backup whose file could hold a write before it \
          is acknowledged; give at least 2"
     );
-    if let LogDevice::File { dir } = device {
-        // It is made with those above it that are missing.
-        let there = dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir());
-        if let Some(there) = there {
-            bail!(
+    Ok(())
+}
+
+/// What stands where the folder of logs is to be must be one.
+///
+/// # Errors
+/// If it is not: an error of the system.
+pub fn check_log_folder(device: &LogDevice) -> io::Result<()> {
+    let LogDevice::File { dir } = device else { return Ok(()) };
+    // It is made with those above it that are missing.
+    match dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
+        None => Ok(()),
+        Some(there) => Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!(
                 "--log-device file:{}: {} is no folder; give a folder, or the path of one to be made",
                 dir.display(),
                 there.display()
-            );
-        }
+            ),
+        )),
     }
-    Ok(())
 }
 
 fn read(path: &Path) -> Result<File> {
