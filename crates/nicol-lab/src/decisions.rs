@@ -10,6 +10,8 @@ use nicol_core::steering::{Decider, Decisions, Steering};
 use nicol_core::units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::settings::value_of;
+
 /// The schema's name, first in the header.
 pub const SCHEMA: &str = "nicol.decisions/2";
 
@@ -140,10 +142,7 @@ fn plans_nothing(system: &str) -> String {
 /// # Errors
 /// If not: which do.
 pub fn ensure_plans(system: &str, settings: &[String]) -> Result<()> {
-    let plans = |key: &str| {
-        let mut values = settings.iter().filter_map(|setting| setting.split_once('='));
-        values.rfind(|(name, _)| name.trim() == key).is_some_and(|(_, way)| way.trim() == "planned")
-    };
+    let plans = |key: &str| value_of(settings, key) == Some("planned");
     ensure!(plans("reads") || plans("execute_at"), plans_nothing(system));
     Ok(())
 }

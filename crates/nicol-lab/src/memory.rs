@@ -46,12 +46,7 @@ pub fn available() -> Option<u64> {
 pub fn refuse_beyond_machine(copies: u64, value_bytes: u64, flags: &str) -> Result<()> {
     // Whatever a table is like: each record has a key and a version, and space for its value.
     let least = RECORD_HEADER_BYTES + value_bytes;
-    match available() {
-        Some(available) => {
-            refuse_beyond("the records", copies.saturating_mul(least), available, flags)
-        }
-        None => Ok(()),
-    }
+    refuse_beyond_available("the records", copies.saturating_mul(least), flags)
 }
 
 /// Refuses so many engines on threads, if the rings between them take more than the machine has
@@ -62,9 +57,11 @@ pub fn refuse_beyond_machine(copies: u64, value_bytes: u64, flags: &str) -> Resu
 pub(crate) fn refuse_engines_beyond_machine(engines: u64) -> Result<()> {
     let needed = nicol_rt::ring_bytes(engines);
     let flags = "--nodes, --host-engines or --nic-engines";
-    available().map_or(Ok(()), |available| {
-        refuse_beyond(&format!("rings between {engines} engines"), needed, available, flags)
-    })
+    refuse_beyond_available(&format!("rings between {engines} engines"), needed, flags)
+}
+
+fn refuse_beyond_available(what: &str, needed: u64, flags: &str) -> Result<()> {
+    available().map_or(Ok(()), |available| refuse_beyond(what, needed, available, flags))
 }
 
 fn refuse_beyond(what: &str, needed: u64, available: u64, flags: &str) -> Result<()> {

@@ -146,11 +146,15 @@ pub fn apply<C: Settings>(
     Ok(())
 }
 
+/// The value that these settings (`key=value`) give `key`; a later one wins.
+pub(crate) fn value_of<'s>(settings: &'s [String], key: &str) -> Option<&'s str> {
+    let mut pairs = settings.iter().filter_map(|setting| setting.split_once('='));
+    pairs.rfind(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
+}
+
 /// Is one of these settings an engine's?
 pub(crate) fn change_engines(settings: &[String]) -> bool {
-    let among = |key: &str| EngineSettings::KEYS.iter().any(|(name, ..)| *name == key);
-    let mut keys = settings.iter().filter_map(|setting| setting.split_once('='));
-    keys.any(|(key, _)| among(key.trim()))
+    EngineSettings::KEYS.iter().any(|(key, ..)| value_of(settings, key).is_some())
 }
 
 fn one<C: Settings>(

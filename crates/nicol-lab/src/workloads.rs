@@ -160,6 +160,13 @@ impl WorkloadSpec {
         Ok(())
     }
 
+    /// Draws what a sweep varies, where it was not given.
+    pub fn vary(&mut self, seed: u64) {
+        if self.name == "churn-ordered" {
+            self.both_tables.get_or_insert(!seed.is_multiple_of(2));
+        }
+    }
+
     /// Takes a small scale where none was given: transactions meet, and runs are short.
     pub fn shrink(&mut self) {
         if self.is_tpcc() {

@@ -62,6 +62,11 @@ pub struct ChurnConfig {
 }
 
 impl ChurnConfig {
+    /// Tables without an order, whose logic may run on NIC cores.
+    pub const fn new(nodes: u16, rows: u64) -> Self {
+        Self { nodes, rows, ordered: false, scan_first: false, both_tables: false, ship: true }
+    }
+
     /// Maximum rows of ordered tables.
     pub const ORDERED_ROWS_MAX: u64 = 2 << (Key::PARTITIONED_ROW_BITS - PAIR_BITS);
 }
@@ -84,12 +89,12 @@ enum Kind {
     ReadOfPair,
     /// Only in ordered tables.
     InsertByScan,
-    /// Takes its place, if the scan comes first: not a kind of its own.
-    InsertAfterScan,
     /// Only where transactions access both tables.
     DeleteOfBoth,
     /// The same.
     ReadOfBoth,
+    /// Takes the place of `InsertByScan`, if the scan comes first: not a kind of its own.
+    InsertAfterScan,
 }
 
 /// Kinds that need no ordered table; the others follow.
@@ -231,16 +236,15 @@ impl Workload for Churn {
             delete,
             look_at_pair,
             insert_by_scan,
-            insert_after_scan,
             delete_of_both,
             read_of_both,
+            insert_after_scan,
         ];
         Procedures::new(&LOGIC)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
-        let number = random.below(self.kinds().len() as u64) as usize;
-        let kind = KINDS[number];
+        let kind = KINDS[random.below(self.kinds().len() as u64) as usize];
         txn.reset(ProcedureId(kind as u16), &random.bits().to_le_bytes());
         txn.ship = self.config.ship;
         let row = random.below(self.config.rows);
@@ -297,7 +301,7 @@ impl Workload for Churn {
                 txn.read(self.key(SINGLES, row));
             }
         }
-        number
+        kind as usize
     }
 
     fn adds_keys(&self, kind: usize) -> bool {
@@ -452,6 +456,12 @@ fn insert_of_pair(txn: &mut Txn) -> Verdict {
     finish(txn, i64::from(!present))
 }
 
+/// The key of an ordered table with which `args` begin.
+fn named(args: &[u8]) -> Option<Key> {
+    let key = args.first_chunk().map(|bytes| Key(u64::from_le_bytes(*bytes)));
+    key.filter(|key| key.is_ordered())
+}
+
 /// Requests a scan of the pair of `key`. Returns its index.
 fn scan_pair(txn: &mut Txn, key: Key) -> usize {
     let (first, last) = (Key(key.0 & !1), Key(key.0 | 1));
@@ -478,13 +488,9 @@ fn insert_by_scan(txn: &mut Txn) -> Verdict {
 
 /// Inserts the record that the arguments name, once a scan of the pair has found no other.
 fn insert_after_scan(txn: &mut Txn) -> Verdict {
-    let named = txn.args().get(size_of::<u64>()..).and_then(<[u8]>::first_chunk);
-    let Some(key) = named.map(|bytes| Key(u64::from_le_bytes(*bytes))) else {
+    let Some(key) = txn.args().get(size_of::<u64>()..).and_then(named) else {
         return Verdict::Refuse;
     };
-    if !key.is_ordered() {
-        return Verdict::Refuse;
-    }
     let scan = scan_pair(txn, key);
     let Some(found) = txn.found(scan) else { return Verdict::More };
     let partner = found.iter().any(|index| txn.entries()[*index as usize].key != key);
@@ -513,8 +519,7 @@ fn delete_of_both(txn: &mut Txn) -> Verdict {
 
 /// Has read one record, and scans the pair of the other, which the arguments name.
 fn read_of_both(txn: &mut Txn) -> Verdict {
-    let named = txn.args().first_chunk().map(|bytes| Key(u64::from_le_bytes(*bytes)));
-    let Some(key) = named.filter(|key| key.is_ordered()) else { return Verdict::Refuse };
+    let Some(key) = named(txn.args()) else { return Verdict::Refuse };
     let scan = scan_pair(txn, key);
     match txn.found(scan) {
         None => Verdict::More,

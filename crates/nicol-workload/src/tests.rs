@@ -158,24 +158,14 @@ fn ycsb_t_of_tables() -> Arc<dyn Workload> {
 }
 
 fn churn() -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig {
-        nodes: NODES,
-        rows: 8,
-        ship: true,
-        ordered: false,
-        scan_first: false,
-        both_tables: false,
-    }))
+    Arc::new(Churn::new(ChurnConfig::new(NODES, 8)))
 }
 
 fn churn_ordered() -> Arc<dyn Workload> {
     Arc::new(Churn::new(ChurnConfig {
-        nodes: NODES,
-        rows: 64,
-        ship: true,
         ordered: true,
-        scan_first: false,
         both_tables: true,
+        ..ChurnConfig::new(NODES, 64)
     }))
 }
 

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 use std::{process, thread};
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::output;
 
@@ -33,38 +32,22 @@ impl Asked {
     }
 }
 
-/// How often a start that takes long is looked at.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// A start during which a signal ends the process at once, with exit code 0: to be ended by one is
 /// a server's ordinary end (decision 0011).
-pub struct Starting(Arc<AtomicBool>);
+pub struct Starting(Handle);
 
 impl Starting {
     /// Begins it; `words` are told if it is ended.
-    pub fn begin(asked: &Asked, words: &'static str) -> Self {
-        let (flag, going_on) = (asked.flag.clone(), Arc::new(AtomicBool::new(true)));
-        let starting = Self(going_on.clone());
-        thread::spawn(move || {
-            while going_on.load(Ordering::SeqCst) {
-                if flag.load(Ordering::SeqCst) && going_on.swap(false, Ordering::SeqCst) {
-                    output::tell(words);
-                    process::exit(0);
-                }
-                thread::sleep(LOOK);
-            }
-        });
-        starting
+    ///
+    /// # Errors
+    /// If the system refuses the handlers.
+    pub fn begin(words: &'static str) -> Result<Self> {
+        Ok(Self(end_at_signal(words.to_owned(), |_| 0)?))
     }
 
-    /// From here on a signal raises the flag and no more.
+    /// From here on a signal raises the [`flag`] and no more.
     pub fn end(self) {
-        if !self.0.swap(false, Ordering::SeqCst) {
-            // The process is being ended.
-            loop {
-                thread::park();
-            }
-        }
+        self.0.close();
     }
 }
 
@@ -91,12 +74,17 @@ pub fn flag() -> Result<Asked> {
 /// # Errors
 /// If the system refuses the handlers.
 pub fn end_with(words: String) -> Result<()> {
+    end_at_signal(words, exit_code).map(|_for_ever| ())
+}
+
+fn end_at_signal(words: String, code: fn(i32) -> i32) -> Result<Handle> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("the handler of signals")?;
+    let handle = signals.handle();
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             output::tell(&words);
-            process::exit(exit_code(signal));
+            process::exit(code(signal));
         }
     });
-    Ok(())
+    Ok(handle)
 }

@@ -79,7 +79,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
     let starting =
-        interrupt::Starting::begin(&asked, "asked to end while it started: it has served nobody");
+        interrupt::Starting::begin("asked to end while it started: it has served nobody")?;
     let (drawn, run_id) = draw()?;
     let view = View::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(refused_view(error)))?;

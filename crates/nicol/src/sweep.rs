@@ -281,9 +281,7 @@ fn config(
     let mut config = base(&workload, &args.system, world, seed)?;
     config.system = system.name.to_owned();
     config.workload.shrink();
-    if config.workload.name == "churn-ordered" {
-        config.workload.both_tables.get_or_insert(!seed.is_multiple_of(2));
-    }
+    config.workload.vary(seed);
     // What the user sets comes later, and so holds.
     let mut varied = (system.variation)(system, &config.workload, seed);
     // Only combined operations allow another node's NIC to execute all of a transaction.

@@ -168,21 +168,18 @@ fn visible<F: Fabric>(
 /// Proof that the transaction's versions are pending.
 struct Pending;
 
-/// The newest version that has not been aborted.
-fn newest_valid(store: &Multicore, mut place: Place) -> Place {
-    while place.is_some() && Old::at(store, place).is_void() {
+/// The newest version from the one at `place` on that `fits`.
+#[inline(always)]
+fn newest_that(store: &Multicore, mut place: Place, fits: impl Fn(Old<'_>) -> bool) -> Place {
+    while place.is_some() && !fits(Old::at(store, place)) {
         place = Old::at(store, place).next();
     }
     place
 }
 
-/// The newest version that is committed.
-fn newest_committed(store: &Multicore, record: Record<'_>) -> Place {
-    let mut place = newest(record);
-    while place.is_some() && Old::at(store, place).status() != COMMITTED {
-        place = Old::at(store, place).next();
-    }
-    place
+/// The newest version that has not been aborted.
+fn newest_valid(store: &Multicore, place: Place) -> Place {
+    newest_that(store, place, |old| !old.is_void())
 }
 
 /// [Cicada17 3.4, write set sort by contention] What was written last comes first: it is the
@@ -215,26 +212,8 @@ async fn install_pending<F: Fabric>(
     Ok(Pending)
 }
 
-/// The version that a write is to overwrite, which is the newest one and visible, and the record's
-/// word, unless somebody has written or read later.
-#[inline(always)]
-fn overwritten<'s, F: Fabric>(
-    worker: &'s Worker<F, Cicada>,
-    write: &Write,
-    at: u64,
-) -> Result<(Old<'s>, u64), Halt> {
-    let (store, key) = (worker.store(), write.key);
-    let before = visible(worker, (key, write.place), at)?;
-    let head = store.record(write.place).word().load(Ordering::SeqCst);
-    let old = Old::at(store, before);
-    let overtaken = newest_valid(store, Place(head as u32)) != before;
-    if head & GONE != 0 || overtaken || old.rts() > at {
-        return Err(Abort::Stale { key }.into());
-    }
-    Ok((old, head))
-}
-
-/// Installs a pending version with `value` above the one that it overwrites.
+/// Installs a pending version with `value` above the version that is visible, unless somebody has
+/// written or read later.
 #[inline(always)]
 fn install_one<F: Fabric>(
     worker: &Worker<F, Cicada>,
@@ -242,10 +221,16 @@ fn install_one<F: Fabric>(
     value: Option<&[u8]>,
     at: u64,
 ) -> Result<Place, Halt> {
-    let store = worker.store();
+    let (store, key) = (worker.store(), write.key);
     let record = store.record(write.place);
     loop {
-        let (old, head) = overwritten(worker, write, at)?;
+        let before = visible(worker, (key, write.place), at)?;
+        let head = record.word().load(Ordering::SeqCst);
+        let old = Old::at(store, before);
+        let overtaken = newest_valid(store, Place(head as u32)) != before;
+        if head & GONE != 0 || overtaken || old.rts() > at {
+            return Err(Abort::Stale { key }.into());
+        }
         let place = pending(worker, write.place, old.state(), value, at);
         let place = place.ok_or(Abort::NoResources)?;
         let new = Old::at(store, place);
@@ -411,15 +396,7 @@ impl RecordForm for Cicada {
     }
 
     fn is_held(store: &Multicore, record: Record<'_>) -> bool {
-        let mut place = newest(record);
-        while place.is_some() {
-            let old = Old::at(store, place);
-            if old.status() == PENDING {
-                return true;
-            }
-            place = old.next();
-        }
-        false
+        newest_that(store, newest(record), |old| old.status() == PENDING).is_some()
     }
 }
 
@@ -521,7 +498,8 @@ impl Protocol for Cicada {
             record.unwatch();
             // It may have been deleted meanwhile by somebody who saw that it was watched. What is
             // pending watches it when it commits.
-            let still = Old::at(store, newest_committed(store, record)).state().present;
+            let committed = newest_that(store, newest(record), |old| old.status() == COMMITTED);
+            let still = Old::at(store, committed).state().present;
             return if still || !record.watch() { Absence::Present } else { Absence::Busy };
         }
         let order = (Ordering::SeqCst, Ordering::Relaxed);

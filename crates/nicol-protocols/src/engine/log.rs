@@ -9,6 +9,7 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::Fabric;
 use nicol_core::memory::Region;
 use nicol_core::units::Bytes;
+use nicol_store::multicore::Line;
 
 use super::recovery::CHUNK_HEADER;
 
@@ -23,18 +24,13 @@ pub struct Committed {
     pub(super) epoch: u64,
 }
 
-/// A word with a cache line of its own.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(super) struct Line(pub(super) AtomicU64);
-
 /// What the cores of a node tell one another about their logs.
 #[derive(Debug)]
 pub(super) struct NodeLog {
     /// By core: all that it has committed up to this epoch is durable.
-    pub(super) through: Box<[Line]>,
+    pub(super) through: Box<[Line<AtomicU64>]>,
     /// The latest epoch for which somebody waits.
-    pub(super) wanted: Line,
+    pub(super) wanted: Line<AtomicU64>,
     /// The log device has failed: nothing becomes durable any more.
     pub(super) failed: AtomicBool,
 }

@@ -11,10 +11,10 @@ use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, System
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
-use nicol_store::multicore::Multicore;
+use nicol_store::multicore::{Line, Multicore};
 
 use super::config::EngineConfig;
-use super::log::{Line, NodeLog};
+use super::log::NodeLog;
 use super::record_form::RecordForm;
 use super::recovery::Logs;
 use crate::kit::Recovered;
@@ -22,25 +22,6 @@ use crate::schedule::Shared;
 
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
-
-/// What one core tells the others, in a cache line of its own.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(super) struct Core {
-    /// Transactions under way.
-    open: AtomicU32,
-}
-
-impl Core {
-    const fn new() -> Self {
-        Self { open: AtomicU32::new(0) }
-    }
-
-    /// Notes how many transactions are under way.
-    pub(super) fn set_open(&self, transactions: u32) {
-        self.open.store(transactions, Ordering::Relaxed);
-    }
-}
 
 /// A node.
 pub struct Node<P: RecordForm> {
@@ -50,9 +31,10 @@ pub struct Node<P: RecordForm> {
     schedule: Option<Arc<Shared>>,
     /// How far the logs of its cores are durable, if there are any.
     log: Option<NodeLog>,
-    cores: Box<[Core]>,
+    /// Transactions under way, by core.
+    open: Box<[Line<AtomicU32>]>,
     /// When the epoch moves on next, in nanoseconds; in a cache line of its own.
-    epoch_due: Line,
+    epoch_due: Line<AtomicU64>,
     /// Transactions that have waited for a lock for ever.
     endless_waits: AtomicU64,
     protocol: PhantomData<P>,
@@ -78,9 +60,9 @@ impl<P: RecordForm> Node<P> {
         &self.store
     }
 
-    /// What `core` tells the others.
-    pub(super) fn core(&self, core: usize) -> &Core {
-        &self.cores[core]
+    /// Notes how many transactions are under way on `core`.
+    pub(super) fn set_open(&self, core: usize, transactions: u32) {
+        self.open[core].0.store(transactions, Ordering::Relaxed);
     }
 
     /// Is it time to move the epoch on? True for one core that asks; then it is not for a while.
@@ -180,8 +162,8 @@ impl<P: RecordForm> SystemNode for Node<P> {
             store,
             schedule,
             log: config.log.then(|| NodeLog::new(cores)),
-            cores: (0..cores).map(|_| Core::new()).collect(),
-            epoch_due: Line(AtomicU64::new(0)),
+            open: (0..cores).map(|_| Line::default()).collect(),
+            epoch_due: Line::default(),
             endless_waits: AtomicU64::new(0),
             protocol: PhantomData,
         }
@@ -191,7 +173,7 @@ impl<P: RecordForm> SystemNode for Node<P> {
 impl<P: RecordForm> NodeState for Node<P> {
     fn is_settled(&self) -> bool {
         let answered = self.schedule.as_ref().is_none_or(|shared| shared.is_settled());
-        self.cores.iter().all(|core| core.open.load(Ordering::Relaxed) == 0) && answered
+        self.open.iter().all(|core| core.0.load(Ordering::Relaxed) == 0) && answered
     }
 
     fn audit(&self) -> Audit {

@@ -238,7 +238,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
 
     fn set_active(&self, transactions: u32) {
         self.active.set(transactions);
-        self.node.core(self.core).set_open(transactions);
+        self.node.set_open(self.core, transactions);
     }
 
     /// A timestamp that no other core gives out, later than `than` and than those that this core

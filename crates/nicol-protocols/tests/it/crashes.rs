@@ -30,14 +30,7 @@ fn smallbank(accounts: u64) -> Arc<dyn Workload> {
 
 fn churn(ordered: bool) -> Arc<dyn Workload> {
     let rows = 16 * u64::from(NODES);
-    Arc::new(Churn::new(ChurnConfig {
-        nodes: NODES,
-        rows,
-        ordered,
-        scan_first: false,
-        both_tables: false,
-        ship: true,
-    }))
+    Arc::new(Churn::new(ChurnConfig { ordered, ..ChurnConfig::new(NODES, rows) }))
 }
 
 fn config(workload: &Arc<dyn Workload>) -> XenicConfig {

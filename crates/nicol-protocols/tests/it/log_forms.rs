@@ -35,15 +35,8 @@ fn increments(keys_per_txn: usize) -> Arc<dyn Workload> {
 }
 
 fn churn() -> Arc<dyn Workload> {
-    let (nodes, rows) = (NODES, 8 * u64::from(NODES));
-    Arc::new(Churn::new(ChurnConfig {
-        nodes,
-        rows,
-        ordered: false,
-        scan_first: false,
-        both_tables: false,
-        ship: false,
-    }))
+    let rows = 8 * u64::from(NODES);
+    Arc::new(Churn::new(ChurnConfig { ship: false, ..ChurnConfig::new(NODES, rows) }))
 }
 
 fn config(system: &str, log_content: LogContent, log_acks: bool) -> RdmaOccConfig {

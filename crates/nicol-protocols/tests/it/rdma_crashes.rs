@@ -59,14 +59,7 @@ type Seen = BTreeMap<&'static str, u64>;
 /// Runs transactions until every client has ended, and judges them. What is wrong.
 fn run(config: &RdmaOccConfig, case: &Case, seed: u64, seen: &mut Seen) -> Vec<String> {
     let ordered = case.ordered;
-    let workload = Churn::new(ChurnConfig {
-        nodes: NODES,
-        rows: 6,
-        ordered,
-        scan_first: false,
-        both_tables: false,
-        ship: false,
-    });
+    let workload = Churn::new(ChurnConfig { ordered, ship: false, ..ChurnConfig::new(NODES, 6) });
     let ran = cluster::run::<Node>(&case.how, config, Arc::new(workload), seed);
     for name in Abort::NAMES {
         *seen.entry(name).or_default() += ran.aborted(name);

@@ -67,14 +67,7 @@ fn workload(seed: u64) -> Arc<dyn Workload> {
         kind => {
             let rows = 12 * u64::from(NODES);
             let ordered = kind == 2;
-            Arc::new(Churn::new(ChurnConfig {
-                nodes: NODES,
-                rows,
-                ordered,
-                scan_first: false,
-                both_tables: false,
-                ship: true,
-            }))
+            Arc::new(Churn::new(ChurnConfig { ordered, ..ChurnConfig::new(NODES, rows) }))
         }
     }
 }

@@ -163,20 +163,28 @@ fn values_without_space_abort_under_every_baseline() {
     }
 }
 
+/// The ways of xenic that execute a transaction elsewhere, or check it otherwise.
+fn ways(paper: &XenicConfig) -> Vec<XenicConfig> {
+    let (host, nic) = (ExecuteAt::Host, ExecuteAt::Nic);
+    vec![
+        paper.clone(),
+        XenicConfig { execute_at: host, ..paper.clone() },
+        XenicConfig { execute_at: host, local_paths: false, ..paper.clone() },
+        XenicConfig { execute_at: nic, multi_hop: false, ..paper.clone() },
+    ]
+}
+
 #[test]
 fn values_without_space_abort_on_every_path_of_xenic() {
     // The initial values' blocks, and those of one size more.
     let growth = Growth::Doubling { memory_max: Bytes(3 << 19) };
     let paper = XenicConfig { growth, ..XenicConfig::paper(ROWS, INLINE) };
-    let (host, nic) = (ExecuteAt::Host, ExecuteAt::Nic);
-    let ways = [
-        paper.clone(),
-        XenicConfig { execute_at: host, ..paper.clone() },
-        XenicConfig { execute_at: host, local_paths: false, ..paper.clone() },
-        XenicConfig { execute_at: nic, multi_hop: false, ..paper.clone() },
-        XenicConfig { combined_ops: CombinedOps::Keys, multi_hop: false, ..paper.clone() },
-        XenicConfig { combined_ops: CombinedOps::None, multi_hop: false, ..paper.clone() },
-    ];
+    let mut ways = ways(&paper);
+    ways.extend([CombinedOps::Keys, CombinedOps::None].map(|combined_ops| XenicConfig {
+        combined_ops,
+        multi_hop: false,
+        ..paper.clone()
+    }));
     for (way, config) in ways.iter().enumerate() {
         let (mut committed, mut full) = (0, 0);
         for seed in 0..4 {
@@ -243,14 +251,8 @@ impl Workload for Absent {
 #[test]
 fn a_full_store_deletes_what_is_absent_on_every_path_of_xenic() {
     let paper = XenicConfig { growth: Growth::Off, ..XenicConfig::paper(ROWS, 128) };
-    let (host, nic) = (ExecuteAt::Host, ExecuteAt::Nic);
-    let ways = [
-        paper.clone(),
-        XenicConfig { execute_at: host, ..paper.clone() },
-        XenicConfig { execute_at: host, local_paths: false, ..paper.clone() },
-        XenicConfig { execute_at: nic, multi_hop: false, ..paper.clone() },
-        XenicConfig { execute_at: nic, ..paper.clone() },
-    ];
+    let mut ways = ways(&paper);
+    ways.push(XenicConfig { execute_at: ExecuteAt::Nic, ..paper });
     for (way, config) in ways.iter().enumerate() {
         let how = Run { on: "connectx5", clients_per_node: 2, transactions: 600, ..RUN };
         let ran = run::<xenic::Node>(&how, config, Arc::new(Absent), way as u64);

@@ -96,14 +96,7 @@ async fn starve<F: Fabric>(fabric: F, mut random: Stream, run: Arc<RunControl>) 
 
 /// Records that come and go, of which many transactions want the same ones.
 fn churn(ship: bool) -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig {
-        nodes: NODES,
-        rows: 8,
-        ordered: false,
-        scan_first: false,
-        both_tables: false,
-        ship,
-    }))
+    Arc::new(Churn::new(ChurnConfig { ship, ..ChurnConfig::new(NODES, 8) }))
 }
 
 /// Increments of single records: those of a node's own are executed by its host.

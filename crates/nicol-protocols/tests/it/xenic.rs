@@ -21,14 +21,7 @@ pub fn smallbank(accounts: u64) -> Arc<dyn Workload> {
 /// Records that come and go.
 fn churn(rows_per_node: u64, ordered: bool) -> Arc<dyn Workload> {
     let rows = rows_per_node * u64::from(NODES);
-    Arc::new(Churn::new(ChurnConfig {
-        nodes: NODES,
-        rows,
-        ordered,
-        scan_first: false,
-        both_tables: false,
-        ship: true,
-    }))
+    Arc::new(Churn::new(ChurnConfig { ordered, ..ChurnConfig::new(NODES, rows) }))
 }
 
 fn tpcc() -> Arc<dyn Workload> {

@@ -243,6 +243,7 @@ fn a_table_stays_small_although_its_records_come_and_go() {
         config.clients = Some(clients);
         config.recorded_run = false;
         let report = bench::run(&config).unwrap().report;
+        assert!(report.check.held(), "{:?}", report.check);
         report.counters["records"]["places_used"]
     };
     // Every transaction looks for absent keys, so that without reclamation there would be a hundred

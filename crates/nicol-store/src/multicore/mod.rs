@@ -63,7 +63,7 @@ const AHEAD: usize = 6 * LINE;
 /// them.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Line<T>(T);
+pub struct Line<T>(pub T);
 
 /// There is no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -96,7 +96,8 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
             }
             let scan_first = spec.scan_first == Some(true);
             let both_tables = spec.both_tables == Some(true);
-            let config = ChurnConfig { nodes, rows, ordered, scan_first, both_tables, ship: true };
+            let plain = ChurnConfig::new(nodes, rows);
+            let config = ChurnConfig { ordered, scan_first, both_tables, ..plain };
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,

@@ -11,7 +11,7 @@ use crate::families::scheduling::{
     self, longest_batch, scheduler, set_schedule, without_scheduler,
 };
 use crate::settings::{
-    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch, value_of,
 };
 
 /// Ways to break an engine on purpose, so that a sweep can show that its checkers see it.
@@ -104,9 +104,7 @@ impl Settings for EngineConfig {
 
     /// Without a scheduler clients are on the server's cores.
     fn allow_clients_apart(settings: &[String]) -> bool {
-        let mut schedulers =
-            settings.iter().filter_map(|setting| setting.strip_prefix("scheduler="));
-        schedulers.next_back().is_some_and(|name| name != "none")
+        value_of(settings, "scheduler").is_some_and(|name| name != "none")
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -148,9 +146,8 @@ impl SystemConfig for EngineConfig {
             self.log || config.log_device == LogDevice::Memory,
             "--log-device: nothing is logged; --set log=on, or leave it out"
         );
-        let waits = config.settings.iter().any(|setting| setting.starts_with("waiting="));
         ensure!(
-            !waits || config.system == "2pl",
+            value_of(&config.settings, "waiting").is_none() || config.system == "2pl",
             "--set waiting: {} holds no locks while it executes; leave it out, or --system 2pl",
             config.system
         );
