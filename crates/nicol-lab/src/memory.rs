@@ -60,6 +60,15 @@ pub(crate) fn refuse_engines_beyond_machine(engines: u64) -> Result<()> {
     refuse_beyond_available(&format!("rings between {engines} engines"), needed, flags)
 }
 
+/// Refuses to take so many bytes before a run, if the machine has not so many left. `flags` are
+/// those that give fewer.
+///
+/// # Errors
+/// What they are, what there is, and the flags.
+pub(crate) fn refuse_reserve_beyond_machine(bytes: u64, flags: &str) -> Result<()> {
+    refuse_beyond_available("the memory reserved", bytes, flags)
+}
+
 fn refuse_beyond_available(what: &str, needed: u64, flags: &str) -> Result<()> {
     available().map_or(Ok(()), |available| refuse_beyond(what, needed, available, flags))
 }

@@ -1,6 +1,6 @@
 //! How an engine runs: every choice is a value.
 
-use nicol_core::units::Nanos;
+use nicol_core::units::{Bytes, Nanos};
 
 use super::broken::{Hooks, Sabotage};
 use crate::schedule::{self, FeatureMap, ScheduleConfig, Transcripts};
@@ -16,6 +16,8 @@ pub struct EngineConfig {
     pub transcripts: Transcripts,
     /// Bytes of the longest value of a table of which nothing is loaded.
     pub value_bytes: usize,
+    /// Memory for further records that is taken before anything runs.
+    pub reserve: Bytes,
     /// How often the epoch moves on.
     pub epoch: Nanos,
     /// Are transactions logged, and answered when their epoch is durable?
@@ -58,6 +60,7 @@ impl EngineConfig {
             features,
             transcripts: Transcripts::default(),
             value_bytes,
+            reserve: Bytes(0),
             // [Silo13 4.1]
             epoch: Nanos::from_millis(40),
             log: false,

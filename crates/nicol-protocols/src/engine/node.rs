@@ -141,6 +141,7 @@ impl<P: RecordForm> SystemNode for Node<P> {
             let located = store.locate(key, P::word).expect("16 GiB of memory hold what is loaded");
             P::load(&store, located.place, value);
         });
+        store.reserve(config.reserve.0);
         store
     }
 

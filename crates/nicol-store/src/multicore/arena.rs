@@ -16,6 +16,8 @@ const CHUNK: usize = if cfg!(miri) { 1 << 9 } else { 1 << 15 };
 const CHUNKS_MAX: usize = if cfg!(miri) { 1 << 8 } else { 1 << 14 };
 /// Places at most.
 pub(super) const PLACES: usize = CHUNK * CHUNKS_MAX;
+/// Words of the system's smallest page.
+const PAGE: usize = 4096 / size_of::<u64>();
 /// Words of the longest allocation.
 const WORDS_MAX: usize = CHUNK * UNIT;
 /// Size classes whose free places are kept apart: units of what the longest row of a workload
@@ -163,6 +165,17 @@ impl Arena {
         }
     }
 
+    /// Takes memory for `bytes` of further places, as far as there are so many, page by page.
+    pub(super) fn reserve(&self, bytes: u64) {
+        let first = self.next.0.load(Ordering::Relaxed) / CHUNK;
+        let chunks = bytes.div_ceil(size_of::<Chunk>() as u64) as usize;
+        for chunk in self.chunks.iter().skip(first).take(chunks) {
+            // What stands there already stays as it is.
+            let touch = |page: &[AtomicU64]| page[0].fetch_or(0, Ordering::Relaxed);
+            chunk.get_or_init(new_chunk).chunks(PAGE).map(touch).for_each(drop);
+        }
+    }
+
     /// Units that were given out for the first time.
     pub(super) fn given_out(&self) -> u64 {
         self.next.0.load(Ordering::Relaxed) as u64
@@ -208,6 +221,17 @@ mod tests {
         assert_eq!(arena.allocate(words), Some(place));
         assert!(arena.bytes() >= places.len() as u64 * 32);
         assert!(arena.allocate(WORDS_MAX + 1).is_none());
+    }
+
+    #[test]
+    fn what_is_reserved_is_there_before_it_is_given_out() {
+        let arena = Arena::new();
+        let place = arena.allocate(4).unwrap();
+        arena.words(place)[0].store(7, Ordering::Relaxed);
+        let chunk = size_of::<Chunk>() as u64;
+        arena.reserve(2 * chunk);
+        assert_eq!((arena.bytes(), arena.given_out()), (2 * chunk, 2));
+        assert_eq!(arena.words(place)[0].load(Ordering::Relaxed), 7);
     }
 
     #[test]

@@ -150,6 +150,14 @@ impl Multicore {
         self
     }
 
+    /// Takes memory for `bytes` of further records, and for half as much of nodes of ordered
+    /// tables, page by page, as far as the store has room for so many: who makes records then does
+    /// not wait for the system to clear memory.
+    pub fn reserve(&self, bytes: u64) {
+        self.arena.reserve(bytes);
+        self.tree.reserve(bytes / 2);
+    }
+
     /// Tells which versions no transaction can read any more.
     pub const fn horizon(&self) -> &Horizon {
         &self.horizon

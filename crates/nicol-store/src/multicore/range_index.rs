@@ -14,8 +14,10 @@ use super::Line;
 use super::arena::Place;
 use super::prefetch::prefetch;
 
+mod leaf;
 mod merge;
 
+pub use leaf::{Inserted, Leaf, Near};
 pub(super) use merge::Obsolete;
 
 /// Entries of a node.
@@ -58,39 +60,6 @@ const _: () = assert!(size_of::<Node>() == 5 * 64, "a node has whole cache lines
 /// Another thread has changed the nodes that were read: begin again.
 struct Changed;
 
-/// A leaf as it was at one instant.
-#[derive(Clone, Copy, Debug)]
-pub struct Leaf {
-    /// Which.
-    pub node: NodeNumber,
-    /// Its version then.
-    pub version: u64,
-    /// The lowest key that may stand in it.
-    pub low: u64,
-    /// The highest.
-    pub high: u64,
-    count: usize,
-    entries: [(u64, Place); FANOUT],
-}
-
-impl Leaf {
-    /// Its entries, in the order of their keys.
-    pub fn entries(&self) -> &[(u64, Place)] {
-        &self.entries[..self.count]
-    }
-}
-
-/// An insertion, as transactions that have read the leaf must know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inserted {
-    /// The leaf.
-    pub node: NodeNumber,
-    /// Its version before.
-    pub before: u64,
-    /// Its version after.
-    pub after: u64,
-}
-
 /// How an insertion into an index ended.
 pub(super) enum Insertion {
     /// With what it has changed, if the index is a tree.
@@ -99,20 +68,6 @@ pub(super) enum Insertion {
     Exists(Place),
     /// There is no more memory.
     Full,
-}
-
-/// The leaf at which a search has ended, as it was then. While it is that, searches for what stands
-/// in it need not begin at the root: keys that are near each other are mostly looked for one after
-/// the other.
-#[derive(Clone, Copy, Debug)]
-pub struct Near {
-    leaf: u32,
-    version: u64,
-}
-
-impl Near {
-    /// No leaf: none that is part of a tree has this version.
-    pub const NOWHERE: Self = Self { leaf: 0, version: u64::MAX };
 }
 
 const _: () = assert!(Near::NOWHERE.version & OBSOLETE != 0, "such a leaf is never met");
@@ -251,6 +206,11 @@ impl Node {
     }
 }
 
+#[cold]
+fn new_chunk() -> Box<[Node]> {
+    (0..CHUNK).map(|_| Node::default()).collect()
+}
+
 /// The tree. All keys are in it; its root has every key from 0 to the highest.
 #[derive(Debug)]
 pub(super) struct RangeIndex {
@@ -284,6 +244,15 @@ impl RangeIndex {
         (chunks * CHUNK * size_of::<Node>()) as u64
     }
 
+    /// Takes memory for `bytes` of further nodes, as far as there are so many.
+    pub(super) fn reserve(&self, bytes: u64) {
+        let first = self.spare.0.next.load(Ordering::Relaxed) / CHUNK;
+        let chunks = bytes.div_ceil((CHUNK * size_of::<Node>()) as u64) as usize;
+        for chunk in self.chunks.iter().skip(first).take(chunks) {
+            chunk.get_or_init(new_chunk);
+        }
+    }
+
     fn node(&self, number: u32) -> &Node {
         let (chunk, at) = (number as usize / CHUNK, number as usize % CHUNK);
         match self.chunks[chunk].get() {
@@ -302,7 +271,7 @@ impl RangeIndex {
         if number / CHUNK >= CHUNKS_MAX {
             return None;
         }
-        self.chunks[number / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Node::default()).collect());
+        self.chunks[number / CHUNK].get_or_init(new_chunk);
         let node = self.node(number as u32);
         node.set_count(0);
         node.is_leaf.store(u64::from(is_leaf), Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! What may be set in an engine.
 
 use anyhow::{Context, Result, bail, ensure};
-use nicol_core::units::Nanos;
+use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::engine::{EngineConfig, Sabotage, Waiting};
 use nicol_protocols::schedule::{self, FeatureMap, WORKERS_MAX};
 use nicol_rt::LogDevice;
@@ -10,6 +10,7 @@ use crate::config::BenchConfig;
 use crate::families::scheduling::{
     self, longest_batch, scheduler, set_schedule, without_scheduler,
 };
+use crate::memory;
 use crate::settings::{
     SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch, value_of,
 };
@@ -66,6 +67,11 @@ impl Settings for EngineConfig {
     const KEYS: &'static [Setting] = &[
         ("epoch_us", "1..10000000", "how often the epoch moves on, and deleted records are freed"),
         (
+            "reserve_mb",
+            "0..16384",
+            "MiB for further records, and half as much for ordered tables, taken before the run",
+        ),
+        (
             "log",
             "on|off",
             "log transactions, and answer them when their epoch is durable (group commit)",
@@ -110,6 +116,7 @@ impl Settings for EngineConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "epoch_us" => self.epoch = Nanos::from_micros(number(value, 1, 10_000_000)?),
+            "reserve_mb" => self.reserve = Bytes(number(value, 0, 16_384)? << 20),
             "log" => self.log = switch(value)?,
             "spins" => self.spins = number(value, 1, 1_000_000)? as u32,
             "waiting" => {
@@ -142,6 +149,8 @@ impl SystemConfig for EngineConfig {
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
         let clients = config.client_nodes;
+        let reserved = self.reserve.0 + self.reserve.0 / 2;
+        memory::refuse_reserve_beyond_machine(reserved, "--set reserve_mb")?;
         ensure!(
             self.log || config.log_device == LogDevice::Memory,
             "--log-device: nothing is logged; --set log=on, or leave it out"
