@@ -212,6 +212,11 @@ impl Txn {
         &self.entries
     }
 
+    /// Is none of its keys to be written?
+    pub fn declares_no_write(&self) -> bool {
+        self.entries.iter().all(|entry| !entry.write)
+    }
+
     /// The index of `key`, if it is in either set.
     #[inline]
     pub fn find(&self, key: Key) -> Option<usize> {

@@ -240,7 +240,9 @@ impl Workload for Churn {
             read_of_both,
             insert_after_scan,
         ];
-        Procedures::new(&LOGIC)
+        const READS: [Kind; 3] = [Kind::Read, Kind::ReadOfPair, Kind::ReadOfBoth];
+        let only_reads = |txn: &Txn| READS.iter().any(|kind| *kind as u16 == txn.procedure.0);
+        Procedures::new(&LOGIC).some_only_read(only_reads)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

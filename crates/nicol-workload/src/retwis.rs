@@ -93,7 +93,7 @@ impl Workload for Retwis {
     }
 
     fn procedures(&self) -> Procedures {
-        Procedures::new(&[counter::increment])
+        Procedures::new(&[counter::increment]).some_only_read(Txn::declares_no_write)
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -166,7 +166,7 @@ impl Workload for Smallbank {
     fn procedures(&self) -> Procedures {
         const LOGIC: [Execute; 6] =
             [amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check];
-        Procedures::new(&LOGIC)
+        Procedures::new(&LOGIC).some_only_read(Txn::declares_no_write)
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

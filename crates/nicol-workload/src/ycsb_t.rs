@@ -154,6 +154,7 @@ impl Workload for YcsbT {
 
     fn procedures(&self) -> Procedures {
         Procedures::new(&[counter::increment, counter::increment_or_overwrite])
+            .some_only_read(Txn::declares_no_write)
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

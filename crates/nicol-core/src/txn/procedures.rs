@@ -11,6 +11,9 @@ pub type Execute = fn(&mut Txn) -> Verdict;
 /// Calls back with each key that a request is scheduled by, and whether it is written.
 pub type RequestKeys = fn(&Txn, &mut dyn FnMut(Key, bool));
 
+/// Is a transaction known to write nothing, before it has read anything?
+pub type OnlyReads = fn(&Txn) -> bool;
+
 /// What schedulers are told of a workload's transactions.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling {
@@ -45,6 +48,7 @@ fn declared(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
 pub struct Procedures {
     logic: Vec<Execute>,
     scheduling: Scheduling,
+    only_reads: OnlyReads,
 }
 
 impl Default for Procedures {
@@ -56,7 +60,17 @@ impl Default for Procedures {
 impl Procedures {
     /// The procedures whose ids are their positions.
     pub fn new(procedures: &[Execute]) -> Self {
-        Self { logic: procedures.to_vec(), scheduling: Scheduling::DECLARED }
+        Self { logic: procedures.to_vec(), scheduling: Scheduling::DECLARED, only_reads: |_| false }
+    }
+
+    /// The same, some of which write nothing: `only_reads` tells of which transactions.
+    pub fn some_only_read(self, only_reads: OnlyReads) -> Self {
+        Self { only_reads, ..self }
+    }
+
+    /// Does `txn` write nothing, whatever it reads?
+    pub fn only_reads(&self, txn: &Txn) -> bool {
+        (self.only_reads)(txn)
     }
 
     /// The same, with what schedulers are told of them.

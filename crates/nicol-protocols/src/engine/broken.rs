@@ -28,6 +28,8 @@ pub enum Sabotage {
     AlwaysWaits,
     /// Read timestamps are not moved on by those who rely on them.
     ForgetsReaders,
+    /// Snapshots are taken whatever their client has seen.
+    ForgetsSeen,
     /// What is locked for an aborted transaction stays locked.
     KeepsLocks,
     /// Transactions are answered before their epoch is durable.
@@ -108,6 +110,12 @@ impl Hooks {
     #[inline]
     pub(super) fn moves_read_timestamps(self) -> bool {
         !self.is(Sabotage::ForgetsReaders)
+    }
+
+    /// The earliest time of a snapshot whose client has seen what was written at `since`.
+    #[inline]
+    pub(super) fn heeds_seen(self, since: u64) -> u64 {
+        if self.is(Sabotage::ForgetsSeen) { 0 } else { since }
     }
 
     /// Does an aborted transaction let go of what it has locked?

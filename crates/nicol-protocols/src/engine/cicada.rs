@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | 3.1 | a timestamp: the core's clock, made unique and growing | `begin` |
 //! | 3.3 | one version stands in its record, if that is free when it is written | `pending`, `version.rs` |
+//! | 3.2 | who only reads sees the past: nothing that it sees is validated or written | `begin`, `see` |
 //! | 3.3 | a read takes the newest version that is not later; one that is pending is waited for | `visible` |
 //! | 3.4 | while transactions abort: what was written last is installed first | `sort_by_contention` |
 //! | 3.4 step 1 | install pending versions, where nobody has read or written later | `install_pending` |
@@ -23,8 +24,9 @@
 //! Whoever tries again regulates it: clients by an adaptive window (decision 0026), a server's
 //! workers by a back-off that doubles.
 //!
-//! DEVIATION [Cicada17 3.2]: a transaction that only reads has a timestamp like any other, and is
-//! validated: one in the past would not see what its client has just written.
+//! DEVIATION [Cicada17 3.2]: a transaction that only reads sees the past only if that is not
+//! earlier than what its client has written or read; else it is like any other. Behind a
+//! scheduler, where a server does not know its clients, all are.
 //!
 //! DEVIATION [Cicada17 3.3]: what is read often is not copied into the record by who reads it.
 //!
@@ -63,6 +65,9 @@ const COLLECT_MOST: usize = 1024;
 /// [Cicada17 3.4, adaptive omission]
 const CALM: u32 = 5;
 
+/// When what is loaded was written.
+const LOADED: u64 = 1;
+
 /// In a record's word, beside the place of its newest version: it is in no index any more.
 const GONE: u64 = 1 << 63;
 
@@ -81,15 +86,15 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// A transaction of `core` begins; returns its timestamp.
-    fn begin(&self, horizon: &Horizon, core: usize, later: impl Fn(u64) -> u64) -> u64 {
+    /// A transaction of `core` begins.
+    fn begin(&self, horizon: &Horizon, core: usize, later: impl Fn(u64) -> u64) -> Begun {
         let mut open = self.open.borrow_mut();
         let begun = match open.is_empty() {
             true => horizon.begin(core, later),
             false => horizon.begin_beside(later(0)),
         };
         open.push_back(begun);
-        begun.timestamp
+        begun
     }
 
     /// The transaction of this timestamp ends, and what it may have seen is kept no longer.
@@ -161,6 +166,29 @@ fn visible<F: Fabric>(
     match search(store, store.record(place), at, worker.hooks) {
         Found::Version(found) => Ok(found),
         Found::Nothing => Err(Abort::Stale { key }.into()),
+        Found::Pending => Err(Halt::Busy(key)),
+    }
+}
+
+/// The same, of a snapshot. Nothing that it might see is pending; a record that was made later was
+/// absent.
+#[inline(always)]
+fn see<F: Fabric>(
+    worker: &Worker<F, Cicada>,
+    (key, place): (Key, Place),
+    at: u64,
+) -> Result<Place, Halt> {
+    let store = worker.store();
+    let record = store.record(place);
+    match search(store, record, at, worker.hooks) {
+        Found::Version(found) => Ok(found),
+        Found::Nothing => {
+            let head = record.word().load(Ordering::SeqCst);
+            let oldest = newest_that(store, Place(head as u32), |old| !old.next().is_some());
+            // What is gone may have been taken apart: the next attempt does not find it.
+            let is_gone = head & GONE != 0 || !oldest.is_some();
+            if is_gone { Err(Abort::Stale { key }.into()) } else { Ok(oldest) }
+        }
         Found::Pending => Err(Halt::Busy(key)),
     }
 }
@@ -377,7 +405,7 @@ impl RecordForm for Cicada {
     fn load(store: &Multicore, place: Place, value: &[u8]) {
         let (record, len) = (store.record(place), value.len() as u32);
         let state = State { version: Version(1), present: true, len, watched: false };
-        Old::at(store, place.inside()).make_inside(1, state);
+        Old::at(store, place.inside()).make_inside(LOADED, state);
         store.write_words(place.inside(), version::HEADER, value);
         let absent = record.word().swap(place.inside().0.into(), Ordering::SeqCst);
         store.free(Garbage::Words(Place(absent as u32), version::HEADER));
@@ -401,10 +429,17 @@ impl RecordForm for Cicada {
 }
 
 impl Protocol for Cicada {
-    fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+    fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets, since: Option<u64>) {
         worker.kept.overwritten.enter(worker.entered());
         let horizon = worker.store().horizon();
-        sets.timestamp = worker.kept.begin(horizon, worker.core, |than| worker.later(than));
+        let since = since.map(|since| worker.hooks.heeds_seen(since).max(LOADED));
+        if since.is_some_and(|since| since > horizon.ended()) {
+            horizon.move_on();
+        }
+        let begun = worker.kept.begin(horizon, worker.core, |than| worker.later(than));
+        sets.timestamp = begun.timestamp;
+        sets.is_snapshot = since.is_some_and(|since| since <= begun.seen);
+        sets.sees = if sets.is_snapshot { begun.seen + 1 } else { begun.timestamp };
     }
 
     /// The version that it sees.
@@ -419,7 +454,10 @@ impl Protocol for Cicada {
         at: (Key, Place),
         _for_update: bool,
     ) -> Result<Place, Halt> {
-        visible(worker, at, sets.timestamp)
+        if !sets.is_snapshot {
+            return visible(worker, at, sets.timestamp);
+        }
+        see(worker, at, sets.sees)
     }
 
     fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {
@@ -434,14 +472,23 @@ impl Protocol for Cicada {
         found: Place,
         value: &mut Vec<u8>,
     ) -> Result<Seen, Halt> {
-        let state = Old::at(worker.store(), found).state();
+        let old = Old::at(worker.store(), found);
+        let state = old.state();
         worker.store().copy_words(found, version::HEADER, state.len as usize, value);
         worker.fabric.work(Work::Copy { bytes: state.len });
-        sets.reads.push(Read { place, key, seen: found.0.into() });
+        if !sets.is_snapshot {
+            sets.reads.push(Read { place, key, seen: found.0.into() });
+            sets.latest = sets.latest.max(old.wts());
+        }
         Ok(Seen { present: state.present, version: state.version })
     }
 
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
+        if sets.is_snapshot {
+            assert!(sets.writes.is_empty(), "what is said to read only writes nothing");
+            worker.commit_point(sets)?;
+            return Ok(());
+        }
         let (store, at) = (worker.store(), sets.timestamp);
         if !sets.writes.is_empty() && !worker.kept.is_calm() {
             sort_by_contention(store, &mut sets.writes);
@@ -503,7 +550,8 @@ impl Protocol for Cicada {
             return if still || !record.watch() { Absence::Present } else { Absence::Busy };
         }
         let order = (Ordering::SeqCst, Ordering::Relaxed);
-        let unseen = old.wts() <= store.horizon().ended();
+        // Snapshots may see what there was before it was deleted.
+        let unseen = old.wts() <= worker.kept.overwritten.horizon();
         if !unseen || record.word().compare_exchange(head, head | GONE, order.0, order.1).is_err() {
             return Absence::Busy;
         }

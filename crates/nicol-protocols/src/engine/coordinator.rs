@@ -25,6 +25,9 @@ pub struct Coordinator<F: Fabric, P: Protocol> {
     /// The age of the client's transaction that has aborted last: its next attempt keeps it, so
     /// that it ends up as the oldest.
     age: Cell<Option<u64>>,
+    /// When the latest was written of what the client has seen: it sees no earlier snapshot. 0 in
+    /// an engine without several versions.
+    latest: Cell<u64>,
 }
 
 impl<F: Fabric, P: Protocol> Clone for Coordinator<F, P> {
@@ -33,6 +36,7 @@ impl<F: Fabric, P: Protocol> Clone for Coordinator<F, P> {
             worker: Rc::clone(&self.worker),
             procedures: Rc::clone(&self.procedures),
             age: Cell::new(None),
+            latest: Cell::new(0),
         }
     }
 }
@@ -53,7 +57,7 @@ enum Executed {
 impl<F: Fabric, P: Protocol> Coordinator<F, P> {
     pub(super) fn new(worker: Rc<Worker<F, P>>, procedures: &Procedures) -> Self {
         let procedures = Rc::new(procedures.clone());
-        Self { worker, procedures, age: Cell::new(None) }
+        Self { worker, procedures, age: Cell::new(None), latest: Cell::new(0) }
     }
 
     async fn execute(
@@ -85,12 +89,20 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
     }
 
     /// Runs `txn` once, and does not wait until it is durable. `age` is that of the attempt before,
-    /// if there was one.
-    async fn run_once(&self, txn: &mut Txn, age: &mut Option<u64>) -> Attempted {
-        let mut open = Transaction::begin(&self.worker, age.take()).await;
+    /// if there was one; `latest` is of its client, if whoever calls knows that.
+    async fn run_once(
+        &self,
+        txn: &mut Txn,
+        age: &mut Option<u64>,
+        latest: Option<&Cell<u64>>,
+    ) -> Attempted {
+        let since = latest.filter(|_| self.procedures.only_reads(txn)).map(Cell::get);
+        let mut open = Transaction::begin(&self.worker, age.take(), since).await;
         txn.id = open.id;
         let own = open.age();
-        let ended = match self.execute(txn, &mut open).await {
+        let executed = self.execute(txn, &mut open).await;
+        let seen = open.latest();
+        let ended = match executed {
             Ok(Executed::Complete) => open.commit().await.map(|logged| (Ok(()), logged)),
             Ok(Executed::Refused) => {
                 open.refuse().await.map(|logged| (Err(Abort::Refused), logged))
@@ -102,6 +114,9 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         };
         if ended.is_err_and(|abort| abort.retryable()) {
             *age = Some(own);
+        }
+        if let (Ok(_), Some(latest)) = (&ended, latest) {
+            latest.set(latest.get().max(seen));
         }
         match ended {
             Ok((Ok(()), logged)) => (Outcome::Committed, Some(logged)),
@@ -118,7 +133,7 @@ impl<F: Fabric, P: Protocol> Executor for Coordinator<F, P> {
     type Left = Option<u64>;
 
     async fn once(&self, txn: &mut Txn, left: &mut Option<u64>) -> Attempted {
-        self.run_once(txn, left).await
+        self.run_once(txn, left, None).await
     }
 
     fn must_wait(&self, ended: &Option<Committed>) -> bool {
@@ -186,7 +201,7 @@ impl<F: Fabric, P: Protocol> CommitProtocol for Coordinator<F, P> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         self.worker.take_turns().await;
         let mut age = self.age.take();
-        let (outcome, ended) = self.run_once(txn, &mut age).await;
+        let (outcome, ended) = self.run_once(txn, &mut age, Some(&self.latest)).await;
         self.age.set(age);
         if self.is_durable(ended).await { outcome } else { Outcome::Unknown }
     }

@@ -46,6 +46,12 @@ pub struct Sets {
     next_lock: Cell<usize>,
     /// The transaction's timestamp, if the protocol gives it one when it begins.
     pub(super) timestamp: u64,
+    /// Does it only read, and sees what there was earlier? Then nothing that it reads is noted.
+    pub(super) is_snapshot: bool,
+    /// It sees what was written before this timestamp, in an engine with several versions.
+    pub(super) sees: u64,
+    /// When the latest of what it has read was written, in such an engine.
+    pub(super) latest: u64,
     /// The epoch of its commit point, if it is logged and has passed it; else 0.
     pub(super) epoch: u64,
     bytes: Vec<u8>,
@@ -68,6 +74,9 @@ impl Sets {
         self.bytes.clear();
         self.found.clear();
         self.timestamp = 0;
+        self.is_snapshot = false;
+        self.sees = 0;
+        self.latest = 0;
         self.epoch = 0;
         self.cursor = 0;
         self.next_lock.set(0);

@@ -13,6 +13,13 @@ use super::log::Committed;
 use super::sets::Sets;
 use super::worker::{Protocol, Worker};
 
+/// What a look for a record has found.
+enum Sought {
+    At(Place),
+    /// None, and none was made: a snapshot sees this.
+    Absent(Seen),
+}
+
 /// An open transaction. It must be ended by [`Transaction::commit`] or [`Transaction::abort`].
 #[must_use = "commit or abort it"]
 pub struct Transaction<F: Fabric, P: Protocol> {
@@ -23,12 +30,17 @@ pub struct Transaction<F: Fabric, P: Protocol> {
 }
 
 impl<F: Fabric, P: Protocol> Transaction<F, P> {
-    /// Begins one; one with a timestamp has `age`, if it was tried before.
-    pub(super) async fn begin(worker: &Rc<Worker<F, P>>, age: Option<u64>) -> Self {
+    /// Begins one; one with a timestamp has `age`, if it was tried before. `since`: it will only
+    /// read, and its client has seen what was written up to this timestamp.
+    pub(super) async fn begin(
+        worker: &Rc<Worker<F, P>>,
+        age: Option<u64>,
+        since: Option<u64>,
+    ) -> Self {
         worker.fabric.work(Work::TxnSetup);
         let (id, mut sets) = worker.begin().await;
         sets.timestamp = age.unwrap_or_default();
-        P::begin(worker, &mut sets);
+        P::begin(worker, &mut sets, since);
         worker.stall().await;
         Self { worker: Rc::clone(worker), id, sets }
     }
@@ -36,6 +48,12 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
     /// Its age, for another attempt at it.
     pub(super) const fn age(&self) -> u64 {
         self.sets.timestamp
+    }
+
+    /// When the latest was written of what its client has seen once it commits, in an engine with
+    /// several versions.
+    pub(super) fn latest(&self) -> u64 {
+        if self.sets.writes.is_empty() { self.sets.latest } else { self.sets.timestamp }
     }
 
     /// Commits it, in memory: whoever answers waits until it is durable.
@@ -85,7 +103,10 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             value.extend_from_slice(own.unwrap_or_default());
             return Ok(Seen { present: own.is_some(), version: Version(0) });
         }
-        let place = self.worker.locate(&mut self.sets, key)?;
+        let place = match self.locate(key, None)? {
+            Sought::At(place) => place,
+            Sought::Absent(seen) => return Ok(seen),
+        };
         match self.read_at_once((key, place), for_update, value)? {
             Some(seen) => Ok(seen),
             None => self.read_at_point((key, place), for_update, value).await,
@@ -113,14 +134,16 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             if fetched {
                 continue;
             }
-            let place = if key.is_ordered() {
+            let found = key.is_ordered().then(|| {
                 ordered += 1;
-                match self.sets.found[ordered - 1] {
-                    (_, Place::NONE) => self.worker.make(&mut self.sets, key)?,
-                    (_, place) => place,
+                self.sets.found[ordered - 1].1
+            });
+            let place = match self.locate(key, found)? {
+                Sought::At(place) => place,
+                Sought::Absent(seen) => {
+                    txn.fetched_at(index, seen.version, None);
+                    continue;
                 }
-            } else {
-                self.worker.locate(&mut self.sets, key)?
             };
             let start = txn.values().len();
             let Some(seen) = self.read_at_once((key, place), write, txn.values())? else {
@@ -130,6 +153,25 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             txn.fetched_at(index, seen.version, seen.present.then_some(read));
         }
         Ok(None)
+    }
+
+    /// Where the record of `key` stands. If there is none, it is made, but not for a snapshot.
+    /// `found` is what a look for it has found already.
+    #[inline]
+    fn locate(&mut self, key: Key, found: Option<Place>) -> Result<Sought, Abort> {
+        let Self { worker, sets, .. } = self;
+        if found.is_none() {
+            worker.fabric.work(Work::TableLookup);
+        }
+        let found = found.or_else(|| worker.find(key)).filter(|place| place.is_some());
+        match found {
+            Some(place) => Ok(Sought::At(place)),
+            None if sets.is_snapshot => Ok(match worker.find_past(key) {
+                Ok(place) => Sought::At(place),
+                Err(seen) => Sought::Absent(seen),
+            }),
+            None => Ok(Sought::At(worker.make(sets, key)?)),
+        }
     }
 
     /// Finds the records of ordered tables that are to be read, all before the first one is, so

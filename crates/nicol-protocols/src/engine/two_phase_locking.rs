@@ -152,7 +152,7 @@ impl RecordForm for TwoPhaseLocking {
 }
 
 impl Protocol for TwoPhaseLocking {
-    fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+    fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets, _since: Option<u64>) {
         // A transaction that is tried again keeps its age.
         if sets.timestamp == 0 {
             sets.timestamp = worker.later(0);

@@ -60,8 +60,9 @@ pub trait Protocol: RecordForm {
     /// What a core keeps between its transactions.
     type Kept: Default;
 
-    /// Called when a transaction begins.
-    fn begin<F: Fabric>(_worker: &Worker<F, Self>, _sets: &mut Sets) {}
+    /// Called when a transaction begins. `since`: it will only read, and its client has seen what
+    /// was written up to this timestamp.
+    fn begin<F: Fabric>(_worker: &Worker<F, Self>, _sets: &mut Sets, _since: Option<u64>) {}
 
     /// Looks for what the transaction may see of the record of `key` at `place`.
     fn find<F: Fabric>(
@@ -270,6 +271,13 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<Place> {
         self.search(key, |store, near| store.place_near(key, near))
+    }
+
+    /// Where the record of `key` stands for a snapshot; if there is none, what it sees of the key:
+    /// what is made later was not there.
+    pub(super) fn find_past(&self, key: Key) -> Result<Place, Seen> {
+        let found = self.search(key, |store, near| store.place_or_floor(key, near));
+        found.map_err(|version| Seen { present: false, version })
     }
 
     /// Until when the leaf of `key` was read; 0 of a key that is in none.

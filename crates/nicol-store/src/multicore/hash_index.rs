@@ -98,6 +98,23 @@ impl HashIndex {
         Self::search(Head(self.head(key)).first(), key, record)
     }
 
+    /// The same, of a chain that nobody was changing.
+    pub(super) fn find_settled<'s>(
+        &self,
+        key: Key,
+        record: impl Fn(Place) -> Record<'s>,
+    ) -> Option<Place> {
+        let head = self.head(key);
+        let first = loop {
+            let first = head.load(Ordering::Acquire);
+            if first & LOCKED == 0 {
+                break Place(first);
+            }
+            spin_loop();
+        };
+        Self::search(first, key, record)
+    }
+
     /// Adds the record of `key` at `place`, which `begin` begins, unless there is one already. No
     /// other of this key is added or taken out meanwhile.
     pub(super) fn insert<'s>(
@@ -159,7 +176,8 @@ impl<'a> Held<'a> {
                     .compare_exchange_weak(
                         seen,
                         seen | LOCKED,
-                        Ordering::Acquire,
+                        // Who was not seen to lock sees what was there before that look.
+                        Ordering::SeqCst,
                         Ordering::Relaxed,
                     )
                     .is_ok();

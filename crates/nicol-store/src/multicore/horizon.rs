@@ -27,7 +27,7 @@ pub struct Begun {
     /// Its timestamp.
     pub timestamp: u64,
     /// Transactions up to this timestamp had ended.
-    seen: u64,
+    pub seen: u64,
 }
 
 /// Which timestamps are over.
@@ -269,6 +269,7 @@ mod tests {
                 scope.spawn(move || chain.run(core));
             });
         });
-        assert!(chain.head.load(Ordering::SeqCst) > 0, "the record was written");
+        let head = chain.head.load(Ordering::SeqCst) as usize;
+        assert!(chain.wts(head) > 0, "the record was written");
     }
 }

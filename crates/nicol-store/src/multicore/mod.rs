@@ -30,7 +30,7 @@ mod tests;
 mod trails;
 
 use std::iter;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub use arena::{Place, Room};
 pub use epochs::Epochs;
@@ -190,6 +190,27 @@ impl Multicore {
         self.hash.find(key, |place| self.record(place))
     }
 
+    /// The same for a reader of the past: if there is no record, the version that the key's absence
+    /// has. None that was there before has a higher one, and none that is made later a lower one.
+    pub fn place_or_floor(&self, key: Key, near: &mut Near) -> Result<Place, Version> {
+        loop {
+            let floor = self.floor();
+            // Who makes the record, and is not seen here, sees this floor. It pairs with the locks
+            // of both indexes.
+            fence(Ordering::SeqCst);
+            let found = match key.is_ordered() {
+                true => self.tree.find(key.0, near),
+                false => self.hash.find_settled(key, |place| self.record(place)),
+            };
+            // One that was taken out meanwhile had raised it before.
+            match found {
+                Some(place) => return Ok(place),
+                None if self.floor() == floor => return Err(floor),
+                None => {}
+            }
+        }
+    }
+
     /// The record of `key`, if there is one.
     pub fn find(&self, key: Key) -> Option<Record<'_>> {
         self.place_of(key).map(|place| self.record(place))
@@ -283,8 +304,8 @@ impl Multicore {
         // The floors were raised before the record of a key is taken out: whoever has its place in
         // the index locked, and finds no record there, finds them raised.
         let begin = || {
+            let floor = self.floor();
             let word = word(self, place, room)?;
-            let floor = Version(self.floors.0.version.load(Ordering::SeqCst));
             self.record(place).begin(key, value_words, word, floor);
             Some(())
         };

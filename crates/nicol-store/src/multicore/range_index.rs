@@ -110,7 +110,8 @@ impl Node {
         let locked = self.version.compare_exchange(
             version,
             version | LOCKED,
-            Ordering::Acquire,
+            // Who was not seen to lock sees what was there before that look.
+            Ordering::SeqCst,
             Ordering::Relaxed,
         );
         locked.map(|_| ()).map_err(|_| Changed)

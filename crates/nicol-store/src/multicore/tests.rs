@@ -143,6 +143,75 @@ fn no_version_of_a_key_is_used_twice_while_threads_make_and_take_out() {
 }
 
 #[test]
+fn who_looks_at_the_past_waits_for_a_record_that_is_being_made() {
+    for (table, other) in [(TableId(1), TableId::ORDERED), (TableId::ORDERED, TableId(1))] {
+        let store = Arc::new(store());
+        let key = Key::new(table, 1);
+        let mut looks = None;
+        let located = store.locate(key, |_, _, _| {
+            // The floor is raised, and somebody looks, before the record can be found.
+            let place = store.locate(Key::new(other, 1), |_, _, _| Some(0)).unwrap().place;
+            let version = Version(9);
+            store.record(place).set_state(State { version, ..State::default() });
+            store.take_out(place, 0).for_each(drop);
+            let (begun, store) = (Arc::new(AtomicU64::new(0)), store.clone());
+            looks = Some(thread::spawn({
+                let begun = begun.clone();
+                move || {
+                    begun.store(1, Ordering::Relaxed);
+                    store.place_or_floor(key, &mut { Near::NOWHERE })
+                }
+            }));
+            while begun.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            thread::sleep(std::time::Duration::from_millis(20));
+            Some(0)
+        });
+        let place = located.unwrap().place;
+        assert_eq!(store.record(place).state().version, Version(0));
+        assert_eq!(looks.unwrap().join().unwrap(), Ok(place));
+    }
+}
+
+#[test]
+fn what_is_absent_in_the_past_has_a_version_between_its_neighbours() {
+    for table in [TableId(1), TableId::ORDERED] {
+        let (store, over) = (Arc::new(store()), Arc::new(AtomicU64::new(0)));
+        let look = |store: &Multicore| {
+            let mut near = Near::NOWHERE;
+            let found = store.place_or_floor(Key::new(table, 1), &mut near);
+            found.map_or_else(|floor| floor, |place| store.record(place).state().version)
+        };
+        assert_eq!(look(&store), Version(0));
+        let writers = (1..3).map(|row| {
+            let (store, over) = (store.clone(), over.clone());
+            thread::spawn(move || {
+                for _ in 0..test_steps(20_000) {
+                    let key = Key::new(table, row);
+                    let place = store.locate(key, |_, _, _| Some(0)).unwrap().place;
+                    // Written and deleted. Nothing is freed: others may look at it.
+                    for _ in 0..2 {
+                        let version = store.record(place).state().version.next();
+                        store.record(place).set_state(State { version, ..State::default() });
+                    }
+                    store.take_out(place, 0).for_each(drop);
+                }
+                over.fetch_add(1, Ordering::Relaxed);
+            })
+        });
+        let writers = writers.collect::<Vec<_>>();
+        let mut last = Version(0);
+        while over.load(Ordering::Relaxed) < 2 {
+            let seen = look(&store);
+            assert!(seen >= last, "{last:?} before {seen:?}");
+            last = seen;
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+    }
+}
+
+#[test]
 fn a_record_is_not_used_again_while_a_core_that_has_found_it_may_read_it() {
     for table in [TableId(1), TableId::ORDERED] {
         let (store, over) = (Arc::new(store()), Arc::new(AtomicU64::new(0)));

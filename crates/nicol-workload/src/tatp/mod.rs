@@ -166,7 +166,9 @@ impl Workload for Tatp {
             insert_call_forwarding,
             delete_call_forwarding,
         ];
-        Procedures::new(&LOGIC).scheduled_by(Scheduling { features, is_long: |_| false })
+        let only_reads = |txn: &Txn| txn.procedure.0 <= Kind::GetAccessData as u16;
+        let scheduling = Scheduling { features, is_long: |_| false };
+        Procedures::new(&LOGIC).scheduled_by(scheduling).some_only_read(only_reads)
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

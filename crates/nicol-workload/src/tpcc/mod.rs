@@ -143,6 +143,12 @@ fn is_long(procedure: ProcedureId) -> bool {
     usize::from(procedure.0) % PROCEDURES == Procedure::Delivery as usize
 }
 
+fn only_reads(txn: &Txn) -> bool {
+    const READS: [Procedure; 3] =
+        [Procedure::OrderStatus, Procedure::NextOrder, Procedure::StockLevel];
+    READS.iter().any(|reads| usize::from(txn.procedure.0) % PROCEDURES == *reads as usize)
+}
+
 impl Tpcc {
     /// The workload of `config`.
     ///
@@ -219,7 +225,8 @@ impl Workload for Tpcc {
     }
 
     fn procedures(&self) -> Procedures {
-        Procedures::new(&LOGIC).scheduled_by(Scheduling { features, is_long })
+        let scheduling = Scheduling { features, is_long };
+        Procedures::new(&LOGIC).scheduled_by(scheduling).some_only_read(only_reads)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -75,6 +75,7 @@ const MULTI_VERSION: &[Sabotage] = &[
     Sabotage::WrongEpoch,
     Sabotage::FreesEarly,
     Sabotage::ForgetsReaders,
+    Sabotage::ForgetsSeen,
     Sabotage::AcknowledgesEarly,
     Sabotage::ClaimsEarly,
 ];

@@ -16,7 +16,7 @@ use crate::settings::{
 };
 
 /// Ways to break an engine on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 11] = [
+const SABOTAGES: [(&str, Sabotage); 12] = [
     ("skips_validation", Sabotage::SkipsValidation),
     ("tears_reads", Sabotage::TearsReads),
     ("ignores_locks", Sabotage::IgnoresLocks),
@@ -25,6 +25,7 @@ const SABOTAGES: [(&str, Sabotage); 11] = [
     ("frees_early", Sabotage::FreesEarly),
     ("always_waits", Sabotage::AlwaysWaits),
     ("forgets_readers", Sabotage::ForgetsReaders),
+    ("forgets_seen", Sabotage::ForgetsSeen),
     ("keeps_locks", Sabotage::KeepsLocks),
     ("acknowledges_early", Sabotage::AcknowledgesEarly),
     ("claims_early", Sabotage::ClaimsEarly),
