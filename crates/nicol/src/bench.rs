@@ -24,7 +24,7 @@ use crate::cli::{
     BenchArgs, ChoppingArg, DistributionArg, Format, IndicesArg, KeyFormArg, MixArg, SuppliersArg,
     SystemArgs, TerminalsArg, WorkloadArgs,
 };
-use crate::output::spinner;
+use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
 use crate::span::seconds;
 use crate::{End, Usage, blame, interrupt, output, trace};
@@ -342,11 +342,11 @@ fn cluster(report: &BenchReport) -> String {
         nodes => format!(" and {nodes} for clients alone"),
     };
     format!(
-        "{} nodes{apart}, {} replicas, {} host + {} NIC engines per node, started in {:.0} us each",
-        report.nodes,
-        report.replicas,
+        "{}{apart}, {}, {} host + {} per node, started in {:.0} us each",
+        many(report.nodes, "node"),
+        many(report.replicas, "replica"),
         report.host_engines,
-        report.nic_engines,
+        many(report.nic_engines, "NIC engine"),
         report.start_us_per_node
     )
 }

@@ -19,6 +19,11 @@ const PIPE_WIDTH: u16 = 110;
 /// Width below which a terminal's is not believed: some say 0, or 1.
 const WIDTH_MIN: u16 = 20;
 
+/// So many of what is called `what`, such as "1 node".
+pub fn many(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// Standard output whose reader may go away, as `head` does: what can no longer be read is
 /// dropped. That is no failure and hides no verdict.
 pub struct Out(StdoutLock<'static>);

@@ -246,14 +246,10 @@ fn banner(settings: &Settings, address: &Address) -> String {
         LogDevice::File { dir } => format!("the data is kept in {}", dir.display()),
     };
     let Settings { nodes, replicas, .. } = settings;
-    let many = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    };
     format!(
         "serving {} with {} on {address}; {kept}; end with an interrupt (Ctrl-C)",
-        many(*nodes, "node"),
-        many(*replicas, "replica")
+        output::many(*nodes, "node"),
+        output::many(*replicas, "replica")
     )
 }
 
