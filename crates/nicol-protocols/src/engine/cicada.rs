@@ -6,6 +6,7 @@
 //! | 3.1 | a timestamp: the core's clock, made unique and growing | `begin` |
 //! | 3.3 | one version stands in its record, if that is free when it is written | `pending`, `version.rs` |
 //! | 3.2 | who only reads sees the past: nothing that it sees is validated or written | `begin`, `see` |
+//! | 3.3 | what is read outside of its record is copied into it | `promotion.rs` |
 //! | 3.3 | a read takes the newest version that is not later; one that is pending is waited for | `visible` |
 //! | 3.4 | while transactions abort: what was written last is installed first | `sort_by_contention` |
 //! | 3.4 step 1 | install pending versions, where nobody has read or written later | `install_pending` |
@@ -28,8 +29,6 @@
 //! earlier than what its client has written or read; else it is like any other. Behind a
 //! scheduler, where a server does not know its clients, all are.
 //!
-//! DEVIATION [Cicada17 3.3]: what is read often is not copied into the record by who reads it.
-//!
 //! DEVIATION [Cicada17 3.8]: a core looks at what it may free after so many transactions, not after
 //! so many microseconds; aborted versions, and those of records that are gone, wait for an epoch.
 //!
@@ -37,6 +36,7 @@
 //! instead of versions of their own.
 
 mod overwritten;
+mod promotion;
 mod version;
 
 use std::cell::{Cell, RefCell};
@@ -81,6 +81,8 @@ pub struct Kept {
     /// The transactions under way, the oldest one first.
     open: RefCell<VecDeque<Begun>>,
     overwritten: Overwritten,
+    /// Transactions that have read a version outside of its record which could stand in it.
+    outside: Cell<u32>,
     /// Transactions that have committed since one has aborted, up to [`CALM`].
     in_a_row: Cell<u32>,
 }
@@ -364,6 +366,18 @@ fn commit_version<F: Fabric>(worker: &Worker<F, Cicada>, sets: &Sets, write: &Wr
     worker.kept.overwritten.note(sets.timestamp, (write.key, write.place));
 }
 
+/// The pending version at `place` of a record becomes aborted.
+fn take_back<F: Fabric>(worker: &Worker<F, Cicada>, record: Place, place: Place) {
+    let own = Old::at(worker.store(), place);
+    own.set_status(ABORTED);
+    let word = worker.store().record(record).word();
+    // One that another has installed a version above stays until that is cut.
+    let (order, next) = ((Ordering::SeqCst, Ordering::SeqCst), own.next());
+    if word.compare_exchange(place.0.into(), next.0.into(), order.0, order.1).is_ok() {
+        own.discard(worker, place);
+    }
+}
+
 /// [Cicada17 3.8] Frees what is older than the version that the oldest transaction sees.
 ///
 /// Others do the same, and may have seen more transactions end, but not more than had ended when
@@ -476,6 +490,9 @@ impl Protocol for Cicada {
         let state = old.state();
         worker.store().copy_words(found, version::HEADER, state.len as usize, value);
         worker.fabric.work(Work::Copy { bytes: state.len });
+        if promotion::is_due(old, (place, found), worker.kept.overwritten.horizon()) {
+            sets.outside = Some((key, place));
+        }
         if !sets.is_snapshot {
             sets.reads.push(Read { place, key, seen: found.0.into() });
             sets.latest = sets.latest.max(old.wts());
@@ -487,6 +504,7 @@ impl Protocol for Cicada {
         if sets.is_snapshot {
             assert!(sets.writes.is_empty(), "what is said to read only writes nothing");
             worker.commit_point(sets)?;
+            promotion::of_read(worker, sets).await;
             return Ok(());
         }
         let (store, at) = (worker.store(), sets.timestamp);
@@ -512,23 +530,14 @@ impl Protocol for Cicada {
         let commit = |write| commit_version(worker, sets, write);
         worker.each_held(sets.writes.iter(), commit).await;
         worker.kept.committed();
+        promotion::of_read(worker, sets).await;
         Ok(())
     }
 
     fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
         worker.kept.aborted();
         for write in sets.writes.iter().filter(|write| write.held.get() != 0) {
-            let held = write.held.take();
-            let place = Place(held as u32);
-            let own = Old::at(worker.store(), place);
-            own.set_status(ABORTED);
-            let word = worker.store().record(write.place).word();
-            // One that another has installed a version above stays until that is cut.
-            let order = (Ordering::SeqCst, Ordering::SeqCst);
-            let next = own.next();
-            if word.compare_exchange(held, next.0.into(), order.0, order.1).is_ok() {
-                own.discard(worker, place);
-            }
+            take_back(worker, write.place, Place(write.held.take() as u32));
         }
     }
 

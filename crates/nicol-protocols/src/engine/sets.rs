@@ -50,6 +50,8 @@ pub struct Sets {
     pub(super) is_snapshot: bool,
     /// It sees what was written before this timestamp, in an engine with several versions.
     pub(super) sees: u64,
+    /// What it has read outside of its record that could stand there, in such an engine.
+    pub(super) outside: Option<(Key, Place)>,
     /// When the latest of what it has read was written, in such an engine.
     pub(super) latest: u64,
     /// The epoch of its commit point, if it is logged and has passed it; else 0.
@@ -76,6 +78,7 @@ impl Sets {
         self.timestamp = 0;
         self.is_snapshot = false;
         self.sees = 0;
+        self.outside = None;
         self.latest = 0;
         self.epoch = 0;
         self.cursor = 0;

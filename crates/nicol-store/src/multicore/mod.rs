@@ -445,6 +445,16 @@ impl Multicore {
         record::copy(&self.words(place)[from..], len, into);
     }
 
+    /// Copies `len` bytes from word `from` on at one place to the same words at another, both of
+    /// which [`Multicore::allocate`] gave out.
+    pub fn copy_value(&self, of: Place, to: Place, from: usize, len: usize) {
+        let words = from..from + len.div_ceil(size_of::<u64>());
+        let (of, to) = (&self.words(of)[words.clone()], &self.words(to)[words]);
+        for (of, to) in of.iter().zip(to) {
+            to.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// Writes `value` from word `from` on at a place that [`Multicore::allocate`] gave out.
     pub fn write_words(&self, place: Place, from: usize, value: &[u8]) {
         record::overwrite(&self.words(place)[from..], value);
