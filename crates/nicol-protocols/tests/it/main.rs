@@ -9,5 +9,6 @@ mod rdma_crashes;
 mod restart;
 mod sizes;
 mod slots;
+mod validate;
 mod ways;
 mod xenic;

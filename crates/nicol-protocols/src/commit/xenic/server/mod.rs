@@ -123,10 +123,13 @@ impl<F: Fabric> NicServer<F> {
     fn take_validate(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let reads = self.reads(body)?;
         if self.reads_at_once(reads.keys()) {
-            at_once(self.validate(reads, reply_to));
+            at_once(self.validate(reads, None, reply_to));
         } else {
             let (reads, this) = (reads.keep(&self.fabric), self.clone());
-            self.fabric.spawn(async move { this.validate(reads, reply_to).await });
+            self.fabric.spawn(async move {
+                let locked = this.first_locked(&reads);
+                this.validate(reads, locked, reply_to).await;
+            });
         }
         Ok(())
     }
@@ -251,8 +254,23 @@ impl<F: Fabric> NicServer<F> {
         }
     }
 
+    /// The first key that a transaction holds.
+    fn first_locked(&self, reads: &Reads<impl AsRef<[u8]>>) -> Option<(Key, TxnId)> {
+        reads.keys().find_map(|key| Some((key, self.node.holder(key)?)))
+    }
+
     /// VALIDATE: versions unchanged and nothing locked. [Xenic21 4.2 step 4]
-    async fn validate(&self, reads: Reads<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+    ///
+    /// `locked` is the first key that was locked before the first version was read; nothing if that
+    /// is now. A version that the index knew is compared when the DMA of the others has ended. By
+    /// then its writer, which may have been seen at another primary before this request was sent,
+    /// may have installed and unlocked. One that locks later comes after the reader.
+    async fn validate(
+        &self,
+        reads: Reads<impl AsRef<[u8]>>,
+        locked: Option<(Key, TxnId)>,
+        reply_to: ReplyTo,
+    ) {
         let _phase = self.fabric.phase("server: VALIDATE");
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(reads.keys(), &mut found).await;
@@ -275,6 +293,9 @@ impl<F: Fabric> NicServer<F> {
             }
         }
         self.lookups.give_back(found);
+        if let (Ok(()), Some((key, holder))) = (verdict, locked) {
+            verdict = Err(self.node.conflict(key, holder, Abort::ValidateLocked { key }));
+        }
         self.fabric.reply(reply_to, &ValidateReply(verdict));
     }
 
