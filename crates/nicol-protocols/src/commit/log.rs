@@ -114,10 +114,18 @@ impl LogMemory {
     }
 
     /// Is everything in the tables that has landed without a gap, freed or not? For a ring that
-    /// others write.
-    pub(super) fn is_in_tables(&self) -> bool {
+    /// others write. What stands behind may be torn, if its writer `is_gone`: nobody reads it.
+    pub(super) fn is_in_tables(&self, is_gone: impl FnOnce() -> bool) -> bool {
         let end = self.in_tables.load(Ordering::Acquire);
-        self.load(seen_offset(self.size)) == end && self.load(end % self.size) == 0
+        self.load(seen_offset(self.size)) == end
+            && (self.load(end % self.size) == 0 || !self.is_whole(end % self.size) && is_gone())
+    }
+
+    /// Has the record that begins at `offset` landed as a whole?
+    fn is_whole(&self, offset: u64) -> bool {
+        let head = self.load(offset);
+        let foot = offset + record_len(head as u32 as usize) - WORD as u64;
+        head as u32 == SKIP || foot < self.size && self.load(foot) == head
     }
 
     pub(super) fn region(&self) -> &Arc<Region> {

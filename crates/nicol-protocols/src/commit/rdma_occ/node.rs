@@ -132,7 +132,7 @@ impl Node {
         }
         let Ok(mut idle) = self.idle.try_lock() else { return };
         for (index, log) in self.logs.made() {
-            idle[index] |= log.is_in_tables();
+            idle[index] |= log.is_in_tables(|| self.has_lost_writer(index));
         }
         if self.logs.made().all(|(index, _)| idle[index]) {
             self.backups.values().for_each(Replica::forget_old_deletions);
@@ -168,12 +168,15 @@ impl Node {
     /// Has everything been read that has landed in `logs`? What a node wrote last before it was
     /// lost may be torn, and what it wrote behind that is nobody's to read.
     fn are_read(&self, logs: &Rings) -> bool {
-        let is_lost = |index| {
-            let mut writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
-            writers.nth(index).is_some_and(|writer| self.lost().contain(writer.node))
-        };
-        logs.made()
-            .all(|(index, log)| log.is_idle() || log.has_applied_what_it_saw() && is_lost(index))
+        logs.made().all(|(index, log)| {
+            log.is_idle() || log.has_applied_what_it_saw() && self.has_lost_writer(index)
+        })
+    }
+
+    /// Is the engine lost that writes the rings at this place?
+    fn has_lost_writer(&self, index: usize) -> bool {
+        let mut writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
+        writers.nth(index).is_some_and(|writer| self.lost().contain(writer.node))
     }
 
     fn addresses(&self) -> MutexGuard<'_, Addresses> {

@@ -6,6 +6,7 @@ use nicol_core::ids::TableId;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Outcome, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
+use nicol_core::view::SideState;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_store::host_table::Applied;
 
@@ -92,4 +93,24 @@ fn a_backup_forgets_deletions_whoever_frees_its_log() {
             assert_eq!(left, 0, "{system}, log_acks: {log_acks}");
         }
     }
+}
+
+#[test]
+fn a_record_that_a_dead_coordinator_left_torn_keeps_no_deletion() {
+    let view = View::new(3, 3, 1, 1).unwrap();
+    let config = RdmaOccConfig::drtm_h(CLIENTS * DELETIONS, 8);
+    let nodes = load_nodes::<Node>(&view, &config, &Rows, &Sequential);
+    let (node, shard) = (&nodes[1], ShardId(2));
+    let Some(deleted) = (0..).map(key).find(|key| view.shard_of(*key) == shard) else { return };
+    let apply = |value| node.backup(shard).unwrap().table.apply(deleted, Version(2), value);
+    assert_eq!(apply(None), Applied::Changed);
+    let torn = node.log_of(EngineId::host(NodeId(0), 0));
+    torn.region().store(0, 1).unwrap();
+    (0..3).for_each(|_| node.applied(FORGET_EVERY));
+    assert_eq!(apply(Some(b"x")), Applied::Skipped, "its record may still be whole");
+    let incarnation = nicol_core::ids::Incarnation::FIRST.next();
+    let dead = SideState { up: false, incarnation };
+    node.lost().learn(&view.with_side(NodeId(0), Side::Host, dead));
+    (0..3).for_each(|_| node.applied(FORGET_EVERY));
+    assert_eq!(apply(Some(b"x")), Applied::Changed, "nothing older can come");
 }
