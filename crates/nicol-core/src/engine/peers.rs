@@ -81,9 +81,10 @@ impl Peer {
     }
 }
 
-/// Is `a` after `b` in wrapping order?
+/// Is `a` after `b` in wrapping order? Anything is after 0, which names no request: a sender's slot
+/// may have had any number of them, to others, before its first one to this engine.
 fn newer(a: u32, b: u32) -> bool {
-    a != b && a.wrapping_sub(b) < 1 << 31
+    a != b && (b == 0 || a.wrapping_sub(b) < 1 << 31)
 }
 
 #[cfg(test)]
@@ -102,6 +103,19 @@ mod tests {
         assert!(matches!(peer.arrive(FIRST), Arrival::Again(0, b"yes")));
         assert!(matches!(peer.arrive(SECOND), Arrival::New));
         assert!(matches!(peer.arrive(FIRST), Arrival::Ignore));
+    }
+
+    #[test]
+    fn a_sender_s_first_request_is_new_however_many_others_have_had() {
+        for sequence in [1, (1 << 31) - 1, 1 << 31, u32::MAX] {
+            let first = RequestId { slot: 3, sequence };
+            let mut peer = Peer::default();
+            assert!(matches!(peer.arrive(first), Arrival::New), "{sequence}");
+            assert!(matches!(peer.arrive(first), Arrival::Ignore), "{sequence}");
+            let mut peer = Peer::default();
+            peer.fence(first);
+            assert!(matches!(peer.arrive(first), Arrival::Ignore), "{sequence}");
+        }
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct LogMemory {
     region: Arc<Region>,
     size: u64,
     reserved: AtomicU64,
+    /// Bytes whose records are in the tables, freed or not.
+    in_tables: AtomicU64,
 }
 
 impl LogMemory {
@@ -66,6 +68,7 @@ impl LogMemory {
             region: Arc::new(Region::new(Bytes(size + PROGRESS_WORDS * WORD as u64))),
             size,
             reserved: AtomicU64::new(0),
+            in_tables: AtomicU64::new(0),
         }
     }
 
@@ -108,6 +111,21 @@ impl LogMemory {
     pub(super) fn is_idle(&self) -> bool {
         let applied = self.applied();
         self.load(seen_offset(self.size)) == applied && self.load(applied % self.size) == 0
+    }
+
+    /// Is everything in the tables that has landed without a gap, freed or not? For a ring that
+    /// others write. What stands behind may be torn, if its writer `is_gone`: nobody reads it.
+    pub(super) fn is_in_tables(&self, is_gone: impl FnOnce() -> bool) -> bool {
+        let end = self.in_tables.load(Ordering::Acquire);
+        self.load(seen_offset(self.size)) == end
+            && (self.load(end % self.size) == 0 || !self.is_whole(end % self.size) && is_gone())
+    }
+
+    /// Has the record that begins at `offset` landed as a whole?
+    fn is_whole(&self, offset: u64) -> bool {
+        let head = self.load(offset);
+        let foot = offset + record_len(head as u32 as usize) - WORD as u64;
+        head as u32 == SKIP || foot < self.size && self.load(foot) == head
     }
 
     pub(super) fn region(&self) -> &Arc<Region> {
@@ -259,6 +277,11 @@ impl LogReader {
     /// Bytes that have been read so far.
     pub(super) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Notes that everything read so far is in the tables.
+    pub(super) fn note_in_tables(&self) {
+        self.memory.in_tables.store(self.position, Ordering::Release);
     }
 
     /// Frees what has been read up to `position`.

@@ -50,6 +50,7 @@ pub(super) async fn apply_log<F: Fabric, W: ApplyLog>(
                 break;
             }
         }
+        reader.note_in_tables();
         let position = worker.free_up_to(reader.position());
         reader.free(position);
         if records > 0 {

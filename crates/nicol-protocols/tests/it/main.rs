@@ -9,5 +9,7 @@ mod rdma_crashes;
 mod restart;
 mod sizes;
 mod slots;
+mod upgrades;
+mod validate;
 mod ways;
 mod xenic;

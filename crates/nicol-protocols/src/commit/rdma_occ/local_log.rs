@@ -1,9 +1,14 @@
 //! A host engine's own log: what it backs up for itself, and for others by RPC.
+//!
+//! LOGs that wait for space are appended in the order in which they came, and none before them. So
+//! one that its coordinator has asked for again meanwhile stands before the one that is
+//! acknowledged, and before all that later transactions write (as in Xenic's `log_writer`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, Work};
 
 use super::reach::Reach;
@@ -16,12 +21,23 @@ pub(super) struct LocalLog<F: Fabric> {
     memory: Arc<LogMemory>,
     tail: Cell<Tail>,
     staging: RefCell<Vec<u8>>,
+    /// LOGs that have waited for space, or do so.
+    queued: Cell<u64>,
+    /// Those of them that have been appended.
+    served: Cell<u64>,
+    /// The turn of the next one.
+    turn: Signal,
 }
+
+/// A place in the line of records that wait for space.
+#[must_use = "those behind it wait for it"]
+pub(super) struct Place(u64);
 
 impl<F: Fabric> LocalLog<F> {
     pub(super) fn new(fabric: F, reach: Rc<Reach<F>>, memory: Arc<LogMemory>) -> Self {
         let tail = Cell::new(Tail::new(memory.size()));
-        Self { fabric, reach, memory, tail, staging: RefCell::default() }
+        let (queued, served, turn) = (Cell::new(0), Cell::new(0), fabric.signal());
+        Self { fabric, reach, memory, tail, staging: RefCell::default(), queued, served, turn }
     }
 
     /// Bytes of its ring.
@@ -52,8 +68,12 @@ impl<F: Fabric> LocalLog<F> {
         region.doorbell().ring();
     }
 
-    /// Appends a record if there is space for it.
+    /// Appends a record if there is space for it, and none waits.
     pub(super) fn try_append(&self, body: &[u8]) -> bool {
+        self.queued.get() == self.served.get() && self.append_if_it_fits(body)
+    }
+
+    fn append_if_it_fits(&self, body: &[u8]) -> bool {
         let fits = self.has_space(std::iter::once(body.len()));
         if fits {
             self.append(body);
@@ -61,16 +81,96 @@ impl<F: Fabric> LocalLog<F> {
         fits
     }
 
-    /// Appends a record once there is space for it.
-    pub(super) async fn append_in_time(&self, body: &[u8]) {
-        while !self.try_append(body) {
+    /// Takes the next place in the line of records that wait, for one that found no space.
+    pub(super) fn queue(&self) -> Place {
+        let place = self.queued.get();
+        self.queued.set(place + 1);
+        Place(place)
+    }
+
+    /// Appends a record once there is space for it, behind all that were in line before it.
+    pub(super) async fn append_in_line(&self, Place(place): Place, body: &[u8]) {
+        while self.served.get() != place {
+            self.turn.wait().await;
+        }
+        while !self.append_if_it_fits(body) {
             self.reach.wait_to_retry().await;
         }
+        self.served.set(place + 1);
+        self.turn.notify();
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
         if let Err(error) = self.memory.region().write(offset, bytes) {
             panic!("a log's own access failed: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use nicol_core::engine::Start;
+    use nicol_core::ids::{EngineId, NodeId};
+    use nicol_core::records::Empty;
+    use nicol_core::system::{Sequential, load_nodes};
+    use nicol_core::units::{Bytes, Nanos};
+    use nicol_core::view::View;
+    use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+
+    use super::*;
+    use crate::commit::log::LogReader;
+    use crate::commit::rdma_occ::RdmaOccConfig;
+    use crate::commit::rdma_occ::node::Node;
+
+    /// A log with space for two records and a half, and what is read of it.
+    struct Full {
+        node: Arc<Node>,
+        memory: Arc<LogMemory>,
+        read: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Start for Full {
+        fn start<F: Fabric>(&self, fabric: &F) {
+            if fabric.here() != EngineId::host(NodeId(0), 0) {
+                return;
+            }
+            let reach = Rc::new(Reach::new(fabric.clone(), self.node.clone()));
+            let log = Rc::new(LocalLog::new(fabric.clone(), reach, self.memory.clone()));
+            assert!((0..2).all(|_| log.try_append(&[0; 40])));
+            for body in [&[1; 72][..], &[2; 8]] {
+                let (log, place) = (log.clone(), log.queue());
+                fabric.spawn(async move { log.append_in_line(place, body).await });
+            }
+            assert!(log.has_space(std::iter::once(8)) && !log.try_append(&[4; 8]), "others wait");
+            let (fabric, read) = (fabric.clone(), self.read.clone());
+            let mut reader = LogReader::new(self.memory.clone());
+            fabric.clone().spawn(async move {
+                loop {
+                    fabric.sleep_until(fabric.now() + Nanos::from_micros(50)).await;
+                    reader.read(1);
+                    read.lock().unwrap().extend(reader.records().map(|(_, body)| body[0]));
+                    reader.applied();
+                    assert!(!log.try_append(&[4; 8]) || log.queued.get() == log.served.get());
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_log_waits_behind_those_that_wait_even_if_it_would_fit() {
+        let view = View::new(2, 1, 1, 1).unwrap();
+        let config = RdmaOccConfig::fasst(64, 8);
+        let nodes =
+            load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 64 }, &Sequential);
+        let (memory, read) = (Arc::new(LogMemory::new(Bytes(192))), Arc::default());
+        let full = Full { node: nodes[0].clone(), memory, read: Arc::clone(&read) };
+        let profile = Arc::new(Profile::load("connectx5").unwrap());
+        let cluster = SimCluster::new(SimConfig::new(view, profile, 1));
+        cluster.start(Arc::new(full));
+        let done = || read.lock().unwrap().len() >= 4;
+        assert_eq!(cluster.run_until(&mut |_| done(), Nanos::from_millis(10)), RunEnd::Done);
+        assert_eq!(read.lock().unwrap()[..4], [0, 0, 1, 2]);
     }
 }

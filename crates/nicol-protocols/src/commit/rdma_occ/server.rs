@@ -129,9 +129,9 @@ impl<F: Fabric> Server<F> {
         }
         let writes = writes.keep(&self.fabric);
         let (log, rpc) = (self.engine.log.clone(), self.engine.rpc.clone());
-        let waits = self.engine.acknowledged.wait_for_space();
+        let (place, waits) = (log.queue(), self.engine.acknowledged.wait_for_space());
         self.fabric.spawn(async move {
-            log.append_in_time(writes.body()).await;
+            log.append_in_line(place, writes.body()).await;
             drop(waits);
             rpc.answer(reply_to, &Ack);
         });

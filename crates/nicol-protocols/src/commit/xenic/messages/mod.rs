@@ -78,12 +78,12 @@ pub(super) fn parse_txn_request(body: &[u8], txn: &mut Txn) -> Result<bool, Malf
 }
 
 fn parse_added_keys(from: &mut Reader<'_>, txn: &mut Txn) -> Result<(), Malformed> {
-    let count = parse_count(from)?;
-    if txn.entries().len() + usize::from(count) > KEYS_MAX {
-        return Err(Malformed { what: "more keys than a transaction may touch" });
-    }
-    for _ in 0..count {
+    for _ in 0..parse_count(from)? {
         let access = parse_key(from)?;
+        // A key that it has may come again, to be written.
+        if txn.entries().len() == KEYS_MAX && txn.find(access.key).is_none() {
+            return Err(Malformed { what: "more keys than a transaction may touch" });
+        }
         if access.write {
             txn.write(access.key)
         } else {

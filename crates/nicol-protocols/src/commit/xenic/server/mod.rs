@@ -254,28 +254,31 @@ impl<F: Fabric> NicServer<F> {
     /// VALIDATE: versions unchanged and nothing locked. [Xenic21 4.2 step 4]
     async fn validate(&self, reads: Reads<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: VALIDATE");
+        // Locks before versions: a writer that the reader has seen at another primary holds its
+        // keys here, and may install and unlock them while the versions of others are looked up.
+        let mut locked = self.first_locked(&reads);
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(reads.keys(), &mut found).await;
-        if let Err(error) = read {
-            self.lookups.give_back(found);
-            return self.fabric.refuse(reply_to, error);
-        }
-        let mut verdict = Ok(());
-        for (read, now) in reads.iter().zip(found.iter()) {
-            let key = read.key;
-            // [Xenic21 4.2 step 4] "If the version numbers match and no keys are locked": commit.
-            if !now.is_as_read(&read) {
-                verdict = Err(Abort::Stale { key });
-                break;
-            }
-            // Checked after the read: a writer that locked since may have installed elsewhere.
-            if let Some(holder) = self.node.holder(key) {
-                verdict = Err(self.node.conflict(key, holder, Abort::ValidateLocked { key }));
-                break;
-            }
-        }
+        // [Xenic21 4.2 step 4] "If the version numbers match and no keys are locked": commit.
+        let stale = reads.iter().zip(found.iter()).find(|(read, now)| !now.is_as_read(read));
+        let stale = stale.map(|(read, _)| Abort::Stale { key: read.key });
         self.lookups.give_back(found);
-        self.fabric.reply(reply_to, &ValidateReply(verdict));
+        if !self.fabric.transfers_at_once() {
+            // One that has locked since comes after the reader, but is about to make it stale.
+            locked = locked.or_else(|| self.first_locked(&reads));
+        }
+        let conflict =
+            |(key, holder)| self.node.conflict(key, holder, Abort::ValidateLocked { key });
+        match (read, stale.or(locked.map(conflict))) {
+            (Err(error), _) => self.fabric.refuse(reply_to, error),
+            (Ok(()), None) => self.fabric.reply(reply_to, &ValidateReply(Ok(()))),
+            (Ok(()), Some(abort)) => self.fabric.reply(reply_to, &ValidateReply(Err(abort))),
+        }
+    }
+
+    /// The first key that a transaction holds, and the transaction.
+    fn first_locked(&self, reads: &Reads<impl AsRef<[u8]>>) -> Option<(Key, TxnId)> {
+        reads.keys().find_map(|key| Some((key, self.node.holder(key)?)))
     }
 
     /// LOG: appended to the host log; acknowledged once it is durable there. [Xenic21 4.2 step 5]
