@@ -1,4 +1,4 @@
-//! What a report warns of.
+//! What a report warns of, and settings that are refused.
 
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
@@ -47,4 +47,29 @@ fn a_report_warns_of_hardware_on_which_offloading_gains_nothing() {
     let none = warnings("xenic", "connectx5");
     assert!(none.len() == 1 && none[0].contains("has no NIC cores"), "{none:?}");
     assert_eq!(warnings("drtm-h", "connectx5"), [""; 0]);
+}
+
+#[test]
+fn minos_with_records_on_some_nodes_is_not_run_where_nodes_come_back() {
+    let refusal = |faults: &str, settings: &[&str]| {
+        let config = BenchConfig {
+            settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+            nodes: 4,
+            replicas: 3,
+            host_engines: Some(1),
+            nic_engines: Some(1),
+            clients: Some(2),
+            length: Some(Length::Transactions(20)),
+            warmup: Some(Nanos::ZERO),
+            faults: faults.parse().unwrap(),
+            ..BenchConfig::new("minos-b:event", WorkloadSpec::named("ycsb"), "minos-snic", 1)
+        };
+        run(&config).err().map(|error| format!("{error:#}"))
+    };
+    for faults in ["crashes", "messages,stalls", "partitions"] {
+        let why = refusal(faults, &["sharded=on"]).unwrap_or_default();
+        assert!(why.contains("--set sharded=on with crashes, stalls or partitions"), "{why}");
+        assert_eq!(refusal(faults, &[]), None);
+    }
+    assert_eq!(refusal("messages", &["sharded=on"]), None);
 }

@@ -42,7 +42,7 @@ impl<F: Fabric> KeyValue for Client<F> {
         let _phase = member.fabric.phase("III-D: client-read");
         member.fabric.work(Work::TableLookup);
         self.check_read(key)?;
-        let read = |record: &mut Record| {
+        let read = |record: &Record| {
             let free = member.hooks().may_read(record.rd_lock.is_none());
             free.then(|| {
                 value.clear();
@@ -119,14 +119,14 @@ impl<F: Fabric> Client<F> {
     async fn read_when_free<T>(
         &self,
         key: Key,
-        mut read: impl FnMut(&mut Record) -> Option<T>,
+        mut read: impl FnMut(&Record) -> Option<T>,
     ) -> Result<T, Failure> {
         let Member { fabric, node, .. } = &*self.member;
         let until = fabric.now() + self.member.config().timeout;
         let mut watched = false;
         loop {
             fabric.access().await;
-            let (bell, rings) = match node.store().take_or_watch(key, &mut read) {
+            let (bell, rings) = match node.store().look_or_watch(key, &mut read) {
                 Ok(taken) => return Ok(taken),
                 Err(watch) => watch,
             };

@@ -114,7 +114,7 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn spin_until(&self, key: Key, done: impl Fn(&Record) -> bool) {
         self.fabric.caught_up().await;
         loop {
-            match self.node.store().take_or_watch(key, |record| done(record).then_some(())) {
+            match self.node.store().look_or_watch(key, |record| done(record).then_some(())) {
                 Ok(()) => return,
                 Err((bell, rings)) => self.fabric.wait_for_doorbell(&bell, rings).await,
             }

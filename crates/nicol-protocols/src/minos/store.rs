@@ -80,10 +80,7 @@ impl Store {
     /// Changes a record, and wakes who waits for that.
     pub(super) fn change<T>(&self, key: Key, change: impl FnOnce(&mut Record) -> T) -> T {
         let mut stripe = self.stripe(key);
-        let record = stripe.entry(key).or_insert_with(|| {
-            self.records.fetch_add(1, Ordering::Relaxed);
-            Record::default()
-        });
+        let record = self.record_in(&mut stripe, key);
         let (before, bytes) = (record.rd_lock.is_some(), record.value_bytes());
         let result = change(record);
         // Wraps where a value has become shorter, and so does the sum.
@@ -115,16 +112,34 @@ impl Store {
         take: impl FnOnce(&mut Record) -> Option<T>,
     ) -> Result<T, (Arc<dyn HasDoorbell>, u64)> {
         let mut stripe = self.stripe(key);
-        let record = stripe.entry(key).or_insert_with(|| {
-            self.records.fetch_add(1, Ordering::Relaxed);
-            Record::default()
-        });
+        let record = self.record_in(&mut stripe, key);
         if let Some(taken) = take(record) {
             return Ok(taken);
         }
-        let bell: Arc<Doorbell> = record.bell.get_or_insert_default().clone();
-        let rings = bell.rings();
-        Err((bell, rings))
+        Err(watch(record))
+    }
+
+    /// The same of what leaves the record as it is: one of which nobody has heard is not made for
+    /// that, or who reads keys that are not there would fill the memory.
+    pub(super) fn look_or_watch<T>(
+        &self,
+        key: Key,
+        look: impl FnOnce(&Record) -> Option<T>,
+    ) -> Result<T, (Arc<dyn HasDoorbell>, u64)> {
+        let mut stripe = self.stripe(key);
+        let seen = match stripe.get(&key) {
+            Some(record) => look(record),
+            None => look(&Record::default()),
+        };
+        seen.ok_or_else(|| watch(self.record_in(&mut stripe, key)))
+    }
+
+    /// The record of `key`, which is made if there is none.
+    fn record_in<'s>(&self, stripe: &'s mut IdMap<Key, Record>, key: Key) -> &'s mut Record {
+        stripe.entry(key).or_insert_with(|| {
+            self.records.fetch_add(1, Ordering::Relaxed);
+            Record::default()
+        })
     }
 
     /// Read locks that are taken.
@@ -179,10 +194,38 @@ impl Store {
     }
 }
 
+/// The bell that the next change of a record rings, and how often it has rung.
+fn watch(record: &mut Record) -> (Arc<dyn HasDoorbell>, u64) {
+    let bell: Arc<Doorbell> = record.bell.get_or_insert_default().clone();
+    let rings = bell.rings();
+    (bell, rings)
+}
+
 /// A hash of a record's state, of which those of a shard add up to its digest.
 pub(super) fn digest_of(key: Key, record: &Record) -> u64 {
     let value = record.value.as_ref().map_or(0, Value::digest);
     let mut hasher = IdHasher::default();
     [key.0, record.value_ts.bits(), value].iter().for_each(|part| hasher.write_u64(*part));
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_look_for_a_record_that_is_not_there_takes_no_memory() {
+        let store = Store::new();
+        for key in (0..100).map(Key) {
+            let absent = store.look_or_watch(key, |record| Some(record.value.is_none()));
+            assert!(matches!(absent, Ok(true)));
+        }
+        assert_eq!(store.bytes(), Bytes(0));
+        // Who waits for a change needs a bell there.
+        let Err((bell, rings)) = store.look_or_watch(Key(7), |_| None::<()>) else {
+            panic!("there is nothing to take")
+        };
+        store.wake(Key(7));
+        assert!(bell.doorbell().rings() > rings && store.bytes() == Bytes(RECORD_BYTES));
+    }
 }

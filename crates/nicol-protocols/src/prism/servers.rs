@@ -54,6 +54,8 @@ struct Inner<F> {
     lives: RefCell<Vec<Incarnation>>,
     /// Work of this engine that is not done, counted for its node.
     open: Arc<AtomicU64>,
+    /// May a server not tell that it is told of a buffer twice?
+    reports_once: bool,
 }
 
 /// The servers as one client engine knows them. Clones are the same.
@@ -68,12 +70,23 @@ impl<F> Clone for Servers<F> {
 impl<F: Fabric> Servers<F> {
     /// None is known yet. `open` counts what the node has to do.
     pub(crate) fn new(fabric: &F, open: &Arc<AtomicU64>) -> Self {
+        Self::with_reports(fabric, open, false)
+    }
+
+    /// The same of servers whose buffers may be used twice under one stamp: each is told of an
+    /// unused buffer at most once, and looks for it itself if that is not answered.
+    pub(crate) fn reporting_once(fabric: &F, open: &Arc<AtomicU64>) -> Self {
+        Self::with_reports(fabric, open, true)
+    }
+
+    fn with_reports(fabric: &F, open: &Arc<AtomicU64>, reports_once: bool) -> Self {
         let nodes = fabric.view().nodes();
         Self(Rc::new(Inner {
             fabric: fabric.clone(),
             servers: RefCell::new((0..nodes).map(|_| Server::default()).collect()),
             lives: RefCell::new(vec![Incarnation::FIRST; nodes]),
             open: open.clone(),
+            reports_once,
         }))
     }
 
@@ -170,14 +183,17 @@ impl<F: Fabric> Servers<F> {
         loop {
             fabric.sleep_until(fabric.now() + REPORT_AFTER).await;
             let Some((unused, suspects)) = self.take_reports(node) else { break };
-            let report = Report { unused: &unused, suspects };
+            let mut report = Report { unused: &unused, suspects };
             for _ in 0..REPORT_ATTEMPTS {
                 let timeout = Timeout::After(REPORT_TIMEOUT);
                 let sent = fabric.call(EngineId::host(node, 0), &report, timeout).await;
                 // A server that is gone has no buffers, and one that has come back has others. To
-                // be told twice does no harm.
+                // be told twice does no harm, but where stamps do not tell what was told before.
                 if !matches!(sent, Err(FabricError::TimedOut { .. })) {
                     break;
+                }
+                if self.0.reports_once {
+                    report = Report { unused: &[], suspects: true };
                 }
             }
         }
@@ -199,4 +215,74 @@ impl<F: Fabric> Servers<F> {
 /// Does `error` say that what was known of a server's keys does not hold any more?
 pub(crate) fn voids_handles(error: FabricError) -> bool {
     matches!(error, FabricError::AccessDenied(_) | FabricError::Unreachable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use nicol_core::engine::Start;
+    use nicol_core::fabric::{Delivery, Service};
+    use nicol_core::faults::FaultPlan;
+    use nicol_core::view::View;
+    use nicol_core::wire::Malformed;
+    use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+
+    use super::*;
+    use crate::prism::messages::parse_report;
+
+    const SERVER: NodeId = NodeId(1);
+
+    /// What a server was told: whether there may be more, and of how many buffers.
+    type Told = Arc<Mutex<Vec<(bool, usize)>>>;
+
+    /// A server that answers nothing.
+    struct Silent(Told);
+
+    impl Service for Silent {
+        fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+            let (suspects, unused) = parse_report(delivery.body)?;
+            self.0.lock().unwrap().push((suspects, unused.len()));
+            Ok(())
+        }
+    }
+
+    /// A client that reports one buffer.
+    struct Reporting {
+        once: bool,
+        told: Told,
+    }
+
+    impl Start for Reporting {
+        fn start<F: Fabric>(&self, fabric: &F) {
+            let here = fabric.here();
+            if here == EngineId::host(SERVER, 0) {
+                assert!(fabric.serve(Rc::new(Silent(self.told.clone()))));
+            } else if here == EngineId::host(NodeId(0), 0) {
+                let open = Arc::default();
+                let servers = match self.once {
+                    true => Servers::reporting_once(fabric, &open),
+                    false => Servers::new(fabric, &open),
+                };
+                servers.report(SERVER, Unused { offset: 64, stamp: 1, pointer: 0 });
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_answered_is_told_again_or_the_server_is_asked_to_look() {
+        for (once, again) in [(false, (false, 1)), (true, (true, 0))] {
+            let told = Told::default();
+            let view = View::new(2, 1, 1, 1).unwrap();
+            let profile = Arc::new(Profile::load("connectx5-40g").unwrap());
+            // Only over routes that may lose messages does anybody send one again.
+            let faults = FaultPlan { loss: 1, ..FaultPlan::none() };
+            let config = SimConfig { faults, ..SimConfig::new(view, profile, 1) };
+            let cluster = SimCluster::new(config);
+            cluster.start(Arc::new(Reporting { once, told: told.clone() }));
+            let done = |_| told.lock().unwrap().len() == 3;
+            assert_eq!(cluster.run_until(&mut { done }, Nanos::from_millis(20)), RunEnd::Done);
+            assert_eq!(*told.lock().unwrap(), [(false, 1), again, again]);
+        }
+    }
 }

@@ -39,6 +39,23 @@ fn what_is_written_back_under_an_old_tag_leaves_no_buffer_behind() {
     }
 }
 
+/// With hardly a buffer to spare, one that is posted is popped at once, and a report of it that
+/// comes late finds it between two uses: it must not be posted again.
+#[test]
+fn a_late_report_posts_no_buffer_that_a_scan_has_posted() {
+    for seed in [13, 57] {
+        let spec = WorkloadSpec { records: Some(2), ..WorkloadSpec::named("ycsb") };
+        let mut config = BenchConfig {
+            settings: ["timeout_us=500", "spare_buffers=4"].map(str::to_owned).to_vec(),
+            clients: Some(8),
+            length: Some(Length::Transactions(2_000)),
+            ..short("prism-rs", spec, "connectx5-40g:verbs.chains=true", seed)
+        };
+        config.faults.messages = true;
+        held(&config);
+    }
+}
+
 #[test]
 fn blocks_are_linearizable_under_lost_messages_and_crashes() {
     let (mut unknown, mut failed, mut committed) = (0, 0, 0);

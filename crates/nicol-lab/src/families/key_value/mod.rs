@@ -114,6 +114,7 @@ where
         let mut system = N::Config::published(&config.system, &sizes);
         let mut engine = system.engines();
         apply(&config.settings, &mut system, &mut engine)?;
+        system.check(config)?;
         if let Some(writes) = system.scope_writes() {
             workload = workload.with_scopes(writes);
         }

@@ -6,6 +6,7 @@ use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::minos::{Errata, Faithful, MinosConfig, WhenFull};
 
 use super::{SABOTAGES, SERVED_BYTES, parts};
+use crate::config::BenchConfig;
 use crate::families::key_value::KeyValueConfig;
 use crate::settings::{
     SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
@@ -75,6 +76,21 @@ impl SystemConfig for MinosConfig {
         // The queues stand for a card's: a server's are as long as its logs.
         let (value_bytes, memory) = (SERVED_BYTES as u64, Some(Bytes(limit.0 / nodes)));
         Ok(Self { value_bytes, memory, queue_entries: None, ..self })
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        let whole = !self.sharded || config.replicas == config.nodes;
+        let families = config.faults;
+        let drawn = families.crashes || families.stalls || families.partitions;
+        let planned = config.fault_plan.as_ref().is_some_and(|plan| {
+            !(plan.crashes.is_empty() && plan.stalls.is_empty() && plan.partitions.is_empty())
+        });
+        ensure!(
+            whole || !drawn && !planned,
+            "--set sharded=on with crashes, stalls or partitions: a node that comes back copies from \
+             one that serves, which may not hold its records; leave one of them out"
+        );
+        Ok(())
     }
 
     fn warnings(&self) -> Vec<String> {

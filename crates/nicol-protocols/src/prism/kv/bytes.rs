@@ -296,6 +296,107 @@ mod tests {
         }
     }
 
+    /// What a client does that fills a store.
+    #[derive(Clone, Copy)]
+    enum Crowd {
+        /// It puts large values to new keys, of which few have space.
+        Refused,
+        /// It puts small values until none has space, and deletes them.
+        Deleted,
+        /// The same where deleted keys keep their slots, and their buffers.
+        KeptDeleted,
+    }
+
+    impl Crowd {
+        async fn run<F: Fabric>(self, client: &Client<F>) {
+            let full = BytesFailure::Failed(Failure::Aborted(Reason::NoResources));
+            let key = |number: u8| [number; 8];
+            match self {
+                Self::Refused => {
+                    for number in 0..40 {
+                        let put = client.put_bytes(&key(number), &[number; 200]).await;
+                        let expected = if number < 2 { Ok(()) } else { Err(full) };
+                        assert_eq!(put, expected, "{number}");
+                    }
+                }
+                Self::Deleted | Self::KeptDeleted => {
+                    let mut puts = 0;
+                    while client.put_bytes(&key(puts), b"small").await == Ok(()) {
+                        puts += 1;
+                    }
+                    assert!(puts >= 11, "{puts}");
+                    if matches!(self, Self::KeptDeleted) {
+                        // Each takes a larger buffer, and leaves the one that it had.
+                        assert_eq!((puts, client.delete_bytes(&key(0)).await), (12, Ok(())));
+                        return;
+                    }
+                    for number in 0..puts {
+                        assert_eq!(client.delete_bytes(&key(number)).await, Ok(()), "{number}");
+                    }
+                }
+            }
+            // What was reported last has to get there.
+            client.0.fabric.sleep_until(client.0.fabric.now() + Nanos::from_millis(1)).await;
+            for number in 100..108 {
+                assert_eq!(client.put_bytes(&key(number), b"small").await, Ok(()), "{number}");
+            }
+        }
+    }
+
+    struct Crowded {
+        nodes: Vec<Arc<Node>>,
+        crowd: Crowd,
+        ended: Arc<AtomicU64>,
+    }
+
+    impl Start for Crowded {
+        fn start<F: Fabric>(&self, fabric: &F) {
+            let Some(client) = self.nodes[0].start(fabric) else { return };
+            if (fabric.here().side, fabric.here().core) != (Side::Host, 0) {
+                return;
+            }
+            let (crowd, ended) = (self.crowd, self.ended.clone());
+            fabric.spawn(async move {
+                crowd.run(&client).await;
+                ended.store(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    #[test]
+    fn a_full_store_keeps_no_slot_of_a_refused_key_and_lets_delete() {
+        let items = vec![(64, 12), (256, 2)];
+        let crowds = [Crowd::Refused, Crowd::Deleted, Crowd::KeptDeleted];
+        for (seed, crowd) in crowds.into_iter().enumerate() {
+            let deleted_slots = match crowd {
+                Crowd::KeptDeleted => DeletedSlots::Kept,
+                Crowd::Refused | Crowd::Deleted => DeletedSlots::Reused,
+            };
+            let config = KvConfig {
+                reuse: Reuse::Generation,
+                deleted_slots,
+                deleted: 0,
+                spare_buffers: 0,
+                ..KvConfig::paper(items.clone())
+            };
+            let view = View::new(1, 1, 1, 1).unwrap();
+            let nodes =
+                load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 0 }, &Sequential);
+            let ended = Arc::new(AtomicU64::new(0));
+            let crowded = Crowded { nodes: nodes.clone(), crowd, ended: ended.clone() };
+            let profile = Arc::new(Profile::load("connectx5-40g").unwrap());
+            let cluster = SimCluster::new(SimConfig::new(view, profile, seed as u64));
+            cluster.start(Arc::new(crowded));
+            let done = |_| ended.load(Ordering::Relaxed) == 1 && nodes[0].is_settled();
+            assert_eq!(cluster.run_until(&mut { done }, Nanos::from_secs(2)), RunEnd::Done);
+            nodes[0].check();
+            let used = 64 - nodes[0].store().unwrap().free().iter().sum::<u64>();
+            let kept = u64::from(deleted_slots == DeletedSlots::Kept);
+            assert_eq!(used, nodes[0].records() + kept, "slots are those of records");
+            assert_eq!(nodes[0].audit().leaks.iter().map(|(_, count)| count).sum::<u64>(), 0);
+        }
+    }
+
     #[test]
     fn what_is_too_long_is_refused_in_words_that_name_the_limit() {
         let config = KvConfig::paper(vec![(64, 1), (ITEM, 1)]);

@@ -18,7 +18,7 @@ use super::layout::{ITEM_HEADER, Item, Located, SLOT_WORDS_MAX, stamp, words_of}
 use super::name::Name;
 use super::node::Node;
 use crate::kit::count;
-use crate::prism::messages::{Handles, Unused};
+use crate::prism::messages::{Handles, List, Unused};
 use crate::prism::servers::{Servers, Unreached, voids_handles};
 
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
@@ -49,6 +49,17 @@ pub(super) struct Server {
     pub(super) handles: Rc<Handles>,
     /// The key that the operation is about, if it is a workload's.
     pub(super) key: Option<Key>,
+}
+
+impl Server {
+    /// The free lists from which an item of so many bytes gets its buffer: that of the smallest
+    /// that are large enough. What has no value may take a larger one where that has none left, or
+    /// nobody could delete anything from a full store.
+    pub(super) fn lists_for(&self, bytes: usize, has_no_value: bool) -> &[List] {
+        let lists = &self.handles.lists[..];
+        let fitting = &lists[lists.partition_point(|list| list.bytes < bytes as u64)..];
+        if has_no_value { fitting } else { &fitting[..fitting.len().min(1)] }
+    }
 }
 
 /// Where a key is, or is to be.
@@ -111,7 +122,9 @@ impl<F: Fabric> Client<F> {
         let located = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
         let located = self.ensure_slot(&server, name, located).await.map_err(Failure::Aborted)?;
         // [PRISM21 6.1 PUT 2, 3] Write the item to a new buffer, and swap the slot's pointer to it.
-        self.install(&server, &located, Item { stamp: 0, key, value: Some(value) }).await
+        let put = self.install(&server, &located, Item { stamp: 0, key, value: Some(value) }).await;
+        self.give_back_unused(&server, &located, &put);
+        put
     }
 
     /// DELETE: removes `key`. What is left is an item without a value, so that searches for keys
@@ -150,7 +163,21 @@ impl<F: Fabric> Client<F> {
             // Somebody else has put the key meanwhile.
             return Err(Failure::Aborted(Reason::Conflict));
         }
-        self.install(&found.server, &located, item).await
+        let put = self.install(&found.server, &located, item).await;
+        self.give_back_unused(&found.server, &located, &put);
+        put
+    }
+
+    /// Tells the server of a slot without a value whose PUT has found no buffer: else it would stay
+    /// the key's, with a buffer of its own, although there is no such key.
+    fn give_back_unused(&self, server: &Server, located: &Located, put: &Result<(), Failure>) {
+        let is_unused = !located.live && self.config().reuses_slots();
+        if let (Err(Failure::Aborted(Reason::NoResources)), true) = (put, is_unused) {
+            let form = self.config().form();
+            let (offset, pointer) = (located.words[form.pointer], form.pointer_at(located.slot));
+            let unused = located.stamp.map(|stamp| Unused { offset, stamp, pointer });
+            unused.into_iter().for_each(|unused| self.0.servers.report(server.node, unused));
+        }
     }
 
     /// The slot of `name`, also if the search for it has come to none that is its own.
@@ -293,19 +320,19 @@ impl<F: Fabric> Client<F> {
             // A GET does not ask for as much, whatever the buffers have space for.
             return Err(Failure::Aborted(Reason::NoResources));
         }
-        let list = server.handles.lists.iter().find(|list| list.bytes >= bytes.len() as u64);
-        let Some(list) = list else { return Err(Failure::Aborted(Reason::NoResources)) };
+        let lists = server.lists_for(bytes.len(), item.value.is_none());
+        if lists.is_empty() {
+            return Err(Failure::Aborted(Reason::NoResources));
+        }
         let install = Install { config: node.config(), located, item: &bytes, is_claim: false };
-        let chain = install.chain(server.handles.region, list.key);
         let mut wait = NOT_READY_WAIT;
         if self.hooks().reports_early() {
             self.report_replaced(server, located, located.words[node.config().form().pointer]);
             fabric.sleep_until(fabric.now() + wait * 8).await;
         }
         for _ in 0..NOT_READY_TRIES {
-            let done = match self.execute(server, &chain).await {
-                Ok(answer) => install.outcome(&answer),
-                Err(FabricError::NoResources) => Installed::NotReady,
+            let done = match self.try_install(server, &install, lists).await {
+                Ok(done) => done,
                 Err(FabricError::Malformed) => {
                     return Err(Failure::Aborted(Reason::Fabric(FabricError::Malformed)));
                 }
@@ -341,6 +368,27 @@ impl<F: Fabric> Client<F> {
             }
         }
         Err(Failure::Aborted(Reason::NoResources))
+    }
+
+    /// Sends the chain of `install`, once for each of `lists` until one has a buffer.
+    pub(super) async fn try_install(
+        &self,
+        server: &Server,
+        install: &Install<'_>,
+        lists: &[List],
+    ) -> Result<Installed, FabricError> {
+        for list in lists {
+            let chain = install.chain(server.handles.region, list.key);
+            match self.execute(server, &chain).await {
+                Ok(answer) => match install.outcome(&answer) {
+                    Installed::NotReady => {}
+                    done => return Ok(done),
+                },
+                Err(FabricError::NoResources) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Installed::NotReady)
     }
 
     /// [PRISM21 6.1 PUT 4] Asynchronously notifies the server that the old version's buffer is

@@ -2,6 +2,7 @@
 //! more, and keeps the free lists filled. It executes no GET, PUT or DELETE. Where the slots of
 //! deleted keys are used again, it says which slot a new key gets (`slots.rs`).
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
@@ -56,6 +57,7 @@ impl<F: Fabric> Server<F> {
     fn take_back(&self, reported: &[Unused]) {
         let pool = &self.store().pool;
         reported.iter().for_each(|_| self.fabric.work(Work::TableLookup));
+        let reported = &*self.take_back_slots(reported);
         let posted = if self.node.config().hooks().believes_reports() {
             let post = |one: &&Unused| pool.post_reported(&self.fabric, one.offset, one.stamp);
             reported.iter().filter(post).count()
@@ -78,6 +80,20 @@ impl<F: Fabric> Server<F> {
 }
 
 impl<F: Fabric> Server<F> {
+    /// Has the slots freed that are given back, where slots are used again. Returns the reports of
+    /// buffers.
+    fn take_back_slots<'r>(&self, reported: &'r [Unused]) -> Cow<'r, [Unused]> {
+        let Some(keeper) = &self.keeper else { return Cow::Borrowed(reported) };
+        let of_buffers = reported.iter().filter(|one| match self.store().given_back(one) {
+            Some(index) => {
+                keeper.give_back(index, one.stamp);
+                false
+            }
+            None => true,
+        });
+        of_buffers.copied().collect()
+    }
+
     /// Has those slots freed whose deletion nobody has reported.
     fn retire_found(&self, keeper: &Rc<Keeper<F>>) {
         let mut deleted = self.node.deleted_slots.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,7 @@
 //! empty  --CLAIM-->  claimed  --PUT-->  live  --DELETE-->  deleted  --PUT-->  live
 //! claimed, deleted, free  --CLAIM of another key-->  claimed
 //! deleted, as a client's report of the replaced buffer shows  -->  free
+//! claimed, as a client reports whose PUT has found no buffer  -->  free
 //! free, if no search for a key behind it passes it  -->  empty
 //! ```
 
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use nicol_core::chain::{Chain, Outcome, Primitive, Target};
-use nicol_core::fabric::{Fabric, FabricError};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::ReplyTo;
 use nicol_core::key_value::Reason;
 use nicol_core::memory::WORD;
@@ -41,8 +42,9 @@ const CLAIM_TRIES: u32 = 16;
 enum Task {
     /// A key is to get a slot.
     Claim(ReplyTo, Box<[u8]>),
-    /// The slot of this index has a deleted key.
-    Retire(u64),
+    /// The slot of this index has a deleted key; or one that was claimed by the item with this
+    /// stamp, and was given back.
+    Retire { index: u64, claimed: Option<u64> },
 }
 
 /// Who decides about the slots of a server.
@@ -82,7 +84,12 @@ impl<F: Fabric> Keeper<F> {
 
     /// The key of the slot of this index seems to be deleted.
     pub(super) fn retire(self: &Rc<Self>, index: u64) {
-        self.push(Task::Retire(index));
+        self.push(Task::Retire { index, claimed: None });
+    }
+
+    /// Who has claimed the slot of this index by the item with this stamp does not put the key.
+    pub(super) fn give_back(self: &Rc<Self>, index: u64, claimed: u64) {
+        self.push(Task::Retire { index, claimed: Some(claimed) });
     }
 
     fn push(self: &Rc<Self>, task: Task) {
@@ -102,7 +109,7 @@ impl<F: Fabric> Keeper<F> {
                     self.client.0.fabric.reply(reply_to, &answer);
                 }
                 // What fails another report or claim comes back to.
-                Task::Retire(index) => drop(self.retire_slot(index).await),
+                Task::Retire { index, claimed } => drop(self.retire_slot(index, claimed).await),
             }
         }
         self.works.set(false);
@@ -166,17 +173,14 @@ impl<F: Fabric> Keeper<F> {
             };
             let stamp = self.client.next_stamp();
             let item = claimed(stamp, name.bytes());
-            let lists = &self.server.handles.lists;
-            let Some(list) = lists.iter().find(|list| list.bytes >= item.len() as u64) else {
+            let lists = self.server.lists_for(item.len(), true);
+            if lists.is_empty() {
                 return Claimed::Full;
-            };
+            }
             let config = self.client.config();
             let install = Install { config, located: &located, item: &item, is_claim: true };
-            let chain = install.chain(self.server.handles.region, list.key);
-            let done = match self.client.execute(&self.server, &chain).await {
-                Ok(answer) => install.outcome(&answer),
-                Err(FabricError::NoResources) => Installed::NotReady,
-                Err(_) => return Claimed::Failed,
+            let Ok(done) = self.client.try_install(&self.server, &install, lists).await else {
+                return Claimed::Failed;
             };
             match done {
                 Installed::Done { replaced } => {
@@ -237,16 +241,21 @@ impl<F: Fabric> Keeper<F> {
         Name::of(key).probes(config.hash, config.entries).next().unwrap_or_default()
     }
 
-    /// Frees the slot of this index if its key is deleted. Then this and the free slots that
-    /// searches for the key have passed become empty, if no other search needs them.
-    async fn retire_slot(&self, index: u64) -> Result<(), Reason> {
+    /// Frees the slot of this index if its key is deleted, or has no value since the item with the
+    /// stamp `claimed`. Then this and the free slots that searches for the key have passed become
+    /// empty, if no other search needs them.
+    async fn retire_slot(&self, index: u64, claimed: Option<u64>) -> Result<(), Reason> {
         let config = self.client.config();
         let (pointer, entries) = (config.form().pointer, config.entries);
         let slot = self.at(index);
         let found = |words: &SlotWords, item: &Item<'_>, header: Header| {
-            let is_deleted = header == Header::Deleted && !item.key.is_empty();
+            let is_unused = match header {
+                Header::Deleted => !item.key.is_empty(),
+                Header::Claimed => claimed == Some(item.stamp),
+                Header::Live => false,
+            };
             let located = Located { slot, words: *words, stamp: Some(item.stamp), live: false };
-            is_deleted.then(|| (located, self.home(item.key)))
+            is_unused.then(|| (located, self.home(item.key)))
         };
         let Some((located, home)) = self.with_key(slot, found).await? else { return Ok(()) };
         if !self.free(slot, located.words, RETIRED).await? {

@@ -10,7 +10,7 @@ use nicol_core::units::Bytes;
 use super::config::{Hash, KvConfig};
 use super::layout::{Header, Item, LOADED, RETIRED, SlotForm, retired};
 use super::name::Name;
-use crate::prism::messages::Handles;
+use crate::prism::messages::{Handles, Unused};
 use crate::prism::pool::{BufferPool, Pointers};
 
 /// A server's memory.
@@ -115,6 +115,14 @@ impl Store {
         let at = self.region.load(pointer).ok().filter(|at| *at > RETIRED)?;
         let lengths = self.region.load(at + 8).ok()?;
         (Header::of_lengths(lengths) == Header::Deleted).then_some(index)
+    }
+
+    /// The index of the slot that `unused` gives back: its pointer still leads to that item.
+    pub(super) fn given_back(&self, unused: &Unused) -> Option<u64> {
+        let &Unused { offset, stamp, pointer } = unused;
+        let index = self.form.index_of(pointer, self.entries)?;
+        let is_there = self.region.load(pointer) == Ok(offset) && offset > RETIRED;
+        (is_there && self.region.load(offset) == Ok(stamp)).then_some(index)
     }
 
     /// The slots of deleted keys that are not free yet.

@@ -103,7 +103,7 @@ impl<F: Fabric> Client<F> {
     pub(super) fn new(fabric: &F, node: &Arc<Node>) -> Self {
         Self(Rc::new(Inner {
             fabric: fabric.clone(),
-            servers: Servers::new(fabric, node.open()),
+            servers: Servers::reporting_once(fabric, node.open()),
             writer: Writer::new(fabric.view(), fabric.here(), fabric.incarnation()),
             node: Arc::clone(node),
             last_ts: Cell::new(0),

@@ -54,7 +54,8 @@ impl<F: Fabric> Server<F> {
         let posted = replica.pool.post(&self.fabric, &unused);
         (0..posted).for_each(|_| count(&self.node.recycled.posted));
         replica.pool.refill(&self.fabric);
-        if suspects {
+        // One that does not count may be of a use under a tag that the buffer has had before.
+        if suspects || posted < unused.len() {
             scan_later(&self.fabric, &self.node);
         }
         Ok(())
