@@ -56,12 +56,15 @@ pub trait SystemNode: NodeState + Sized {
     type Copies: Send;
 
     /// Loads `shard` with the records of `source`.
+    ///
+    /// # Errors
+    /// If the configuration leaves no room for them.
     fn load(
         shard: ShardId,
         view: &View,
         config: &Self::Config,
         source: &dyn RecordSource,
-    ) -> Self::Shard;
+    ) -> Result<Self::Shard, TooSmall>;
 
     /// What a node holds in the place of a primary shard that has none, such as one for clients
     /// only.
@@ -277,7 +280,20 @@ impl ParallelMap for Sequential {
     }
 }
 
+/// There is no room for what is loaded: what there is too little of, and which setting gives more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no {what} is left for a record that is loaded: give more {setting}")]
+pub struct TooSmall {
+    /// What there is too little of, such as slots.
+    pub what: &'static str,
+    /// The setting's name.
+    pub setting: &'static str,
+}
+
 /// Loads a cluster's nodes: each shard once, then its copies.
+///
+/// # Errors
+/// If a shard has no room for its records.
 ///
 /// # Panics
 /// If a node leads more than one shard: no system holds two (decision 0019).
@@ -286,10 +302,11 @@ pub fn load_nodes<N: SystemNode>(
     config: &N::Config,
     source: &dyn RecordSource,
     parallel: &impl ParallelMap,
-) -> Vec<Arc<N>> {
+) -> Result<Vec<Arc<N>>, TooSmall> {
     let ids: Vec<NodeId> = view.node_ids().collect();
     let numbers: Vec<ShardId> = view.shard_ids().collect();
     let shards = parallel.map(&numbers, |&shard| N::load(shard, view, config, source));
+    let shards = shards.into_iter().collect::<Result<Vec<_>, _>>()?;
     let copies = parallel.map(&ids, |&id| N::copy(id, view, config, source, &shards));
     let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
     let build = |(&id, copies)| {
@@ -303,5 +320,5 @@ pub fn load_nodes<N: SystemNode>(
         let primary = primary.unwrap_or_else(|| N::empty(config, source));
         Arc::new(N::build(id, view, config, primary, copies))
     };
-    ids.iter().zip(copies).map(build).collect()
+    Ok(ids.iter().zip(copies).map(build).collect())
 }

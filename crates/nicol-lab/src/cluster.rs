@@ -114,7 +114,7 @@ pub(crate) fn load<Y: Family>(
         memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
     }
     let loading = Loading::start();
-    let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records));
+    let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records))?;
     let states = nodes.iter().map(|node| Arc::clone(node) as Arc<dyn NodeState>);
     let cluster = Arc::new(Cluster {
         records,

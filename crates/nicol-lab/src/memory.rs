@@ -60,13 +60,24 @@ pub(crate) fn refuse_engines_beyond_machine(engines: u64) -> Result<()> {
     refuse_beyond_available(&format!("rings between {engines} engines"), needed, flags)
 }
 
-/// Refuses to take so many bytes before a run, if the machine has not so many left. `flags` are
+/// Refuses places for records of so many bytes, if the machine has not so many left. `flags` are
 /// those that give fewer.
 ///
 /// # Errors
 /// What they are, what there is, and the flags.
-pub(crate) fn refuse_reserve_beyond_machine(bytes: u64, flags: &str) -> Result<()> {
-    refuse_beyond_available("the memory reserved", bytes, flags)
+pub(crate) fn refuse_places_beyond_machine(bytes: u64, flags: &str) -> Result<()> {
+    refuse_beyond_available("the places asked for", bytes, flags)
+}
+
+/// The same of so many places at each of the nodes, none of which takes less than its pointer and a
+/// word besides.
+///
+/// # Errors
+/// What they take, what there is, and the flags.
+pub(crate) fn refuse_slots_beyond_machine(slots: u64, nodes: usize, flags: &str) -> Result<()> {
+    const BYTES_LEAST: u64 = 16;
+    let bytes = slots.saturating_mul(BYTES_LEAST).saturating_mul(nodes as u64);
+    refuse_places_beyond_machine(bytes, flags)
 }
 
 fn refuse_beyond_available(what: &str, needed: u64, flags: &str) -> Result<()> {

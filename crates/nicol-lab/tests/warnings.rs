@@ -19,6 +19,29 @@ fn warnings(system: &str, on: &str, settings: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn what_has_no_room_for_its_records_is_refused_in_words() {
+    let refused = |system: &str, on, setting: &str| {
+        let spec = WorkloadSpec { records: Some(100), ..WorkloadSpec::named("ycsb") };
+        let settings = vec![setting.to_owned()];
+        let config = BenchConfig { settings, ..BenchConfig::new(system, spec, on, 6) };
+        format!("{:#}", run(&config).err().expect("there is no room"))
+    };
+    for (system, on, setting) in [
+        ("prism-kv", "connectx5-40g", "entries=1"),
+        ("pilaf", "connectx5-40g", "entries=1"),
+        ("pilaf", "connectx5-40g", "extents=1"),
+        ("drtm-kv:a1", "bluefield2", "extents=1"),
+        ("drtm-kv:a1", "bluefield2", "spare_buckets=0"),
+    ] {
+        let error = refused(system, on, setting);
+        let (name, _) = setting.split_once('=').unwrap();
+        assert!(error.contains("is left for a record") && error.contains(name), "{error}");
+    }
+    let error = refused("prism-kv", "connectx5-40g", "entries=4294967296");
+    assert!(error.contains("--set entries") && error.contains("GB"), "{error}");
+}
+
+#[test]
 fn a_report_warns_of_settings_that_are_not_serializable() {
     let warnings = |setting| warnings("xenic", "liquidio3", &[setting]);
     assert_eq!(warnings("faithful=fixed"), [""; 0]);

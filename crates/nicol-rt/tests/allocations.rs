@@ -113,7 +113,7 @@ fn allocations_of_prism_kv(operations: u64, reads: PartsPerMillion) -> u64 {
     ));
     let config = KvConfig::paper(vec![(KvConfig::item_bytes(8, 512), RECORDS)]);
     let store = Arc::new(Store {
-        nodes: load_nodes::<kv::Node>(&view, &config, &*workload, &Sequential),
+        nodes: load_nodes::<kv::Node>(&view, &config, &*workload, &Sequential).unwrap(),
         run: RunControl::new(plan(CLIENTS, operations), workload.kinds()),
         workload,
     });
@@ -158,7 +158,7 @@ fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
     let view = View::new(3, 3, 1, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
     let bank = Arc::new(Bank {
-        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
+        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential).unwrap(),
         procedures: workload.procedures(),
         run: RunControl::new(plan(3 * CLIENTS, transactions), workload.kinds()),
         workload,

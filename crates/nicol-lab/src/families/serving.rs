@@ -122,7 +122,7 @@ where
         let system = N::Config::published(config.system, &sizes).serving(&memory)?;
         let copies = records.len() as u64 * view.replicas() as u64;
         Ok(Self {
-            nodes: load_nodes(view, &system, &source, &Threads(copies)),
+            nodes: load_nodes(view, &system, &source, &Threads(copies))?,
             gates: view.node_ids().map(|_| Arc::new(Gate::new())).collect(),
             procedures: config.procedures.clone(),
             memory: config.memory,

@@ -189,7 +189,7 @@ impl<'a> State<'a> {
             panic!("three nodes with an engine on each side: {error:?}");
         });
         let view = view.with_halves(Node::halves(&scope.config));
-        let nodes = load_nodes(&view, &scope.config, &Record, &Sequential);
+        let nodes = load_nodes(&view, &scope.config, &Record, &Sequential).unwrap();
         let writers = Arc::new(Writers {
             nodes,
             writers: scope.writers,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode, TooSmall};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
@@ -132,7 +132,7 @@ impl<P: RecordForm> SystemNode for Node<P> {
         view: &View,
         config: &EngineConfig,
         source: &dyn RecordSource,
-    ) -> Multicore {
+    ) -> Result<Multicore, TooSmall> {
         let cores = view.engines(view.primary(shard), Side::Host);
         let longest = longest(source, view, shard);
         let store = Multicore::new(source, config.value_bytes, &longest, cores);
@@ -142,7 +142,7 @@ impl<P: RecordForm> SystemNode for Node<P> {
             P::load(&store, located.place, value);
         });
         store.reserve(config.reserve.0);
-        store
+        Ok(store)
     }
 
     fn empty(config: &EngineConfig, source: &dyn RecordSource) -> Multicore {

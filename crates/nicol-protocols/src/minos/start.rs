@@ -9,7 +9,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode, TooSmall};
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, Role, ShardMap, View};
 
@@ -77,10 +77,15 @@ impl SystemNode for Node {
         config.hooks().halves()
     }
 
-    fn load(shard: ShardId, view: &View, _: &MinosConfig, source: &dyn RecordSource) -> Loaded {
+    fn load(
+        shard: ShardId,
+        view: &View,
+        _: &MinosConfig,
+        source: &dyn RecordSource,
+    ) -> Result<Loaded, TooSmall> {
         let mut records = Vec::new();
         source.load(view, shard, &mut |key, value| records.push((key, value.into())));
-        Arc::new(LoadedShard { records, recent: Recent::default() })
+        Ok(Arc::new(LoadedShard { records, recent: Recent::default() }))
     }
 
     fn empty(_: &MinosConfig, _: &dyn RecordSource) -> Loaded {

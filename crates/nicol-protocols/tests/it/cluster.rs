@@ -198,7 +198,7 @@ pub fn run_beside<N: CommitNode, B: Beside>(
         history_max: usize::MAX,
     };
     let cluster = Arc::new(Cluster::<N, B> {
-        nodes: load_nodes(&view, config, &*workload, &Sequential),
+        nodes: load_nodes(&view, config, &*workload, &Sequential).unwrap(),
         engines: run.engines,
         clients_per_node: run.clients_per_node,
         procedures: workload.procedures(),

@@ -207,7 +207,7 @@ fn use_after<N: CommitNode>(
     nic: bool,
 ) {
     let view = View::new(usize::from(NODES), 3, 1, 1).unwrap();
-    let nodes = load_nodes::<N>(&view, config, &**workload, &Sequential);
+    let nodes = load_nodes::<N>(&view, config, &**workload, &Sequential).unwrap();
     assert!(nodes[0].is_settled());
     nodes[0].crashed(&Loss { node: NodeId(0), host, nic });
     let _used = nodes[0].is_settled();

@@ -157,7 +157,8 @@ fn crashed(
     };
     let records = workload.records_per_shard() + workload.growth_per_shard();
     let cluster = Arc::new(Cluster::<Node, ()> {
-        nodes: load_nodes(view, &XenicConfig::paper(records, 16), &**workload, &Sequential),
+        nodes: load_nodes(view, &XenicConfig::paper(records, 16), &**workload, &Sequential)
+            .unwrap(),
         engines: RUN.engines,
         clients_per_node: CLIENTS,
         procedures: workload.procedures(),
@@ -281,7 +282,7 @@ fn run(seed: u64, broken: Broken) -> Ran {
     let source = Loaded(recovered.into_records());
     let expected = source.0.len() as u64;
     let config = XenicConfig::paper(expected + 1, 16);
-    let nodes: Vec<Arc<Node>> = load_nodes(&view, &config, &source, &Sequential);
+    let nodes: Vec<Arc<Node>> = load_nodes(&view, &config, &source, &Sequential).unwrap();
     nodes.iter().for_each(|node| node.check());
     let loaded: u64 = nodes.iter().map(|node| node.records()).sum();
     assert_eq!(loaded, expected, "seed {seed}");

@@ -149,7 +149,7 @@ fn read_beside_commit(after: Nanos) -> Option<[Vec<u8>; 2]> {
         ..XenicConfig::paper(ROWS, 8)
     };
     let (wanted, ended) = (Wanted::of(&view), Ended::default());
-    let nodes: Vec<Arc<Node>> = load_nodes(&view, &config, &Rows, &Sequential);
+    let nodes: Vec<Arc<Node>> = load_nodes(&view, &config, &Rows, &Sequential).unwrap();
     assert!(nodes.iter().all(|node| node.primary().segments() == SEGMENTS));
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
     let mut sim = SimConfig::new(view.clone(), profile, 1);

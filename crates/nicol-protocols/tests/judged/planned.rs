@@ -59,7 +59,7 @@ impl Clients {
         let steering = planned.then_some(Steering::DEFAULT);
         let config = DrtmKvConfig { buckets: BUCKETS, cached: RECORDS / 8, steering, ..paper };
         Arc::new(Self {
-            nodes: load_nodes::<Node>(view, &config, &Source, &Sequential),
+            nodes: load_nodes::<Node>(view, &config, &Source, &Sequential).unwrap(),
             half: AtomicU64::new(0),
             done: Default::default(),
             clients,

@@ -151,7 +151,7 @@ impl SystemConfig for EngineConfig {
     fn check(&self, config: &BenchConfig) -> Result<()> {
         let clients = config.client_nodes;
         let reserved = self.reserve.0 + self.reserve.0 / 2;
-        memory::refuse_reserve_beyond_machine(reserved, "--set reserve_mb")?;
+        memory::refuse_places_beyond_machine(reserved, "--set reserve_mb")?;
         ensure!(
             self.log || config.log_device == LogDevice::Memory,
             "--log-device: nothing is logged; --set log=on, or leave it out"

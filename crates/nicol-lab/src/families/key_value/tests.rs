@@ -12,7 +12,7 @@ use nicol_core::key_value::{
     Failure, Got, KeyValue, KeyValueNode, Offered, Reason as Why, Scanned,
 };
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, NodeState, SystemNode};
+use nicol_core::system::{Audit, NodeState, SystemNode, TooSmall};
 use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -114,13 +114,18 @@ impl SystemNode for Node {
 
     type Copies = ();
 
-    fn load(shard: ShardId, view: &View, _: &Config, source: &dyn RecordSource) -> Table {
+    fn load(
+        shard: ShardId,
+        view: &View,
+        _: &Config,
+        source: &dyn RecordSource,
+    ) -> Result<Table, TooSmall> {
         let mut table = Table::new();
         source.load(view, shard, &mut |key, value| {
             let value = Some(value.to_vec());
             table.insert(key, Record { version: 1, value, before: None });
         });
-        table
+        Ok(table)
     }
 
     fn empty(_: &Config, _: &dyn RecordSource) -> Table {

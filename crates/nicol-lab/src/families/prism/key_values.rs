@@ -11,6 +11,7 @@ use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::families::serving::serve;
+use crate::memory::refuse_slots_beyond_machine;
 use crate::settings::{
     SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
 };
@@ -140,6 +141,10 @@ impl SystemConfig for KvConfig {
                 (limit.0 / nodes) >> 20
             )
         })
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_slots_beyond_machine(self.entries, config.nodes, "--set entries")
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -7,6 +7,7 @@ use nicol_protocols::prism::pilaf::{Index, Node, PilafConfig, Reads, Sabotage};
 use super::key_values::{KEY_BYTES, churn_on_two_servers};
 use crate::config::BenchConfig;
 use crate::families::key_value::{KeyValueConfig, system};
+use crate::memory::refuse_slots_beyond_machine;
 use crate::settings::{
     SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
 };
@@ -81,6 +82,14 @@ impl SystemConfig for PilafConfig {
         let paper = Self::paper(items, KEY_BYTES + value);
         let reads = if system == PILAF_SOFTWARE.name { Reads::Chains } else { Reads::Verbs };
         Self { reads, ..paper }
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_slots_beyond_machine(
+            self.entries.saturating_add(self.extents),
+            config.nodes,
+            "--set entries or extents",
+        )
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -10,6 +10,7 @@ use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
 use super::registers::faithful;
 use crate::config::{BenchConfig, Length};
 use crate::families::commit;
+use crate::memory::refuse_slots_beyond_machine;
 use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
@@ -120,6 +121,10 @@ impl SystemConfig for TxConfig {
         let short = records.saturating_sub(sized);
         let longest = if short > 0 { Self::item_bytes(sizes.value_bytes as u64) } else { 0 };
         Self::paper(items, (longest, short))
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_slots_beyond_machine(self.entries, config.nodes, "--set entries")
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -163,7 +163,8 @@ mod tests {
         let view = View::new(2, 1, 1, 1).unwrap();
         let config = RdmaOccConfig::fasst(64, 8);
         let nodes =
-            load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 64 }, &Sequential);
+            load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 64 }, &Sequential)
+                .unwrap();
         let (memory, read) = (Arc::new(LogMemory::new(Bytes(192))), Arc::default());
         let full = Full { node: nodes[0].clone(), memory, read: Arc::clone(&read) };
         let profile = Arc::new(Profile::load("connectx5").unwrap());

@@ -10,7 +10,7 @@ use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
 use nicol_core::txn::VALUE_MAX;
 use nicol_core::view::{Halves, ShardMap, View};
 use nicol_store::address_cache::AddressCache;
@@ -278,11 +278,11 @@ impl SystemNode for Node {
         view: &View,
         config: &RdmaOccConfig,
         source: &dyn RecordSource,
-    ) -> Replica {
+    ) -> Result<Replica, TooSmall> {
         let replica = Self::empty(config, source);
         let touch = |key| replica.touch(key);
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
-        replica
+        Ok(replica)
     }
 
     fn copy(

@@ -13,7 +13,7 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode, TooSmall};
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
@@ -409,7 +409,7 @@ impl SystemNode for Node {
         view: &View,
         config: &XenicConfig,
         source: &dyn RecordSource,
-    ) -> Replica {
+    ) -> Result<Replica, TooSmall> {
         let hashed = source.records_per_shard() - source.ordered_per_shard();
         let records = hashed + source.growth_per_shard();
         let replica = table_for(records, config);
@@ -422,7 +422,7 @@ impl SystemNode for Node {
             }
         };
         load_shard(source, view, shard, touch, load);
-        replica
+        Ok(replica)
     }
 
     fn copy(

@@ -8,7 +8,7 @@ use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
 use nicol_core::view::{ShardMap, View};
 
 use super::config::{Alternative, DrtmKvConfig};
@@ -159,12 +159,12 @@ impl SystemNode for Node {
         view: &View,
         config: &DrtmKvConfig,
         source: &dyn RecordSource,
-    ) -> Shard {
-        let mut table = Table::new(config);
-        source.load(view, shard, &mut |key, value| {
-            assert!(table.load(key, value), "the memory is sized for what is loaded");
-        });
-        Shard(Some(table))
+    ) -> Result<Shard, TooSmall> {
+        let (mut table, mut fits) = (Table::new(config), true);
+        source.load(view, shard, &mut |key, value| fits = fits && table.load(key, value));
+        let what = "bucket, or place for a value,";
+        let too_small = TooSmall { what, setting: "spare_buckets or extents" };
+        if fits { Ok(Shard(Some(table))) } else { Err(too_small) }
     }
 
     fn empty(_: &DrtmKvConfig, _: &dyn RecordSource) -> Shard {

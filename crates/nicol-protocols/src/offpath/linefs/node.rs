@@ -8,7 +8,7 @@ use nicol_core::engine::Loss;
 use nicol_core::fabric::{Fabric, Local};
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
@@ -156,10 +156,15 @@ impl SystemNode for Node {
 
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(shard: ShardId, view: &View, _: &LineFsConfig, source: &dyn RecordSource) -> Files {
+    fn load(
+        shard: ShardId,
+        view: &View,
+        _: &LineFsConfig,
+        source: &dyn RecordSource,
+    ) -> Result<Files, TooSmall> {
         let mut files = Files::default();
         source.load(view, shard, &mut |key, value| files.load(key, value));
-        files
+        Ok(files)
     }
 
     fn empty(_: &LineFsConfig, _: &dyn RecordSource) -> Files {

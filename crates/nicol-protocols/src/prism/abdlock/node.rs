@@ -8,7 +8,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, Side, TableId};
 use nicol_core::memory::{Access, Region};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, NodeState, SystemNode};
+use nicol_core::system::{Audit, NodeState, SystemNode, TooSmall};
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, ShardMap, View};
 
@@ -102,7 +102,9 @@ impl SystemNode for Node {
 
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(_: ShardId, _: &View, _: &AbdlockConfig, _: &dyn RecordSource) {}
+    fn load(_: ShardId, _: &View, _: &AbdlockConfig, _: &dyn RecordSource) -> Result<(), TooSmall> {
+        Ok(())
+    }
 
     fn empty(_: &AbdlockConfig, _: &dyn RecordSource) {}
 

@@ -261,7 +261,8 @@ mod tests {
         for (seed, config) in (0..).zip(configs()) {
             let view = View::new(2, 1, 1, 1).unwrap();
             let nodes =
-                load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 0 }, &Sequential);
+                load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 0 }, &Sequential)
+                    .unwrap();
             let (seen, ended) = (Arc::<[AtomicU64; 3]>::default(), Arc::<Mutex<_>>::default());
             let compared =
                 Compared { nodes: nodes.clone(), seed, seen: seen.clone(), ended: ended.clone() };
@@ -381,7 +382,8 @@ mod tests {
             };
             let view = View::new(1, 1, 1, 1).unwrap();
             let nodes =
-                load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 0 }, &Sequential);
+                load_nodes::<Node>(&view, &config, &Empty { capacity_per_shard: 0 }, &Sequential)
+                    .unwrap();
             let ended = Arc::new(AtomicU64::new(0));
             let crowded = Crowded { nodes: nodes.clone(), crowd, ended: ended.clone() };
             let profile = Arc::new(Profile::load("connectx5-40g").unwrap());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode, TooSmall};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
 
@@ -115,10 +115,16 @@ impl SystemNode for Node {
     /// What others hold they go on serving; a lost server's shard is refused.
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(shard: ShardId, view: &View, config: &KvConfig, source: &dyn RecordSource) -> Shard {
-        let mut store = Store::new(config);
-        source.load(view, shard, &mut |key, value| store.load(key, value));
-        Shard(Some(store))
+    fn load(
+        shard: ShardId,
+        view: &View,
+        config: &KvConfig,
+        source: &dyn RecordSource,
+    ) -> Result<Shard, TooSmall> {
+        let (mut store, mut fits) = (Store::new(config), true);
+        source.load(view, shard, &mut |key, value| fits = fits && store.load(key, value));
+        let too_small = TooSmall { what: "slot", setting: "entries" };
+        if fits { Ok(Shard(Some(store))) } else { Err(too_small) }
     }
 
     fn empty(_: &KvConfig, _: &dyn RecordSource) -> Shard {

@@ -8,7 +8,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TableId};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
 use nicol_core::view::{Role, View};
 
 use super::client::Client;
@@ -34,7 +34,9 @@ impl SystemNode for Node {
 
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(_: ShardId, _: &View, _: &RsConfig, _: &dyn RecordSource) {}
+    fn load(_: ShardId, _: &View, _: &RsConfig, _: &dyn RecordSource) -> Result<(), TooSmall> {
+        Ok(())
+    }
 
     fn empty(_: &RsConfig, _: &dyn RecordSource) {}
 

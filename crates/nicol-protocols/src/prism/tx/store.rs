@@ -43,14 +43,14 @@ impl Store {
         Self { region, pool, config: config.clone(), rkey: Mutex::default() }
     }
 
-    /// Puts a record there before the server starts.
+    /// Puts a record there before the server starts; false if no slot is left for it.
     ///
     /// # Panics
-    /// If there is no space: the memory is sized for what is loaded.
-    pub(super) fn load(&mut self, key: Key, value: &[u8]) {
+    /// If there is no buffer: these are sized for what is loaded.
+    pub(super) fn load(&mut self, key: Key, value: &[u8]) -> bool {
         let mut probes = self.probes(key);
         let unused = probes.find(|&at| self.region.load(at + word::ADDR) == Ok(0));
-        let Some(at) = unused else { panic!("no slot is left for a record that is loaded") };
+        let Some(at) = unused else { return false };
         let mut item = Item::new(Tag::LOADED, key, Some(value), 1);
         item.meta = item.meta.finished();
         let bytes = item.emit();
@@ -62,6 +62,7 @@ impl Store {
             so_far.and(self.region.store(at + word, *value))
         });
         assert_eq!(stored, Ok(()), "slots and buffers lie in the region");
+        true
     }
 
     /// What clients may reach, by whichever engine comes first.

@@ -297,7 +297,7 @@ fn simulate(profile: &Arc<Profile>, load: &Load, seed: u64) -> Result<Point> {
     let source = Empty { capacity_per_shard: load.blocks() as u64 };
     let writers = Arc::new(Writers {
         load: load.clone(),
-        nodes: load_nodes::<Node>(&view, &load.config, &source, &Sequential),
+        nodes: load_nodes::<Node>(&view, &load.config, &source, &Sequential)?,
         seed,
         stop: AtomicBool::new(false),
         running: AtomicU64::new(0),

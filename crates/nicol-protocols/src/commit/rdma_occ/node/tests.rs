@@ -68,7 +68,7 @@ impl Start for Deleting {
 /// Deletions that the backup of a shard remembers of those that every client made first.
 fn remembered(config: &RdmaOccConfig) -> usize {
     let view = View::new(2, 2, 1, 1).unwrap();
-    let nodes = load_nodes::<Node>(&view, config, &Rows, &Sequential);
+    let nodes = load_nodes::<Node>(&view, config, &Rows, &Sequential).unwrap();
     let deleted = Arc::new(AtomicU64::new(0));
     let profile = Arc::new(Profile::load("connectx5").unwrap());
     let cluster = SimCluster::new(SimConfig::new(view.clone(), profile, 1));
@@ -99,7 +99,7 @@ fn a_backup_forgets_deletions_whoever_frees_its_log() {
 fn a_record_that_a_dead_coordinator_left_torn_keeps_no_deletion() {
     let view = View::new(3, 3, 1, 1).unwrap();
     let config = RdmaOccConfig::drtm_h(CLIENTS * DELETIONS, 8);
-    let nodes = load_nodes::<Node>(&view, &config, &Rows, &Sequential);
+    let nodes = load_nodes::<Node>(&view, &config, &Rows, &Sequential).unwrap();
     let (node, shard) = (&nodes[1], ShardId(2));
     let Some(deleted) = (0..).map(key).find(|key| view.shard_of(*key) == shard) else { return };
     let apply = |value| node.backup(shard).unwrap().table.apply(deleted, Version(2), value);
