@@ -14,6 +14,7 @@
 //! | the newest write of each key in logs without a common order | [`Recovered`] |
 //! | to run procedures of transactions over one record | [`outcome_of`] |
 //! | to ask what a planted fault may decide otherwise | [`Hooks`] |
+//! | to serve in order those who wait for the same thing | [`WaitingLine`] |
 //! | to know whose data a crash has taken, and whose locks only a recovery may release | [`LostNodes`] |
 //!
 //! Nothing here decides anything: which step comes next, and what a refusal means, stands in the
@@ -29,6 +30,7 @@ mod lost_nodes;
 mod recovered;
 mod selection;
 mod single_record;
+mod waiting_line;
 
 pub(crate) use at_rest::Open;
 pub(crate) use calls::{AllGranted, Calls};
@@ -40,3 +42,4 @@ pub(crate) use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};
 pub use recovered::{Counts, EachWrite, Recovered};
 pub(crate) use selection::{KeyShards, Selection};
 pub(crate) use single_record::outcome_of;
+pub(crate) use waiting_line::{LinePlace, WaitingLine};

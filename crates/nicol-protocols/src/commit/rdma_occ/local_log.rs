@@ -1,8 +1,9 @@
 //! A host engine's own log: what it backs up for itself, and for others by RPC.
 //!
-//! LOGs that wait for space are appended in the order in which they came, and none before them. So
-//! one that its coordinator has asked for again meanwhile stands before the one that is
-//! acknowledged, and before all that later transactions write (as in Xenic's `log_writer`).
+//! LOGs that wait for space are appended in the order in which they came, and no later LOG before
+//! them. So one that its coordinator has asked for again meanwhile stands before the one that is
+//! acknowledged, and before all that later transactions write (as in Xenic's `log_writer`). What
+//! the engine logs for itself need not stand in line: what it overwrites has been acknowledged.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use nicol_core::fabric::{Fabric, Work};
 
 use super::reach::Reach;
 use crate::commit::log::{LogMemory, RecordKind, Tail};
+use crate::kit::{LinePlace, WaitingLine};
 
 /// The writer's end of it.
 pub(super) struct LocalLog<F: Fabric> {
@@ -21,23 +23,17 @@ pub(super) struct LocalLog<F: Fabric> {
     memory: Arc<LogMemory>,
     tail: Cell<Tail>,
     staging: RefCell<Vec<u8>>,
-    /// LOGs that have waited for space, or do so.
-    queued: Cell<u64>,
-    /// Those of them that have been appended.
-    served: Cell<u64>,
+    /// LOGs that wait for space.
+    line: WaitingLine,
     /// The turn of the next one.
     turn: Signal,
 }
 
-/// A place in the line of records that wait for space.
-#[must_use = "those behind it wait for it"]
-pub(super) struct Place(u64);
-
 impl<F: Fabric> LocalLog<F> {
     pub(super) fn new(fabric: F, reach: Rc<Reach<F>>, memory: Arc<LogMemory>) -> Self {
         let tail = Cell::new(Tail::new(memory.size()));
-        let (queued, served, turn) = (Cell::new(0), Cell::new(0), fabric.signal());
-        Self { fabric, reach, memory, tail, staging: RefCell::default(), queued, served, turn }
+        let (line, turn) = (WaitingLine::default(), fabric.signal());
+        Self { fabric, reach, memory, tail, staging: RefCell::default(), line, turn }
     }
 
     /// Bytes of its ring.
@@ -70,7 +66,7 @@ impl<F: Fabric> LocalLog<F> {
 
     /// Appends a record if there is space for it, and none waits.
     pub(super) fn try_append(&self, body: &[u8]) -> bool {
-        self.queued.get() == self.served.get() && self.append_if_it_fits(body)
+        self.line.is_empty() && self.append_if_it_fits(body)
     }
 
     fn append_if_it_fits(&self, body: &[u8]) -> bool {
@@ -82,21 +78,19 @@ impl<F: Fabric> LocalLog<F> {
     }
 
     /// Takes the next place in the line of records that wait, for one that found no space.
-    pub(super) fn queue(&self) -> Place {
-        let place = self.queued.get();
-        self.queued.set(place + 1);
-        Place(place)
+    pub(super) fn queue(&self) -> LinePlace {
+        self.line.join()
     }
 
     /// Appends a record once there is space for it, behind all that were in line before it.
-    pub(super) async fn append_in_line(&self, Place(place): Place, body: &[u8]) {
-        while self.served.get() != place {
+    pub(super) async fn append_in_line(&self, place: LinePlace, body: &[u8]) {
+        while !self.line.is_first(&place) {
             self.turn.wait().await;
         }
         while !self.append_if_it_fits(body) {
             self.reach.wait_to_retry().await;
         }
-        self.served.set(place + 1);
+        self.line.leave(place);
         self.turn.notify();
     }
 
@@ -152,7 +146,7 @@ mod tests {
                     reader.read(1);
                     read.lock().unwrap().extend(reader.records().map(|(_, body)| body[0]));
                     reader.applied();
-                    assert!(!log.try_append(&[4; 8]) || log.queued.get() == log.served.get());
+                    assert!(!log.try_append(&[4; 8]) || log.line.is_empty());
                 }
             });
         }

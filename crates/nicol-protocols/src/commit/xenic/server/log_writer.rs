@@ -13,6 +13,7 @@ use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::Key;
 
 use crate::commit::log::{LogMemory, RecordKind, Tail};
+use crate::kit::WaitingLine;
 
 /// The NIC's end of a log.
 pub(super) struct LogWriter<F: Fabric> {
@@ -21,10 +22,8 @@ pub(super) struct LogWriter<F: Fabric> {
     tail: Cell<Tail>,
     /// Bytes that the host has applied.
     applied: Cell<u64>,
-    /// Records that have waited for space, or do so.
-    queued: Cell<u64>,
-    /// Those of them that have been appended.
-    served: Cell<u64>,
+    /// Records that wait for space.
+    line: WaitingLine,
     /// Space, or the turn of the next record.
     space: Signal,
     pins: RefCell<VecDeque<(u64, Key)>>,
@@ -42,8 +41,7 @@ impl<F: Fabric> LogWriter<F> {
             tail: Cell::new(Tail::new(memory.size())),
             memory,
             applied: Cell::new(0),
-            queued: Cell::new(0),
-            served: Cell::new(0),
+            line: WaitingLine::default(),
             pins: RefCell::default(),
         }
     }
@@ -62,7 +60,7 @@ impl<F: Fabric> LogWriter<F> {
     /// Can a record with this body be appended without waiting?
     #[inline]
     pub(super) fn appends_now(&self, body: &[u8]) -> bool {
-        self.queued.get() == self.served.get() && self.has_space(body)
+        self.line.is_empty() && self.has_space(body)
     }
 
     /// Appends a record as [`LogWriter::append_now`] does. Waits while the log is full, behind all
@@ -75,15 +73,14 @@ impl<F: Fabric> LogWriter<F> {
         if body.len() > self.memory.body_max() {
             return Err(FabricError::NoResources);
         }
-        let turn = self.queued.get();
-        self.queued.set(turn + 1);
-        while self.served.get() != turn || !self.has_space(body) {
+        let place = self.line.join();
+        while !self.line.is_first(&place) || !self.has_space(body) {
             // Back-pressure: the workers' log acks make space.
             self.space.wait().await;
         }
         let appended = self.write(kind, body);
-        self.served.set(turn + 1);
-        if self.queued.get() != turn + 1 {
+        self.line.leave(place);
+        if !self.line.is_empty() {
             self.space.notify();
         }
         Ok(appended)
@@ -179,7 +176,7 @@ mod tests {
             fabric.spawn(async move {
                 assert!(log.has_space(&[4; 8]) && !log.appends_now(&[4; 8]), "others wait");
                 log.acknowledge(128, |_| ());
-                while log.queued.get() != log.served.get() {
+                while !log.line.is_empty() {
                     applying.yield_now().await;
                 }
                 log.acknowledge(log.tail.get().at(), |_| ());
