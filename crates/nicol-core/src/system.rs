@@ -290,6 +290,21 @@ pub struct TooSmall {
     pub setting: &'static str,
 }
 
+/// Calls `load` with the records of `shard` until one has no room.
+///
+/// # Errors
+/// What there is too little of for that one.
+pub fn load_records(
+    source: &dyn RecordSource,
+    view: &View,
+    shard: ShardId,
+    mut load: impl FnMut(Key, &[u8]) -> Result<(), TooSmall>,
+) -> Result<(), TooSmall> {
+    let mut loaded = Ok(());
+    source.load(view, shard, &mut |key, value| loaded = loaded.and_then(|()| load(key, value)));
+    loaded
+}
+
 /// Loads a cluster's nodes: each shard once, then its copies.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
 use nicol_core::view::{ShardMap, View};
 
 use super::config::{Alternative, DrtmKvConfig};
@@ -160,11 +160,13 @@ impl SystemNode for Node {
         config: &DrtmKvConfig,
         source: &dyn RecordSource,
     ) -> Result<Shard, TooSmall> {
-        let (mut table, mut fits) = (Table::new(config), true);
-        source.load(view, shard, &mut |key, value| fits = fits && table.load(key, value));
         let what = "bucket, or place for a value,";
         let too_small = TooSmall { what, setting: "spare_buckets or extents" };
-        if fits { Ok(Shard(Some(table))) } else { Err(too_small) }
+        let mut table = Table::new(config);
+        load_records(source, view, shard, |key, value| {
+            table.load(key, value).then_some(()).ok_or(too_small)
+        })?;
+        Ok(Shard(Some(table)))
     }
 
     fn empty(_: &DrtmKvConfig, _: &dyn RecordSource) -> Shard {

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{
+    Audit, Counter, NodeMemory, NodeState, SystemNode, TooSmall, load_records,
+};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
 
@@ -121,10 +123,9 @@ impl SystemNode for Node {
         config: &KvConfig,
         source: &dyn RecordSource,
     ) -> Result<Shard, TooSmall> {
-        let (mut store, mut fits) = (Store::new(config), true);
-        source.load(view, shard, &mut |key, value| fits = fits && store.load(key, value));
-        let too_small = TooSmall { what: "slot", setting: "entries" };
-        if fits { Ok(Shard(Some(store))) } else { Err(too_small) }
+        let mut store = Store::new(config);
+        load_records(source, view, shard, |key, value| store.load(key, value))?;
+        Ok(Shard(Some(store)))
     }
 
     fn empty(_: &KvConfig, _: &dyn RecordSource) -> Shard {

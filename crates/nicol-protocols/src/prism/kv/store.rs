@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Incarnation, Key, RKey};
 use nicol_core::memory::{Access, AccessError, Region};
+use nicol_core::system::TooSmall;
 use nicol_core::units::Bytes;
 
 use super::config::{Hash, KvConfig};
@@ -41,17 +42,20 @@ impl Store {
         Self { region, pool, form, entries, hash, rkey }
     }
 
-    /// Puts a record there before the server starts; false if no slot is left for it.
+    /// Puts a record there before the server starts.
+    ///
+    /// # Errors
+    /// If no slot is left for it.
     ///
     /// # Panics
     /// If there is no buffer: these are sized for what is loaded.
-    pub(super) fn load(&mut self, key: Key, value: &[u8]) -> bool {
+    pub(super) fn load(&mut self, key: Key, value: &[u8]) -> Result<(), TooSmall> {
         let bytes = key.0.to_be_bytes();
         let name = Name::of(&bytes);
         let unused = name
             .probes(self.hash, self.entries)
             .find(|&index| self.region.load(self.form.pointer_at(self.form.at(index))) == Ok(0));
-        let Some(index) = unused else { return false };
+        let index = unused.ok_or(TooSmall { what: "slot", setting: "entries" })?;
         let item = Item { stamp: LOADED, key: name.bytes(), value: Some(value) }.emit();
         let at = self.pool.load(item.len() as u64);
         let slot = self.form.at(index);
@@ -65,7 +69,7 @@ impl Store {
         }
         stored = stored.and_then(|()| self.region.store(word(self.form.pointer), at));
         assert_eq!(stored, Ok(()), "slots and buffers lie in the region");
-        true
+        Ok(())
     }
 
     /// Bytes of the index, and of the buffers that are not free.

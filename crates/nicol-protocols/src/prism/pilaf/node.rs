@@ -7,7 +7,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, RKey, ShardId, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
 use nicol_core::view::{Halves, View};
 
 use super::config::{PilafConfig, Reads};
@@ -103,21 +103,19 @@ impl SystemNode for Node {
         config: &PilafConfig,
         source: &dyn RecordSource,
     ) -> Result<Shard, TooSmall> {
-        let (mut table, mut loaded) = (Table::new(config), Ok(()));
-        source.load(view, shard, &mut |key, value| {
+        let mut table = Table::new(config);
+        load_records(source, view, shard, |key, value| {
             let key = key.0.to_be_bytes();
             let item = [&key, value].concat();
-            loaded = loaded.and_then(|()| {
-                let at = table.take(item.len());
-                let at = at.ok_or(TooSmall { what: "extent", setting: "extents" })?;
-                let (crc, bytes) = (crc32c::crc32c(&item), key.len() as u32);
-                let extent = Extent { at, key: bytes, value: value.len() as u32, crc };
-                let written = table.region.write(at, &item).is_ok();
-                let installed = written && table.install(&key, extent) == Ok(true);
-                installed.then_some(()).ok_or(TooSmall { what: "slot", setting: "entries" })
-            });
-        });
-        loaded.map(|()| Shard(Some(table)))
+            let at = table.take(item.len());
+            let at = at.ok_or(TooSmall { what: "extent", setting: "extents" })?;
+            let (crc, bytes) = (crc32c::crc32c(&item), key.len() as u32);
+            let extent = Extent { at, key: bytes, value: value.len() as u32, crc };
+            let written = table.region.write(at, &item).is_ok();
+            let installed = written && table.install(&key, extent) == Ok(true);
+            installed.then_some(()).ok_or(TooSmall { what: "slot", setting: "entries" })
+        })?;
+        Ok(Shard(Some(table)))
     }
 
     fn empty(_: &PilafConfig, _: &dyn RecordSource) -> Shard {

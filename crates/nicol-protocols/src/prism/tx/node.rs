@@ -8,7 +8,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::memory::BufferUse;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
@@ -237,10 +237,9 @@ impl SystemNode for Node {
         config: &TxConfig,
         source: &dyn RecordSource,
     ) -> Result<Shard, TooSmall> {
-        let (mut store, mut fits) = (Store::new(config), true);
-        source.load(view, shard, &mut |key, value| fits = fits && store.load(key, value));
-        let too_small = TooSmall { what: "slot", setting: "entries" };
-        if fits { Ok(Shard(Some(store))) } else { Err(too_small) }
+        let mut store = Store::new(config);
+        load_records(source, view, shard, |key, value| store.load(key, value))?;
+        Ok(Shard(Some(store)))
     }
 
     fn empty(_: &TxConfig, _: &dyn RecordSource) -> Shard {

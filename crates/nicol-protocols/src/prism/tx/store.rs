@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Incarnation, Key, RKey, Version};
 use nicol_core::memory::{Access, AccessError, Region};
+use nicol_core::system::TooSmall;
 use nicol_core::units::{Bytes, Nanos};
 
 use super::config::{ReadVersion, TxConfig};
@@ -43,14 +44,17 @@ impl Store {
         Self { region, pool, config: config.clone(), rkey: Mutex::default() }
     }
 
-    /// Puts a record there before the server starts; false if no slot is left for it.
+    /// Puts a record there before the server starts.
+    ///
+    /// # Errors
+    /// If no slot is left for it.
     ///
     /// # Panics
     /// If there is no buffer: these are sized for what is loaded.
-    pub(super) fn load(&mut self, key: Key, value: &[u8]) -> bool {
+    pub(super) fn load(&mut self, key: Key, value: &[u8]) -> Result<(), TooSmall> {
         let mut probes = self.probes(key);
         let unused = probes.find(|&at| self.region.load(at + word::ADDR) == Ok(0));
-        let Some(at) = unused else { return false };
+        let at = unused.ok_or(TooSmall { what: "slot", setting: "entries" })?;
         let mut item = Item::new(Tag::LOADED, key, Some(value), 1);
         item.meta = item.meta.finished();
         let bytes = item.emit();
@@ -62,7 +66,7 @@ impl Store {
             so_far.and(self.region.store(at + word, *value))
         });
         assert_eq!(stored, Ok(()), "slots and buffers lie in the region");
-        true
+        Ok(())
     }
 
     /// What clients may reach, by whichever engine comes first.
