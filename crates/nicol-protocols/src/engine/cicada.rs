@@ -4,8 +4,8 @@
 //! | step | what | where |
 //! |---|---|---|
 //! | 3.1 | a timestamp: the core's clock, made unique and growing | `begin` |
+//! | 3.2 | who only reads sees the past: nothing that it sees is validated or written | `begin` |
 //! | 3.3 | one version stands in its record, if that is free when it is written | `pending`, `version.rs` |
-//! | 3.2 | who only reads sees the past: nothing that it sees is validated or written | `begin`, `see` |
 //! | 3.3 | what is read outside of its record is copied into it | `promotion.rs` |
 //! | 3.3 | a read takes the newest version that is not later; one that is pending is waited for | `visible` |
 //! | 3.4 | while transactions abort: what was written last is installed first | `sort_by_contention` |
@@ -172,27 +172,19 @@ fn visible<F: Fabric>(
     }
 }
 
-/// The same, of a snapshot. Nothing that it might see is pending; a record that was made later was
+/// What a snapshot sees of a record of which it finds no version: one that was made later was
 /// absent.
-#[inline(always)]
-fn see<F: Fabric>(
+#[cold]
+fn made_later<F: Fabric>(
     worker: &Worker<F, Cicada>,
     (key, place): (Key, Place),
-    at: u64,
 ) -> Result<Place, Halt> {
     let store = worker.store();
-    let record = store.record(place);
-    match search(store, record, at, worker.hooks) {
-        Found::Version(found) => Ok(found),
-        Found::Nothing => {
-            let head = record.word().load(Ordering::SeqCst);
-            let oldest = newest_that(store, Place(head as u32), |old| !old.next().is_some());
-            // What is gone may have been taken apart: the next attempt does not find it.
-            let is_gone = head & GONE != 0 || !oldest.is_some();
-            if is_gone { Err(Abort::Stale { key }.into()) } else { Ok(oldest) }
-        }
-        Found::Pending => Err(Halt::Busy(key)),
-    }
+    let head = store.record(place).word().load(Ordering::SeqCst);
+    let oldest = newest_that(store, Place(head as u32), |old| !old.next().is_some());
+    // What is gone may have been taken apart: the next attempt does not find it.
+    let is_gone = head & GONE != 0 || !oldest.is_some();
+    if is_gone { Err(Abort::Stale { key }.into()) } else { Ok(oldest) }
 }
 
 /// Proof that the transaction's versions are pending.
@@ -468,10 +460,10 @@ impl Protocol for Cicada {
         at: (Key, Place),
         _for_update: bool,
     ) -> Result<Place, Halt> {
-        if !sets.is_snapshot {
-            return visible(worker, at, sets.timestamp);
+        match visible(worker, at, sets.sees) {
+            Err(Halt::Abort(_)) if sets.is_snapshot => made_later(worker, at),
+            found => found,
         }
-        see(worker, at, sets.sees)
     }
 
     fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {

@@ -170,9 +170,10 @@ impl Arena {
         let first = self.next.0.load(Ordering::Relaxed) / CHUNK;
         let chunks = bytes.div_ceil(size_of::<Chunk>() as u64) as usize;
         for chunk in self.chunks.iter().skip(first).take(chunks) {
-            // What stands there already stays as it is.
-            let touch = |page: &[AtomicU64]| page[0].fetch_or(0, Ordering::Relaxed);
-            chunk.get_or_init(new_chunk).chunks(PAGE).map(touch).for_each(drop);
+            for page in chunk.get_or_init(new_chunk).chunks(PAGE) {
+                // What stands there already stays as it is.
+                page[0].fetch_or(0, Ordering::Relaxed);
+            }
         }
     }
 
