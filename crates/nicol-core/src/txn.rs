@@ -307,20 +307,30 @@ impl Txn {
     #[inline]
     fn add(&mut self, key: Key, write: bool) -> usize {
         let expected = self.expected;
-        let is_expected = self.entries.get(expected).is_some_and(|entry| entry.key == key);
-        if let Some(index) = if is_expected { Some(expected) } else { self.find(key) } {
-            self.expected = index + 1;
-            let entry = &mut self.entries[index];
-            if write && !entry.write {
-                *entry = Entry::new(key, true);
+        match self.entries.get(expected) {
+            Some(entry) if entry.key == key && (entry.write || !write) => {
+                self.expected = expected + 1;
+                expected
             }
-            return index;
+            _ => self.add_unexpected(key, write),
         }
-        assert!(self.entries.len() < KEYS_MAX, "a transaction touches at most {KEYS_MAX} keys");
-        self.entries.push(Entry::new(key, write));
-        self.keys.added(&self.entries);
-        self.expected = self.entries.len();
-        self.entries.len() - 1
+    }
+
+    /// Adds `key`, or finds it, where it does not stand as it was added in the round before.
+    fn add_unexpected(&mut self, key: Key, write: bool) -> usize {
+        let Some(index) = self.find(key) else {
+            assert!(self.entries.len() < KEYS_MAX, "a transaction touches at most {KEYS_MAX} keys");
+            self.entries.push(Entry::new(key, write));
+            self.keys.added(&self.entries);
+            self.expected = self.entries.len();
+            return self.entries.len() - 1;
+        };
+        self.expected = index + 1;
+        let entry = &mut self.entries[index];
+        if write && !entry.write {
+            *entry = Entry::new(key, true);
+        }
+        index
     }
 
     /// A procedure runs from its start again: the keys that it adds are mostly those of the round

@@ -505,7 +505,9 @@ impl Protocol for Cicada {
         }
         let pending = install_pending(worker, sets).await?;
         worker.commit_point(sets)?;
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         // [Cicada17 3.4 step 2]
         if worker.hooks.moves_read_timestamps() {
             let move_on = |read: &Read| Old::at(store, Place(read.seen as u32)).read_at(at);
@@ -516,7 +518,9 @@ impl Protocol for Cicada {
         }
         fence(Ordering::SeqCst);
         validate(worker, sets, &pending).await?;
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         let _phase = worker.fabric.phase("commit the versions");
         // [Cicada17 3.4 step 4]
         let commit = |write| commit_version(worker, sets, write);

@@ -131,9 +131,13 @@ impl Protocol for Silo {
         // [Silo13 4.4] The serialization point: between the locks and what follows.
         fence(Ordering::SeqCst);
         let epoch = worker.commit_point(sets)?;
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         let validated = validate(worker, sets, &locked).await?;
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         // [Silo13 4.4 phase 3] Install under a new id, and unlock.
         install(worker, sets, locked, next_id(worker, epoch, validated)).await;
         Ok(())

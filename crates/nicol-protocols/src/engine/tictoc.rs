@@ -180,9 +180,13 @@ impl Protocol for TicToc {
         fence(Ordering::SeqCst);
         worker.commit_point(sets)?;
         let at = commit_timestamp(worker, sets, &locked);
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         validate(worker, sets, at).await?;
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         // [TicToc16 algorithm 3] Install.
         install(worker, sets, locked, word_of(at, at)).await;
         Ok(())

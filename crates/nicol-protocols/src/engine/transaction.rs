@@ -26,7 +26,8 @@ pub struct Transaction<F: Fabric, P: Protocol> {
     worker: Rc<Worker<F, P>>,
     /// Its id.
     pub id: TxnId,
-    sets: Sets,
+    /// Boxed, since a transaction is moved several times.
+    sets: Box<Sets>,
 }
 
 impl<F: Fabric, P: Protocol> Transaction<F, P> {
@@ -41,7 +42,9 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         let (id, mut sets) = worker.begin().await;
         sets.timestamp = age.unwrap_or_default();
         P::begin(worker, &mut sets, since);
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         Self { worker: Rc::clone(worker), id, sets }
     }
 
@@ -61,7 +64,9 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
     /// # Errors
     /// It has not committed, and holds nothing any more.
     pub async fn commit(mut self) -> Result<Committed, Abort> {
-        self.worker.stall().await;
+        if let Some(stall) = self.worker.stall() {
+            stall.await;
+        }
         let committed = P::commit(&self.worker, &mut self.sets).await;
         if committed.is_err() {
             P::abort(&self.worker, &mut self.sets);
@@ -234,8 +239,8 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         value: &mut Vec<u8>,
     ) -> Result<Seen, Abort> {
         let Self { worker, sets, .. } = self;
-        if worker.stalls {
-            worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
         }
         worker.fabric.access().await;
         let before = value.len();
@@ -272,8 +277,8 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             Some(place) => place,
             None => self.worker.locate(&mut self.sets, key)?,
         };
-        if self.worker.stalls {
-            self.worker.stall().await;
+        if let Some(stall) = self.worker.stall() {
+            stall.await;
         }
         if !P::writes_at_once(&self.worker, &self.sets, place) {
             P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
@@ -337,7 +342,9 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
         let (mut at, mut left) = (if backward { last } else { first }, limit);
         'leaves: while left > 0 {
             self.worker.fabric.work(Work::IndexLookup);
-            self.worker.stall().await;
+            if let Some(stall) = self.worker.stall() {
+                stall.await;
+            }
             self.worker.fabric.access().await;
             let leaf = self.worker.search(at, |store, near| store.leaf_near(at, near));
             if self.worker.hooks.notes_leaves() {

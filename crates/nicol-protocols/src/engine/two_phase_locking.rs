@@ -229,7 +229,9 @@ impl Protocol for TwoPhaseLocking {
             fence(Ordering::SeqCst);
         }
         sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
-        worker.stall().await;
+        if let Some(stall) = worker.stall() {
+            stall.await;
+        }
         worker.commit_point(sets)?;
         put(worker, sets, |_| {}).await;
         for (place, mode) in sets.locks.drain(..) {

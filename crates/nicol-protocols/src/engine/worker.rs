@@ -167,7 +167,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     garbage: RefCell<VecDeque<(u64, Garbage)>>,
     /// What it has committed and is not durable, if that is logged.
     pub(super) log: Option<CoreLog>,
-    pool: RefCell<Vec<Sets>>,
+    #[expect(clippy::vec_box, reason = "a transaction takes one as it is")]
+    pool: RefCell<Vec<Box<Sets>>>,
 }
 
 impl<F: Fabric, P: Protocol> Worker<F, P> {
@@ -203,7 +204,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
 
     /// Begins a transaction. Where others of this core are under way in an epoch that is over, they
     /// end first: else the core would never be seen to leave it.
-    pub(super) async fn begin(&self) -> (TxnId, Sets) {
+    pub(super) async fn begin(&self) -> (TxnId, Box<Sets>) {
         let epochs = self.store().epochs();
         while self.active.get() > 0 && self.entered.get() != epochs.now() {
             self.idle.wait().await;
@@ -220,7 +221,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     }
 
     /// Ends a transaction that holds nothing any more.
-    pub(super) fn end(&self, mut sets: Sets) {
+    pub(super) fn end(&self, mut sets: Box<Sets>) {
         sets.left_absent().for_each(|place| self.look_later(place));
         let ended = self.begun.get() - u64::from(self.active.get());
         if ended.is_multiple_of(TIDY_EVERY) {
@@ -347,12 +348,10 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         }
     }
 
-    /// Between two steps of a transaction: some cores stall there, where that is asked for.
+    /// What is awaited between two steps of a transaction, if steps suffer stalls.
     #[inline]
-    pub(super) async fn stall(&self) {
-        if self.stalls {
-            self.stall_sometimes().await;
-        }
+    pub(super) fn stall(&self) -> Option<impl Future<Output = ()>> {
+        self.stalls.then(|| self.stall_sometimes())
     }
 
     async fn stall_sometimes(&self) {
