@@ -119,6 +119,13 @@ impl Crasher {
         self.books().medium
     }
 
+    /// Asks the log devices for something while nothing crashes or starts: they answer one thing at
+    /// a time.
+    pub(crate) fn with_logs<T>(&self, ask: impl FnOnce(&[LogQueue]) -> T) -> T {
+        let _books = self.books();
+        ask(&self.shared.logs)
+    }
+
     /// Every side that is up in `view` has installed it.
     pub(crate) fn have_installed(&self, view: &View) {
         self.books().installed = view.clone();
