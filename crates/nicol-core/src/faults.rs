@@ -106,7 +106,8 @@ const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 pub const LONG_CUT: Nanos = Nanos::from_millis(12);
 
 impl FaultPlan {
-    /// Refuses chances beyond certainty, and what lasts so long that a run looks stuck.
+    /// Refuses chances beyond certainty, delays of no length, and what lasts so long that a run
+    /// looks stuck.
     ///
     /// # Errors
     /// The first one, by name, and the remedy.
@@ -118,6 +119,16 @@ impl FaultPlan {
         {
             if delay > LONGEST_FAULT {
                 return Err(format!("{name} = {}: give at most {longest}", delay.0));
+            }
+        }
+        for (name, chance, longest, delay) in [
+            ("reorder", self.reorder, "reorder_span_ns", self.reorder_span),
+            ("tail", self.tail, "tail_max_ns", self.tail_max),
+        ] {
+            if chance > 0 && delay == Nanos::ZERO {
+                return Err(format!(
+                    "{name} = {chance}: it delays nothing; give {longest} as well"
+                ));
             }
         }
         for Partition { from, until, .. } in &self.partitions {
@@ -471,6 +482,8 @@ mod tests {
             (r#"{"loss":1000001}"#, "loss"),
             (r#"{"corrupt":1000000}"#, "quiet_after_ns"),
             (r#"{"tail_max_ns":5000000001}"#, "tail_max_ns"),
+            (r#"{"reorder":1}"#, "reorder_span_ns"),
+            (r#"{"tail":1,"reorder_span_ns":5}"#, "tail_max_ns"),
             (r#"{"stalls":[{"engine":0,"from_ns":0,"span_ns":18446744073709551615}]}"#, "a stall"),
             (
                 r#"{"partitions":[{"from_ns":9,"until_ns":9,"side":[1],"one_way":false}]}"#,

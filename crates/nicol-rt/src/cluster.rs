@@ -369,7 +369,9 @@ impl LiveCluster {
 
     /// What the log device of `node` holds, read back from its file; nothing of a node without one.
     pub fn medium_writes(&self, node: NodeId) -> Vec<MediumWrite> {
-        self.shared.logs.get(node.index()).map(LogQueue::content).unwrap_or_default()
+        let content =
+            |logs: &[LogQueue]| logs.get(node.index()).map(LogQueue::content).unwrap_or_default();
+        self.crasher.with_logs(content)
     }
 
     /// Has the logs go on in other files, one for each server. For a cluster that is quiet: what is
@@ -382,10 +384,12 @@ impl LiveCluster {
     /// If there is not one for each log.
     pub fn switch_logs(&self, files: Vec<LogFile>) -> Result<(), LiveError> {
         assert!(files.len() == self.shared.logs.len(), "a log for each server");
-        for (queue, file) in self.shared.logs.iter().zip(files) {
-            // One that has ended has failed, and that is told below.
-            let _switched = queue.switch(Box::new(file));
-        }
+        self.crasher.with_logs(|logs| {
+            for (queue, file) in logs.iter().zip(files) {
+                // One that has ended has failed, and that is told below.
+                let _switched = queue.switch(Box::new(file));
+            }
+        });
         self.control.check()
     }
 

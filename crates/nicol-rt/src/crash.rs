@@ -52,6 +52,10 @@ struct Books {
     installed: View,
 }
 
+/// An order that threads were given, each by its number there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(Vec<(usize, u64)>);
+
 /// Threads that stand still until this is dropped.
 struct Paused<'a> {
     crasher: &'a Crasher,
@@ -117,6 +121,13 @@ impl Crasher {
 
     pub(crate) fn medium_counts(&self) -> MediumCounts {
         self.books().medium
+    }
+
+    /// Asks the log devices for something while nothing crashes or starts: they answer one thing at
+    /// a time.
+    pub(crate) fn with_logs<T>(&self, ask: impl FnOnce(&[LogQueue]) -> T) -> T {
+        let _books = self.books();
+        ask(&self.shared.logs)
     }
 
     /// Every side that is up in `view` has installed it.
@@ -224,10 +235,14 @@ impl Crasher {
     }
 
     /// Leaves an order for every thread with engines of `node`.
-    pub(crate) fn tell(&self, node: NodeId, order: &Order) {
-        for thread in self.threads_of(|of| of == node) {
-            self.give(thread, order.clone());
-        }
+    pub(crate) fn tell(&self, node: NodeId, order: &Order) -> Told {
+        let threads = self.threads_of(|of| of == node).into_iter();
+        Told(threads.map(|thread| (thread, self.give(thread, order.clone()))).collect())
+    }
+
+    /// Have all threads followed what they were told?
+    pub(crate) fn have_followed(&self, told: &Told) -> bool {
+        told.0.iter().all(|&(thread, number)| self.orders[thread].have_been_followed(number))
     }
 
     fn threads_of(&self, hit: impl Fn(NodeId) -> bool) -> Vec<usize> {

@@ -118,6 +118,11 @@ impl Orders {
         true
     }
 
+    /// Has the thread followed the order of this number?
+    pub(crate) fn have_been_followed(&self, number: u64) -> bool {
+        self.lock().followed >= number
+    }
+
     /// Is there an order?
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)

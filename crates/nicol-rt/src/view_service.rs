@@ -18,7 +18,7 @@ use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, Membership};
 
-use crate::crash::Crasher;
+use crate::crash::{Crasher, Told};
 use crate::orders::Order;
 
 /// How long a lease is. Where more threads want the cores than there are, each may wait for tens of
@@ -63,10 +63,9 @@ impl Requests {
 pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
     let mut members = Membership::new(crasher.first_view(), LEASE);
     let endless = crasher.sabotage() == CrashSabotage::LeaseEndless;
-    // By node and side: the newest view that it was told, and the newest that it has installed. A
-    // side follows orders before it asks again.
-    let mut told = vec![[members.view().epoch(); 2]; members.view().nodes()];
-    let mut installed = told.clone();
+    // By node and side: the newest view that it was told, and by which orders.
+    let first = || (members.view().epoch(), Told::default());
+    let mut told: Vec<_> = (0..members.view().nodes()).map(|_| [first(), first()]).collect();
     while !crasher.stops() {
         let asked = requests.take();
         let now = crasher.shared().now();
@@ -77,10 +76,13 @@ pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
             if members.has(side) {
                 let until = asked_at.saturating_add(LEASE).min(members.lease_until(node, of));
                 let until = if endless { Nanos::MAX } else { until };
-                let view = members.view().clone();
-                let at = (node.index(), of as usize);
-                installed[at.0][at.1] = std::mem::replace(&mut told[at.0][at.1], view.epoch());
-                crasher.tell(node, &Order::Serve { side, view, until });
+                let (view, newest) = (members.view().clone(), members.view().epoch());
+                let orders = crasher.tell(node, &Order::Serve { side, view, until });
+                let (epoch, by) = &mut told[node.index()][of as usize];
+                // Told again, it is where it was.
+                if std::mem::replace(epoch, newest) != newest {
+                    *by = orders;
+                }
             } else if members.is_given_up(side) {
                 // The others have gone on without it.
                 crasher.begin_anew(side);
@@ -88,7 +90,10 @@ pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
             // Any other waits for its other half, without a lease.
         }
         let view = members.view();
-        let has = |node: NodeId, of| installed[node.index()][of as usize] == view.epoch();
+        let has = |node: NodeId, of| {
+            let (epoch, by) = &told[node.index()][of as usize];
+            *epoch == view.epoch() && crasher.have_followed(by)
+        };
         let mut sides = view.node_ids().flat_map(|node| SIDES.map(|of| (node, of)));
         if sides.all(|(node, of)| !view.side(node, of).up || has(node, of)) {
             crasher.have_installed(view);

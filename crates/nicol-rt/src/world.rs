@@ -388,8 +388,11 @@ impl World for LiveWorld {
     }
 
     fn watch(&self, doorbell: &Arc<dyn HasDoorbell>) {
-        let parker = self.shared.parkers[self.index].clone();
-        // A doorbell watched before keeps its notifier: an engine's doorbells are its own.
-        let _first = doorbell.doorbell().notify_with(move || parker.wake());
+        // Engines of other threads may watch it as well. A thread's bed tells it from the others.
+        let parker = &self.shared.parkers[self.index];
+        doorbell.doorbell().notify_each(Arc::as_ptr(parker).addr(), || {
+            let parker = parker.clone();
+            move || parker.wake()
+        });
     }
 }

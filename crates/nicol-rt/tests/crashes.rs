@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nicol_core::engine::{Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::fabric::conformance::{Act, AskingNode1, CrashSuite, Unsynced};
-use nicol_core::faults::{FaultFamilies, FaultPlan};
+use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::medium::MediumCounts;
 use nicol_core::units::Nanos;
@@ -216,6 +216,24 @@ fn a_cluster_stops_whatever_is_down_and_in_the_middle_of_a_crash() {
         remove_files(&config);
     }
     assert!(longest < Duration::from_secs(20), "{longest:?}");
+}
+
+#[test]
+fn what_a_log_device_holds_is_read_while_hosts_crash_and_start() {
+    let (scope, restart_after) = (CrashScope::Host, Some(Nanos::from_micros(500)));
+    let crash =
+        |number| Crash { scope, node: 1, at: Nanos::from_millis(1 + number), restart_after };
+    let plan = FaultPlan { crashes: (0..200_u64).map(crash).collect(), ..FaultPlan::none() };
+    let config = on_files("crashes-read", config(2, 1));
+    let config = LiveConfig { faults: Some(plan), ..config };
+    let asking = Arc::new(AskingNode1::new(Nanos::from_micros(100)));
+    let cluster = LiveCluster::launch(&config, asking).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(300) {
+        let _whatever_stands_there = cluster.medium_writes(NodeId(1));
+    }
+    cluster.stop().unwrap();
+    remove_files(&config);
 }
 
 /// Does nothing, and cannot start again.

@@ -2,11 +2,14 @@
 //! lease.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
+use nicol_core::engine::{Loss, Start};
+use nicol_core::fabric::Fabric;
 use nicol_core::fabric::conformance::AskingNode1;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
-use nicol_core::ids::{Epoch, NodeId, Side};
+use nicol_core::ids::{EngineId, Epoch, NodeId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Halves, NodeSet, View};
 use nicol_rt::view_service::LEASE;
@@ -146,4 +149,67 @@ fn a_half_that_goes_on_without_the_other_is_caught() {
     let sabotage = CrashSabotage::HalfServes;
     let (asking, _) = run_of(Halves::Together, without_host(LEASE * 2), sabotage);
     assert!(halved(&asking, CUT + LEASE * 2) > 0);
+}
+
+/// Engines that say which view they have. One of node 0 may be held up, with its thread.
+#[derive(Clone, Default)]
+struct Telling {
+    epochs: Arc<[AtomicU32; 9]>,
+    holds_up: Arc<AtomicBool>,
+    is_held_up: Arc<AtomicBool>,
+}
+
+impl Start for Telling {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let (engine, telling) = (fabric.clone(), self.clone());
+        fabric.spawn(async move {
+            let here = engine.view().index_of(engine.here()).unwrap();
+            loop {
+                let epoch = engine.view().epoch().0;
+                telling.epochs[here].store(epoch, Ordering::Release);
+                engine.view_changes().wait().await;
+            }
+        });
+        if fabric.here() == EngineId::host(NodeId(0), 1) {
+            let (engine, telling) = (fabric.clone(), self.clone());
+            fabric.spawn(async move {
+                loop {
+                    while telling.holds_up.load(Ordering::Acquire) {
+                        telling.is_held_up.store(true, Ordering::Release);
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    engine.sleep_until(engine.now() + Nanos::from_millis(1)).await;
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn views_are_current_once_every_engine_of_every_thread_has_the_newest() {
+    let view = View::new(3, 2, 2, 1).unwrap();
+    let (threads, views) = (Some(view.engine_count()), Views::Service);
+    let config = LiveConfig { threads, spin: false, views, ..LiveConfig::new(view) };
+    let telling = Telling::default();
+    let cluster = LiveCluster::launch(&config, Arc::new(telling.clone())).unwrap();
+    let poll = Duration::from_millis(1);
+    telling.holds_up.store(true, Ordering::Release);
+    cluster.run_until(|| telling.is_held_up.load(Ordering::Acquire), poll).unwrap();
+    cluster.crash(&[Loss { node: NodeId(2), host: true, nic: true }]).unwrap();
+    let epochs = || -> Vec<u32> {
+        // Node 2 comes last.
+        telling.epochs[..6].iter().map(|epoch| epoch.load(Ordering::Acquire)).collect()
+    };
+    let until = Instant::now() + Duration::from_nanos(LEASE.0 * 3);
+    let early = || cluster.when_views_are_current(epochs);
+    cluster.run_until(|| early().is_some() || Instant::now() > until, poll).unwrap();
+    let early = early();
+    telling.holds_up.store(false, Ordering::Release);
+    assert_eq!(early, None, "an engine does not have it");
+    cluster.run_until(|| cluster.when_views_are_current(|| ()).is_some(), poll).unwrap();
+    // What was told is installed; its task has yet to be woken.
+    let newest = epochs().into_iter().max().unwrap();
+    assert!(newest > Epoch::FIRST.0);
+    cluster.run_until(|| epochs().iter().all(|&epoch| epoch == newest), poll).unwrap();
+    cluster.stop().unwrap();
 }

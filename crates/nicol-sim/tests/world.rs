@@ -199,6 +199,25 @@ fn calls_to_a_crashed_node_time_out() {
     assert!(report.faults.dead > 0 && report.stats.timeouts > 0);
 }
 
+/// Also before its request would have been sent again for the first time, after 100 us.
+#[test]
+fn a_call_that_nobody_answers_times_out_when_it_says() {
+    let scope = CrashScope::Node;
+    let crash = |node| Crash { scope, node, at: Nanos(1), restart_after: None };
+    for span in [20, 99, 100, 250, 900].map(Nanos::from_micros) {
+        let mut config = config("liquidio3", 1);
+        config.faults = FaultPlan { crashes: vec![crash(1), crash(2)], ..FaultPlan::none() };
+        let mut calls = Calls::new(1, 1);
+        calls.timeout = Timeout::After(span);
+        let cluster = SimCluster::new(config);
+        cluster.start(Arc::new(calls.clone()));
+        let failed = &mut |_| calls.failed.load(Ordering::Relaxed) == 2;
+        assert_eq!(cluster.run_until(failed, Nanos::from_millis(10)), RunEnd::Done);
+        let late = cluster.now().since(span);
+        assert!(cluster.now() >= span && late < Nanos::from_micros(5), "{span}: {late} late");
+    }
+}
+
 /// Every host engine of node 0 adds to one counter in node 1's memory.
 struct Counting {
     owner: EngineId,

@@ -154,9 +154,8 @@ impl Calls {
             return Due::GiveUp(token, error);
         }
         let Some(resend) = slot.resend.as_mut() else { return Due::Answered };
-        let next = now + resend.after;
+        let next = resend.next_look(now + resend.after);
         resend.after = (resend.after * 2).min(resend.after_max);
-        let next = resend.give_up_at.map_or(next, |deadline| next.min(deadline));
         Due::Resend { to, header: resend.header, body: &resend.body, next }
     }
 
@@ -185,5 +184,10 @@ impl Resend {
             "only requests are sent again"
         );
         Self { header, body, after: after * 2, after_max: after * BACK_OFF_MAX, give_up_at }
+    }
+
+    /// When to look at it again: at `next`, or when it is given up if that is sooner.
+    pub(super) fn next_look(&self, next: Nanos) -> Nanos {
+        self.give_up_at.map_or(next, |deadline| next.min(deadline))
     }
 }

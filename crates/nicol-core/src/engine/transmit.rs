@@ -118,9 +118,10 @@ impl<W: World> Engine<W> {
         let now = inner.world.now();
         let request = header.request;
         let resend = Resend::new(header, body, after, now, timeout);
+        let first = resend.next_look(now + after);
         inner.calls.borrow_mut().keep(request, resend);
         let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
-        inner.set_timer(now + after, timer);
+        inner.set_timer(first, timer);
     }
 
     /// Sends a request again, or gives it up.

@@ -26,9 +26,7 @@ pub(crate) fn serve(
     done: impl FnMut(Persist),
     failed: impl FnMut(&io::Error),
 ) {
-    let writer = GroupWriter::default();
-    let synced = HEADER_LEN as u64;
-    let mut device = Device { disk, writer, synced, healthy: true, done, failed };
+    let mut device = Device::new(disk, done, failed);
     let mut group = VecDeque::new();
     loop {
         match queue.next(&mut group) {
@@ -53,19 +51,33 @@ struct Device<'d, N, X> {
     writer: GroupWriter,
     /// Bytes of the file whose persists were handed back.
     synced: u64,
+    /// Is there what a crash has left behind them? Where that has holes, no reader finds what
+    /// follows.
+    unsettled: bool,
     healthy: bool,
     done: N,
     failed: X,
 }
 
-impl<N: FnMut(Persist), X: FnMut(&io::Error)> Device<'_, N, X> {
+impl<'d, N: FnMut(Persist), X: FnMut(&io::Error)> Device<'d, N, X> {
+    /// A device whose file holds a header, which is durable.
+    fn new(disk: Box<dyn Disk + 'd>, done: N, failed: X) -> Self {
+        let (writer, synced) = (GroupWriter::default(), HEADER_LEN as u64);
+        Self { disk, writer, synced, unsettled: false, healthy: true, done, failed }
+    }
+
     /// Goes on in another file, of which the header is durable.
     fn switch(&mut self, to: Box<dyn Disk + Send>) {
         (self.disk, self.writer, self.synced) = (to, GroupWriter::default(), HEADER_LEN as u64);
+        self.unsettled = false;
     }
 
     /// Makes a group durable, in parts if it is large, and hands it back.
     fn write(&mut self, queue: &LogQueue, group: &mut VecDeque<Persist>) {
+        if self.unsettled {
+            // The NIC of a host that is down persists: its records must be found.
+            self.settle(&mut |_| ());
+        }
         while !group.is_empty() {
             let first = self.writer.sequence;
             let count = self.writer.encode(group, self.disk.nonce());
@@ -122,6 +134,7 @@ impl<N: FnMut(Persist), X: FnMut(&io::Error)> Device<'_, N, X> {
             disk.sync()
         });
         self.writer.sequence = sequence;
+        self.unsettled = true;
         for mut persist in pending.drain(..) {
             persist.operation.result = Err(FabricError::Unreachable);
             (self.done)(persist);
@@ -129,28 +142,38 @@ impl<N: FnMut(Persist), X: FnMut(&io::Error)> Device<'_, N, X> {
         medium.counts()
     }
 
-    /// The records that a new life of the host finds: up to the first that is not whole. What
-    /// follows them is cut off.
+    /// The records that a new life of the host finds.
     fn read_back(&mut self) -> Vec<MediumWrite> {
         let mut writes = Vec::new();
-        let mut valid = self.synced;
+        self.settle(&mut |record| {
+            let LogRecord { sequence, engine, label, offset, bytes, .. } = record;
+            let bytes = bytes.to_vec();
+            writes.push(MediumWrite { sequence, engine, label, offset, bytes, intact: true });
+        });
+        writes
+    }
+
+    /// Calls `each` with the records up to the first that is not whole. What follows them is cut
+    /// off.
+    fn settle(&mut self, each: &mut dyn FnMut(LogRecord<'_>)) {
+        let (mut valid, mut sequence) = (self.synced, self.writer.sequence);
         self.try_to(|disk, _| {
             let mut reader = LogReader::open(disk.content()?).map_err(io::Error::other)?;
+            sequence = 0;
             loop {
                 valid = reader.offset();
                 let Some(LogEntry::Record(record)) = reader.next()? else { break };
-                let LogRecord { sequence, engine, label, offset, bytes, .. } = record;
-                let bytes = bytes.to_vec();
-                writes.push(MediumWrite { sequence, engine, label, offset, bytes, intact: true });
+                sequence = record.sequence;
+                each(record);
             }
             drop(reader);
             disk.cut(valid)?;
             disk.sync()
         });
         if self.healthy {
-            (self.synced, self.writer.sequence) = (valid, writes.len() as u64);
+            (self.synced, self.writer.sequence) = (valid, sequence);
+            self.unsettled = false;
         }
-        writes
     }
 }
 
@@ -293,15 +316,25 @@ mod tests {
         file: Vec<u8>,
     }
 
+    /// The header of a file.
+    fn header() -> Vec<u8> {
+        let view = View::new(1, 1, 1, 1).unwrap();
+        LogHeader { node: NodeId(0), view, life: 1, nonce: NONCE }.emit().to_vec()
+    }
+
+    /// Persists of 200 bytes each.
+    fn group(tokens: std::ops::Range<u32>) -> VecDeque<Persist> {
+        let life = Incarnation::FIRST;
+        tokens.map(|token| Persist { from: NIC, life, operation: persist(200, token) }).collect()
+    }
+
     /// Serves persists of these sizes that wait already.
     fn serve_all(room: usize, sizes: &[usize]) -> Served {
         let queue = LogQueue::default();
         let numbered = sizes.iter().zip(0..);
         queue.add((NIC, Incarnation::FIRST), numbered.map(|(&size, number)| persist(size, number)));
         queue.close();
-        let view = View::new(1, 1, 1, 1).unwrap();
-        let header = LogHeader { node: NodeId(0), view, life: 1, nonce: NONCE }.emit().to_vec();
-        let mut served = Served { file: header, ..Served::default() };
+        let mut served = Served { file: header(), ..Served::default() };
         let disk = Small { room, file: &mut served.file, synced: &mut served.synced };
         let done = |Persist { operation, .. }| {
             assert!(operation.result.is_ok() || operation.result == Err(FabricError::NoResources));
@@ -389,20 +422,12 @@ mod tests {
     /// A device that has handed three records back and has three under way when its host crashes,
     /// and what it reads back afterwards.
     fn crashed(seed: u64, keeps_all: bool) -> (MediumCounts, Vec<MediumWrite>) {
-        let view = View::new(1, 1, 1, 1).unwrap();
-        let mut file = LogHeader { node: NodeId(0), view, life: 1, nonce: NONCE }.emit().to_vec();
+        let mut file = header();
         let (mut synced, mut results) = (Vec::new(), Vec::new());
         let disk = Small { room: 1 << 20, file: &mut file, synced: &mut synced };
         let queue = LogQueue::default();
         let done = |Persist { operation, .. }| results.push((operation.token, operation.result));
-        let (writer, synced) = (GroupWriter::default(), HEADER_LEN as u64);
-        let disk = Box::new(disk);
-        let mut device = Device { disk, writer, synced, healthy: true, done, failed: |_: &_| () };
-        let group = |tokens: std::ops::Range<u32>| {
-            let life = Incarnation::FIRST;
-            let of = |token| Persist { from: NIC, life, operation: persist(200, token) };
-            tokens.map(of).collect::<VecDeque<_>>()
-        };
+        let mut device = Device::new(Box::new(disk), done, |_: &_| ());
         device.write(&queue, &mut group(1..4));
         let counts = device.crash(&mut group(4..7), seed, keeps_all);
         let writes = device.read_back();
@@ -413,6 +438,30 @@ mod tests {
         assert!(results[..3].iter().all(|(_, result)| result.is_ok()));
         assert!(results[3..6].iter().all(|(_, result)| *result == Err(FabricError::Unreachable)));
         (counts, writes)
+    }
+
+    /// A NIC goes on while its host is down, and what it persists then is durable as well.
+    #[test]
+    fn what_is_handed_back_while_the_host_is_down_is_there_when_it_starts() {
+        for seed in 0..200 {
+            let (mut file, mut synced, mut results) = (header(), Vec::new(), Vec::new());
+            let disk = Small { room: 1 << 20, file: &mut file, synced: &mut synced };
+            let queue = LogQueue::default();
+            let done = |done: Persist| results.push((done.operation.token, done.operation.result));
+            let mut device = Device::new(Box::new(disk), done, |_: &_| ());
+            device.write(&queue, &mut group(1..4));
+            device.crash(&mut group(4..7), seed, false);
+            device.write(&queue, &mut group(7..9));
+            device.write(&queue, &mut group(9..10));
+            let found = device.read_back();
+            let acknowledged = results.iter().filter(|(_, result)| result.is_ok());
+            let acknowledged: Vec<u8> = acknowledged.map(|(token, _)| *token as u8).collect();
+            assert_eq!(acknowledged, [1, 2, 3, 7, 8, 9]);
+            for token in acknowledged {
+                let there = found.iter().any(|write| write.bytes == [token; 200]);
+                assert!(there, "seed {seed}: {token} is lost");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Files whose names and contents are durable, and whose errors name them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -14,6 +14,18 @@ pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<'_> {
 /// must not learn.
 pub(super) fn make(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Makes a folder, and those above it that are not there: with durable names, or what is made
+/// durable in it would be lost with it.
+pub(super) fn make_folders(folder: &Path) -> io::Result<()> {
+    let is_missing = |one: &&Path| !one.as_os_str().is_empty() && !one.exists();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    missing.into_iter().try_for_each(|made| {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty());
+        sync_names(above.unwrap_or(Path::new(".")))
+    })
 }
 
 /// Makes the names in `folder` durable.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use nicol_core::view::{Role, View};
 
 use super::Disk;
-use super::files::{at, draw, make, sync_names};
+use super::files::{at, draw, make, make_folders, sync_names};
 use super::format::LogHeader;
 use super::reader::LogReader;
 use super::tables::{has_tables, is_table};
@@ -128,7 +128,7 @@ impl LogFolder {
     }
 
     fn open_with(dir: &Path, lock: fn(&File) -> Result<(), TryLockError>) -> io::Result<Self> {
-        fs::create_dir_all(dir).map_err(at(dir))?;
+        make_folders(dir)?;
         let path = dir.join(LOCK);
         let file = make(&path).map_err(at(&path))?;
         let used = || {
@@ -207,7 +207,7 @@ impl LogFolder {
     /// # Errors
     /// If it cannot be made.
     pub fn new_run(&self) -> io::Result<PathBuf> {
-        let mut number = self.runs()?.last().map_or(1, |run| run.number + 1);
+        let mut number = self.runs()?.last().map_or(1, |run| run.number.saturating_add(1));
         while number <= RUNS_MAX {
             let run = self.dir.join(format!("run-{number}"));
             match fs::create_dir(&run) {
@@ -341,6 +341,32 @@ mod tests {
 
     use super::super::{LogEntry, LogRecord};
     use super::*;
+
+    #[test]
+    fn folders_are_made_with_those_above_them_and_a_file_in_the_way_is_named() {
+        let dir = std::env::temp_dir().join(format!("nicol-folders-{}", std::process::id()));
+        let _gone = fs::remove_dir_all(&dir);
+        for _ in 0..2 {
+            drop(LogFolder::open(&dir.join("one/two")).unwrap());
+        }
+        fs::write(dir.join("file"), "").unwrap();
+        let told = LogFolder::open(&dir.join("file/two")).unwrap_err().to_string();
+        assert!(told.contains(&dir.join("file").display().to_string()), "{told}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_run_comes_after_all_others_or_is_refused() {
+        let dir = std::env::temp_dir().join(format!("nicol-runs-{}", std::process::id()));
+        let _gone = fs::remove_dir_all(&dir);
+        let folder = LogFolder::open(&dir).unwrap();
+        fs::create_dir(dir.join("run-7")).unwrap();
+        assert_eq!(folder.new_run().unwrap(), dir.join("run-8"));
+        fs::create_dir(dir.join(format!("run-{}", u32::MAX))).unwrap();
+        let told = folder.new_run().unwrap_err().to_string();
+        assert!(told.contains("1000000 runs"), "{told}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn records_are_written_over_zeros_and_found_again() {

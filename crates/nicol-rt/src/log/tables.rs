@@ -193,10 +193,10 @@ fn emit_block(number: u64, records: &[u8], nonce: u64) -> Vec<u8> {
 }
 
 /// Reads the tables saved in `run` and calls `each` with every record, in the order in which they
-/// were written. What is damaged in one file is read from the other one.
+/// were written. What is damaged in one file, or cannot be read, is read from the other one.
 ///
 /// # Errors
-/// If both files are damaged at one place, or cannot be read.
+/// If at one place both files are damaged or cannot be read, or one cannot be opened.
 pub fn read_tables(
     run: &Path,
     each: &mut dyn FnMut(Key, Version, &[u8]),
@@ -241,19 +241,25 @@ impl Copies {
         Ok(Self { paths, files, bytes: Vec::new(), repaired: 0 })
     }
 
-    /// Reads what stands at `offset` from the first file in which it is `whole`.
+    /// Reads what stands at `offset` from the first file in which it can be read and is `whole`.
     fn read(
         &mut self,
         offset: u64,
         whole: impl Fn(&File, &mut Vec<u8>) -> io::Result<bool>,
     ) -> Result<(), TablesError> {
+        let mut unreadable = None;
         for (rank, (path, file)) in self.files.iter().enumerate() {
-            if whole(file, &mut self.bytes).map_err(at(path))? {
-                self.repaired += u64::from(rank > 0);
-                return Ok(());
+            match whole(file, &mut self.bytes).map_err(at(path)) {
+                Ok(true) => {
+                    self.repaired += u64::from(rank > 0);
+                    return Ok(());
+                }
+                Ok(false) => {}
+                // A disk says so of a sector that has gone bad: the copy is on others.
+                Err(error) => unreadable = Some(unreadable.unwrap_or(error)),
             }
         }
-        Err(self.damaged(offset))
+        Err(unreadable.map_or_else(|| self.damaged(offset), TablesError::Io))
     }
 
     fn damaged(&self, offset: u64) -> TablesError {

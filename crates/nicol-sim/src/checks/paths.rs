@@ -206,7 +206,7 @@ pub struct Rate {
     pub mops: f64,
     /// Their data.
     pub gbps: f64,
-    /// Mean time of one.
+    /// Mean time of one; no number if none has ended.
     pub mean_ns: f64,
 }
 
@@ -216,7 +216,7 @@ impl Rate {
         // From one completion to another: few of large requests fit into the window.
         let span = (after.last_ns - before.last_ns).max(1);
         let mops = finished * 1e3 / span as f64;
-        let mean_ns = (after.waited_ns - before.waited_ns) as f64 / finished.max(1.0);
+        let mean_ns = (after.waited_ns - before.waited_ns) as f64 / finished;
         Self { mops, gbps: mops * flow.bytes as f64 * 8.0 / 1e3, mean_ns }
     }
 }

@@ -83,7 +83,7 @@ pub(super) struct Probe {
 pub(super) struct Found {
     /// Operations in a second, in millions.
     pub(super) mops: f64,
-    /// Mean time of one, in nanoseconds.
+    /// Mean time of one, in nanoseconds; no number if none has ended.
     pub(super) mean_ns: f64,
 }
 
@@ -118,7 +118,7 @@ impl Probe {
         let after = counts();
         let finished = (after.0 - before.0) as f64;
         let mops = finished * 1e3 / window.0 as f64;
-        (Found { mops, mean_ns: (after.1 - before.1) as f64 / finished.max(1.0) }, cluster)
+        (Found { mops, mean_ns: (after.1 - before.1) as f64 / finished }, cluster)
     }
 
     fn is_dma(&self) -> bool {

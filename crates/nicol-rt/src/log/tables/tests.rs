@@ -76,3 +76,26 @@ fn a_damaged_block_is_read_from_the_copy_and_refused_if_both_are() {
     assert!(matches!(load(&dir), Err(TablesError::Damaged { .. })));
     fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn what_cannot_be_read_is_read_from_the_copy_and_refused_if_both_cannot() {
+    let dir = run("unreadable");
+    let records = sample(300);
+    let paths = NAMES.map(|name| dir.join(name));
+    for path in &paths {
+        save(&dir, &records);
+        // A folder is opened, and then refuses to be read, as a bad sector does.
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+        let (found, repaired) = load(&dir).unwrap();
+        assert_eq!((found, repaired > 0), (records.clone(), path == &paths[0]));
+        fs::remove_dir(path).unwrap();
+    }
+    save(&dir, &records);
+    paths
+        .iter()
+        .for_each(|path| fs::remove_file(path).and_then(|()| fs::create_dir(path)).unwrap());
+    let told = load(&dir);
+    assert!(matches!(&told, Err(TablesError::Io(_))), "{told:?}");
+    fs::remove_dir_all(&dir).unwrap();
+}
