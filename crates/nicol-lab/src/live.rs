@@ -122,23 +122,29 @@ fn record(
 /// one that was given holds as it is.
 fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     let mut plan = config.drawn_faults();
-    for cut in plan.partitions.iter_mut().filter(|_| config.fault_plan.is_none()) {
+    if config.fault_plan.is_none() {
+        stretch(&mut plan);
+    }
+    for crash in &mut plan.crashes {
+        // Others meet silence where a node was, for as long as the run goes on.
+        crash.restart_after = crash.restart_after.filter(|_| goes_on);
+    }
+    plan
+}
+
+fn stretch(plan: &mut FaultPlan) {
+    plan.quiet_after = plan.quiet_after.max(FAULTY);
+    for cut in &mut plan.partitions {
         let span = cut.until.since(cut.from);
         if span >= LONG_CUT {
             cut.until = cut.from + span * LONGER_LEASE;
             plan.quiet_after = plan.quiet_after.max(cut.until);
         }
     }
-    plan.quiet_after = plan.quiet_after.max(FAULTY);
     for crash in &mut plan.crashes {
-        if config.fault_plan.is_none() {
-            crash.at = crash.at * SLOWER;
-            crash.restart_after = crash.restart_after.map(|after| after * SLOWER);
-        }
-        // Others meet silence where a node was, for as long as the run goes on.
-        crash.restart_after = crash.restart_after.filter(|_| goes_on);
+        crash.at = crash.at * SLOWER;
+        crash.restart_after = crash.restart_after.map(|after| after * SLOWER);
     }
-    plan
 }
 
 /// May a node be given up under this plan?
@@ -319,4 +325,25 @@ fn drive(
         started_s,
         wall_s,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::faults::FaultFamilies;
+
+    use super::*;
+    use crate::workloads::WorkloadSpec;
+
+    #[test]
+    fn a_plan_that_was_given_heals_when_it_says_and_a_drawn_one_lasts_longer() {
+        let on = |plan: Option<FaultPlan>| BenchConfig {
+            fault_plan: plan,
+            faults: FaultFamilies::MESSAGES,
+            ..BenchConfig::new("xenic", WorkloadSpec::named("smallbank"), "threads", 1)
+        };
+        let quiet_after = Nanos::from_millis(1);
+        let given = FaultPlan { loss: 1_000_000, quiet_after, ..FaultPlan::none() };
+        assert_eq!(planned(&on(Some(given.clone())), true), given);
+        assert_eq!(planned(&on(None), true).quiet_after, FAULTY);
+    }
 }

@@ -116,11 +116,11 @@ impl<'r> RunLogs<'r> {
         back: &mut ReadBack,
         dir: &'r Path,
         run: &'r Run,
-        files: &'r [(u32, PathBuf)],
+        files: &'r [(NodeId, PathBuf)],
     ) -> Result<Option<Self>> {
         let mut logs = Vec::new();
         for (node, path) in files {
-            logs.push(Log { node: NodeId(*node as u16), path, header: header_of(path)? });
+            logs.push(Log { node: *node, path, header: header_of(path)? });
         }
         let view = common_view(back, dir, &logs)?;
         Ok(view.map(|view| Self { logs, view, dir, run }))

@@ -8,7 +8,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use nicol_core::ids::NodeId;
 use nicol_core::view::{Role, View};
 
 use super::Disk;
@@ -163,7 +165,7 @@ impl LogFolder {
         let mut runs = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(at(&self.dir))? {
             let path = entry.map_err(at(&self.dir))?.path();
-            if let Some(number) = numbered(&path, "run-").filter(|_| path.is_dir()) {
+            if let Some(number) = numbered::<u32>(&path, "run-").filter(|_| path.is_dir()) {
                 let has_tables = has_tables(&path);
                 runs.push(Run { number, path, has_tables });
             }
@@ -189,7 +191,7 @@ impl LogFolder {
         };
         let of_folder = |path: &Path| {
             path.file_name().is_some_and(|name| name == LOCK)
-                || path.is_dir() && numbered(path, "run-").is_some()
+                || path.is_dir() && numbered::<u32>(path, "run-").is_some()
         };
         if let Some(stranger) = stranger_in(&self.dir, of_folder)? {
             return Ok(Some(stranger));
@@ -258,14 +260,14 @@ impl Run {
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn logs(&self) -> io::Result<Vec<(u32, PathBuf)>> {
+    pub fn logs(&self) -> io::Result<Vec<(NodeId, PathBuf)>> {
         let mut logs = Vec::new();
         for entry in fs::read_dir(&self.path).map_err(at(&self.path))? {
             let path = entry.map_err(at(&self.path))?.path();
             if path.extension().is_some_and(|extension| extension == "log")
                 && let Some(node) = numbered(&path.with_extension(""), "node-")
             {
-                logs.push((node, path));
+                logs.push((NodeId(node), path));
             }
         }
         logs.sort();
@@ -309,9 +311,9 @@ fn holds_a_store(path: &Path) -> io::Error {
     at(path)(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
-fn check_file(path: &Path, node: u32) -> io::Result<()> {
+fn check_file(path: &Path, node: NodeId) -> io::Result<()> {
     let wrong = match LogReader::open(File::open(path).map_err(at(path))?) {
-        Ok(reader) if u32::from(reader.header().node.0) != node => {
+        Ok(reader) if reader.header().node != node => {
             format!("the file is the log of node {}", reader.header().node.0)
         }
         Ok(reader) if reader.header().life != 0 => return Err(holds_a_store(path)),
@@ -325,19 +327,19 @@ fn check_file(path: &Path, node: u32) -> io::Result<()> {
 /// Is this a log or a saved table, or one that was being made when its process ended?
 fn is_of_run(path: &Path) -> bool {
     let stem = path.with_extension("");
-    let is_log = numbered(&stem, "node-").is_some();
+    let is_log = numbered::<u16>(&stem, "node-").is_some();
     let has_extension = |wanted: &str| path.extension().is_some_and(|found| found == wanted);
     is_log && (has_extension("log") || has_extension("new")) || is_table(&stem)
 }
 
 /// The number behind `prefix` that is the rest of a file's name.
-fn numbered(path: &Path, prefix: &str) -> Option<u32> {
+fn numbered<N: FromStr>(path: &Path, prefix: &str) -> Option<N> {
     path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::ids::{EngineId, NodeId};
+    use nicol_core::ids::EngineId;
 
     use super::super::{LogEntry, LogRecord};
     use super::*;
