@@ -135,6 +135,19 @@ fn crashes_under_a_promise_that_says_nothing_of_them_are_refused() {
 }
 
 #[test]
+fn a_file_that_the_system_does_not_read_is_the_environment_s() {
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    for command in ["trace", "decisions", "check", "plan"] {
+        ends(3, &[command, folder]);
+        ends(2, &[command, file("no_text", "\u{1}\n").to_str().unwrap()]);
+    }
+    let bench = ["bench", "smallbank", "--on", "liquidio3", "--fault-plan"];
+    for missing in [folder, "/nonexistent/plan.json"] {
+        ends(3, &[&bench[..], &[missing]].concat());
+    }
+}
+
+#[test]
 fn a_sweep_that_witnessed_too_little_fails() {
     let few = ["sweep", "smallbank", "--on", "liquidio3", "--seeds", "0..1", "--transactions", "3"];
     ends(0, &few);
