@@ -27,7 +27,7 @@ use crate::cli::{
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
 use crate::span::seconds;
-use crate::{End, Usage, blame, interrupt, output, trace};
+use crate::{End, Usage, blame, environment_or_usage, interrupt, output, trace};
 
 /// The most transactions of a run: more than any machine finishes, and few enough to count with.
 const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
@@ -38,7 +38,7 @@ pub fn run(args: &BenchArgs) -> Result<End> {
         return help_settings(&args.system.system, args.format);
     }
     let sink = trace::sink(args).map_err(Usage)?;
-    let config = BenchConfig { trace: sink.clone(), ..config(args).map_err(Usage)? };
+    let config = BenchConfig { trace: sink.clone(), ..config(args).map_err(environment_or_usage)? };
     let files =
         [("--history", &args.history), ("--decisions", &args.decisions), ("--trace", &args.trace)];
     for (flag, path) in files {

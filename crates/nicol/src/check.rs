@@ -53,9 +53,18 @@ fn open(path: &Path) -> Result<FileContent> {
     }
 }
 
-/// Why the promise of a history says nothing of one of its operations.
+/// Why the promise of a history says nothing of one of its operations, or of a crash.
 fn not_covered(content: &FileContent) -> Option<String> {
     let history = &content.history;
+    if let (Some(crash), false) =
+        (history.crashes.first(), matches!(history.promise, Promise::Durable(_)))
+    {
+        return Some(format!(
+            "there is a crash at {}, and '{}' is a promise without crashes: write 'durable:' and a \
+             persistency model in the header, or leave out the crash and what was found after it",
+            crash.at, history.promise
+        ));
+    }
     let of_single = matches!(history.promise, Promise::Linearizable | Promise::Durable(_));
     let is_txn = |operation: &&Operation| operation.txn().is_some();
     let found = history.operations.iter().find(is_txn).filter(|_| of_single)?;

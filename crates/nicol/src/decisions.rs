@@ -11,7 +11,7 @@ use nicol_lab::report::BenchRun;
 use serde_json::{Value, json};
 
 use crate::cli::{DecisionsArgs, Format};
-use crate::{End, Usage, output};
+use crate::{End, Usage, environment_or_usage, output};
 
 /// Writes what the nodes of a run have decided, all of it or no file.
 pub fn write(path: &Path, ran: &BenchRun) -> Result<()> {
@@ -28,7 +28,8 @@ pub fn run(args: &DecisionsArgs) -> Result<End> {
     let name = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
     let replayed = decisions::replay(BufReader::new(file));
-    let (header, epochs) = replayed.map_err(|error| Usage(error.context(name.to_string())))?;
+    let (header, epochs) =
+        replayed.map_err(|error| environment_or_usage(error.context(name.to_string())))?;
     let shown = epochs.iter().filter(|one| args.all || one.switches || one.follows.is_some());
     let rows: Vec<Value> = shown.map(|one| row(&header, one)).collect();
     let wrong = epochs.iter().filter(|one| one.follows.is_some()).count();

@@ -20,6 +20,7 @@ mod sweep;
 mod systems;
 mod trace;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -58,8 +59,13 @@ fn blame(error: anyhow::Error) -> anyhow::Error {
 
 /// Whose error it is that a command cannot begin: the system's, if it says so, or else a flag's.
 fn environment_or_usage(error: anyhow::Error) -> anyhow::Error {
-    let system = error.chain().any(|cause| cause.is::<std::io::Error>());
-    if system { error } else { Usage(error).into() }
+    let of_system = |cause: &(dyn std::error::Error + 'static)| {
+        // What is read and makes no sense is the user's.
+        let content = [ErrorKind::InvalidData, ErrorKind::UnexpectedEof];
+        let cause = cause.downcast_ref::<std::io::Error>();
+        cause.is_some_and(|cause| !content.contains(&cause.kind()))
+    };
+    if error.chain().any(of_system) { error } else { Usage(error).into() }
 }
 
 fn main() -> ExitCode {

@@ -13,14 +13,14 @@ use serde_json::json;
 
 use crate::cli::{BenchArgs, Format, TraceArgs};
 use crate::span::seconds;
-use crate::{End, Usage, output};
+use crate::{End, environment_or_usage, output};
 
 /// Lists messages.
 pub fn run(args: &TraceArgs) -> Result<End> {
     let path = args.trace.display();
     let file = File::open(&args.trace).with_context(|| format!("cannot open {path}"))?;
     let rows = timeline(BufReader::new(file), args.key).with_context(|| path.to_string());
-    let rows = rows.map_err(Usage)?;
+    let rows = rows.map_err(environment_or_usage)?;
     if let (true, Some(key)) = (rows.is_empty(), args.key) {
         output::tell(&format!("no message in {path} is about key {key:#x}"));
         // A table without rows is an empty box; scripts get their empty list.

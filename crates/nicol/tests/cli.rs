@@ -115,6 +115,38 @@ fn a_history_from_standard_input_is_judged_and_a_bad_one_is_the_user_s_to_mend()
     }
 }
 
+/// Only durability says what a crash may leave: another promise would be judged without it.
+#[test]
+fn crashes_under_a_promise_that_says_nothing_of_them_are_refused() {
+    let lost = concat!(
+        r#"{"schema":"nicol.history/2","promise":"durable:strict","operations":1,"#,
+        r#""clock":"ns","initial":"listed","crashes":1}"#,
+        "\n",
+        r#"{"op":"put","client":1,"seq":1,"id":1,"invoked":0,"responded":5,"outcome":"ok","#,
+        r#""key":2,"version":2}"#,
+        "\n",
+        r#"{"op":"crash","at":10,"recovered":[{"key":2,"present":false}]}"#,
+    );
+    ends(1, &["check", file("crash.jsonl", lost).to_str().unwrap()]);
+    for promise in ["linearizable", "serializable", "strict-serializable"] {
+        let other = lost.replace("durable:strict", promise);
+        ends(2, &["check", file("crash_untold.jsonl", &other).to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_file_that_the_system_does_not_read_is_the_environment_s() {
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    for command in ["trace", "decisions", "check", "plan"] {
+        ends(3, &[command, folder]);
+        ends(2, &[command, file("no_text", "\u{1}\n").to_str().unwrap()]);
+    }
+    let bench = ["bench", "smallbank", "--on", "liquidio3", "--fault-plan"];
+    for missing in [folder, "/nonexistent/plan.json"] {
+        ends(3, &[&bench[..], &[missing]].concat());
+    }
+}
+
 #[test]
 fn a_sweep_that_witnessed_too_little_fails() {
     let few = ["sweep", "smallbank", "--on", "liquidio3", "--seeds", "0..1", "--transactions", "3"];

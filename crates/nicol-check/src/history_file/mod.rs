@@ -10,7 +10,9 @@ mod validate;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 
-use nicol_core::history::{Action, Crash, History, Initial, Loaded, Operation, Promise};
+use nicol_core::history::{
+    Action, Crash, History, Initial, Loaded, Operation, Promise, Read, Scan,
+};
 use serde::{Deserialize, Serialize};
 
 use line::{Line, Parsed};
@@ -223,7 +225,8 @@ pub fn read(from: impl BufRead) -> Result<FileContent, HistoryError> {
     let promise: Promise =
         header.promise.parse().map_err(|reason: String| HistoryError::line(1, reason))?;
     let (body, lines_of) = read_lines(&header, lines)?;
-    let Body { loaded, operations, crashes } = body;
+    let Body { loaded, operations, mut crashes } = body;
+    crashes.sort_by_key(|crash| crash.at);
     let initial = match header.initial {
         InitialKind::Listed => Initial::Listed(loaded),
         InitialKind::Untold => Initial::Untold,
@@ -245,13 +248,22 @@ fn not_told(history: &History) -> Vec<&'static str> {
         );
     }
     let reads = || {
-        history.operations.iter().flat_map(|operation| match &operation.action {
-            Action::Txn(txn) => txn.reads.as_slice(),
-            _ => &[],
+        history.operations.iter().flat_map(|operation| {
+            let (reads, scans): (&[Read], &[Scan]) = match &operation.action {
+                Action::Txn(txn) => (&txn.reads, &txn.scans),
+                Action::Scan(scan) => (&[], std::slice::from_ref(scan)),
+                _ => (&[], &[]),
+            };
+            let found = scans.iter().flat_map(|scan| &scan.found);
+            let got = match &operation.action {
+                Action::Get { found, .. } => found.map(|found| (found.present, found.digest)),
+                _ => None,
+            };
+            reads.iter().chain(found).map(|read| (read.present, read.digest)).chain(got)
         })
     };
-    let digests = reads().any(|read| read.digest.is_some());
-    if !digests && reads().any(|read| read.present) {
+    let digests = reads().any(|(_, digest)| digest.is_some());
+    if !digests && reads().any(|(present, _)| present) {
         missing.push("digests of values: wrong bytes under a right version are not noticed");
     }
     missing

@@ -210,3 +210,31 @@ fn a_history_of_the_first_format_is_converted_and_says_what_it_lacks() {
     let error = read(overlap.as_bytes()).unwrap_err().to_string();
     assert!(error.starts_with("line 2: ") && error.contains("do not overlap"), "{error}");
 }
+
+#[test]
+fn crashes_are_in_the_order_of_time_whatever_that_of_their_lines() {
+    let header = HEADER.replace("linearizable", "durable:strict");
+    let header = header.replace(r#""listed""#, r#""listed","crashes":2"#);
+    let [late, early] = [40, 30].map(|at| format!(r#"{{"op":"crash","at":{at}}}"#));
+    let read = read([&*header, GET, &late, &early].join("\n").as_bytes()).unwrap();
+    let times: Vec<u64> = read.history.crashes.iter().map(|crash| crash.at).collect();
+    assert_eq!(times, [30, 40]);
+}
+
+#[test]
+fn values_without_digests_are_not_told_whoever_read_them() {
+    let load = r#"{"op":"load","key":5,"version":1}"#;
+    let scan = GET.replace(r#""op":"get""#, r#""op":"scan""#).replace(
+        r#""key":5,"present":true,"version":1"#,
+        r#""scan":{"first":1,"last":9,"found":[{"key":5,"version":1}]}"#,
+    );
+    for (line, told) in [
+        (GET.to_owned(), false),
+        (GET.replace(r#""version":1"#, r#""version":1,"digest":7"#), true),
+        (scan.clone(), false),
+        (scan.replace(r#""version":1"#, r#""version":1,"digest":7"#), true),
+    ] {
+        let content = read([HEADER, load, &line].join("\n").as_bytes()).unwrap();
+        assert_eq!(content.not_told.is_empty(), told, "{line}: {:?}", content.not_told);
+    }
+}

@@ -12,6 +12,9 @@ pub(super) fn anomaly(cycle: &[Step]) -> Anomaly {
     if count(EdgeKind::RealTime) > 0 {
         return Anomaly::RealTime;
     }
+    if count(EdgeKind::Load) > 0 {
+        return Anomaly::WrongPresence;
+    }
     if count(EdgeKind::Client) > 0 {
         return Anomaly::ClientOrder;
     }
@@ -38,7 +41,7 @@ pub(super) fn cycle(index: &Index<'_>, cycle: &[Step]) -> String {
 
 fn one_step(index: &Index<'_>, step: &Step) -> String {
     let (from, to) = (index.operation(step.from), index.operation(step.to));
-    let (first, second) = (format!("operation {}", from.id), format!("operation {}", to.id));
+    let (first, second) = (name(index, step.from), name(index, step.to));
     let key = || index.name(step.key);
     match step.kind {
         EdgeKind::Overwrites => {
@@ -53,6 +56,7 @@ fn one_step(index: &Index<'_>, step: &Step) -> String {
             format!("{first} scanned over key {} before {second} inserted it", key())
         }
         EdgeKind::Client => format!("client {} issued {first} before {second}", from.client),
+        EdgeKind::Load => format!("{first} came before {second}"),
         EdgeKind::RealTime => format!(
             "{first} ended at {} before {second} began at {}",
             from.responded.unwrap_or_default(),
@@ -65,7 +69,15 @@ fn one_step(index: &Index<'_>, step: &Step) -> String {
 fn writer(index: &Index<'_>, install: &Install) -> String {
     match install.writer {
         NOBODY => "the initial load".to_owned(),
-        writer => format!("operation {}", index.id(writer)),
+        writer => name(index, writer),
+    }
+}
+
+/// An operation, or a load that may have happened, in words.
+fn name(index: &Index<'_>, node: u32) -> String {
+    match index.is_load(node) {
+        true => "the initial load".to_owned(),
+        false => format!("operation {}", index.id(node)),
     }
 }
 
@@ -135,6 +147,7 @@ pub(super) fn nobody(index: &Index<'_>, read: &ReadAt) -> (Anomaly, String) {
         None => {
             let later = index.writes.iter().find(|write| {
                 index.nodes[write.node as usize].unknown
+                    && !index.is_load(write.node)
                     && write.key == read.key
                     && write.version == Some(version)
             });

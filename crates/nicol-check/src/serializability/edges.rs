@@ -48,11 +48,22 @@ pub(super) fn certain(
         }
     }
     let mut nodes = index.nodes.len();
+    if index.loads_from() < nodes as u32 {
+        loads_first(index, &mut edges, nodes as u32);
+        nodes += 1;
+    }
     if promise != Promise::Serializable {
         client_order(index, &mut edges);
-        nodes += real_time(index, &mut edges);
+        nodes += real_time(index, &mut edges, nodes);
     }
     Certain { edges, nodes }
+}
+
+/// Loads that may have happened come before the node `begin`, and that before every operation.
+fn loads_first(index: &Index<'_>, edges: &mut Vec<Edge>, begin: u32) {
+    let loads = index.loads_from();
+    (loads..begin).for_each(|load| add(edges, load, begin, EdgeKind::Load, 0));
+    (0..loads).for_each(|node| add(edges, begin, node, EdgeKind::Load, 0));
 }
 
 /// Each operation comes after the last one of its client whose end the client knows.
@@ -70,19 +81,20 @@ fn client_order(index: &Index<'_>, edges: &mut Vec<Edge>) {
 
 /// Adds the real-time order: a chain of instants; a committed operation comes before the first
 /// instant after its end, and every operation after the last instant before its start. Returns the
-/// number of instants. Of two operations at one nanosecond neither comes first.
-fn real_time(index: &Index<'_>, edges: &mut Vec<Edge>) -> usize {
+/// number of instants, whose nodes begin at `first`. Of two operations at one nanosecond neither
+/// comes first.
+fn real_time(index: &Index<'_>, edges: &mut Vec<Edge>, first: usize) -> usize {
     let mut starts: Vec<u64> =
-        (0..index.nodes.len() as u32).map(|node| index.operation(node).invoked).collect();
+        (0..index.loads_from()).map(|node| index.operation(node).invoked).collect();
     starts.sort_unstable();
     starts.dedup();
     // Instant `i` is just before the starts at `starts[i]`.
-    let instant = |position: usize| (index.nodes.len() + position) as u32;
+    let instant = |position: usize| (first + position) as u32;
     for position in 1..starts.len() {
         let (from, to) = (instant(position - 1), instant(position));
         add(edges, from, to, EdgeKind::RealTime, 0);
     }
-    for node in 0..index.nodes.len() as u32 {
+    for node in 0..index.loads_from() {
         let operation = index.operation(node);
         let begins = starts.partition_point(|start| *start < operation.invoked);
         add(edges, instant(begins), node, EdgeKind::RealTime, 0);

@@ -21,6 +21,8 @@ pub(super) enum EdgeKind {
     Client,
     /// It ended before the other began.
     RealTime,
+    /// It may have loaded a record, before all operations.
+    Load,
 }
 
 /// An edge; `key` is 0 where there is none.

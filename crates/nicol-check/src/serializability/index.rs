@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use nicol_core::history::{Action, Effect, End, Found, History, Initial, Key, Operation};
+use nicol_core::history::{Action, Effect, End, Found, History, Initial, Key, Operation, Txn};
 use nicol_core::ids::IdMap;
 
 /// Stands for no node: the initial load.
@@ -73,6 +73,8 @@ pub(super) struct Index<'h> {
     pub(super) loaded: Vec<(u32, u64, Option<u64>)>,
     /// Scans that contradict themselves: the node, and what is wrong.
     pub(super) wrong_scans: Vec<(u32, String)>,
+    /// What may have loaded one record each, where a history does not tell: its nodes are the last.
+    loads: Vec<Operation>,
     numbers: Vec<u64>,
     number_of: IdMap<u64, u32>,
     strings: Vec<&'h [u8]>,
@@ -89,6 +91,7 @@ impl<'h> Index<'h> {
             hidden: Vec::new(),
             loaded: Vec::new(),
             wrong_scans: Vec::new(),
+            loads: Vec::new(),
             numbers: Vec::new(),
             number_of: IdMap::default(),
             strings: Vec::new(),
@@ -197,8 +200,51 @@ impl<'h> Index<'h> {
         }
     }
 
-    pub(super) fn operation(&self, node: u32) -> &'h Operation {
-        &self.operations[self.nodes[node as usize].operation as usize]
+    pub(super) fn operation(&self, node: u32) -> &Operation {
+        let position = self.nodes[node as usize].operation as usize;
+        match position.checked_sub(self.operations.len()) {
+            None => &self.operations[position],
+            Some(load) => &self.loads[load],
+        }
+    }
+
+    /// Adds a load of `key` at version 1 that may have happened, as an operation of unknown
+    /// outcome. To be called when all operations are in.
+    pub(super) fn add_load(&mut self, key: u32) {
+        let node = self.nodes.len() as u32;
+        let position = (self.operations.len() + self.loads.len()) as u32;
+        self.loads.push(Operation {
+            client: u32::MAX,
+            sequence: node.into(),
+            id: 0,
+            invoked: 0,
+            responded: None,
+            end: End::Unknown,
+            action: Action::Txn(Txn::default()),
+        });
+        let (reads, scans) = (self.reads.len() as u32, self.scans.len() as u32);
+        let writes = self.writes.len() as u32;
+        let effect = Effect::Put { digest: None };
+        self.writes.push(WriteAt { node, key, effect, version: Some(1) });
+        self.nodes.push(Node {
+            operation: position,
+            unknown: true,
+            writes_more: false,
+            impossible: false,
+            reads: reads..reads,
+            scans: scans..scans,
+            writes: writes..writes + 1,
+        });
+    }
+
+    /// Where the loads that may have happened begin among the nodes: behind the operations.
+    pub(super) fn loads_from(&self) -> u32 {
+        (self.nodes.len() - self.loads.len()) as u32
+    }
+
+    /// Is this node a load that may have happened?
+    pub(super) fn is_load(&self, node: u32) -> bool {
+        node >= self.loads_from()
     }
 
     pub(super) fn id(&self, node: u32) -> u64 {
@@ -331,7 +377,7 @@ impl<'h> Index<'h> {
     /// Nodes of each client, in its order.
     pub(super) fn clients(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut clients: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for node in 0..self.nodes.len() as u32 {
+        for node in 0..self.loads_from() {
             clients.entry(self.operation(node).client).or_default().push(node);
         }
         for nodes in clients.values_mut() {

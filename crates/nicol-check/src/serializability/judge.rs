@@ -18,10 +18,14 @@ const LOOK: u64 = 64;
 /// See [`super::check`].
 pub(super) fn check(history: &History) -> Report {
     let mut report = Report::default();
-    let index = Index::new(history);
+    let mut index = Index::new(history);
     report.undecided = without_version(&index);
     if report.undecided.is_none() {
-        Judge::new(history, &index).run(&mut report);
+        let loaded = match history.initial {
+            Initial::Listed(_) => std::mem::take(&mut index.loaded),
+            Initial::Untold => guessed(&mut index),
+        };
+        Judge::new(history, &index, loaded).run(&mut report);
     }
     let count = |end: End| history.operations.iter().filter(|one| one.end == end).count();
     report.committed = count(End::Ok);
@@ -69,11 +73,7 @@ enum Look {
 }
 
 impl<'i, 'h> Judge<'i, 'h> {
-    fn new(history: &History, index: &'i Index<'h>) -> Self {
-        let loaded = match history.initial {
-            Initial::Listed(_) => index.loaded.clone(),
-            Initial::Untold => guessed(index),
-        };
+    fn new(history: &History, index: &'i Index<'h>, loaded: Vec<(u32, u64, Option<u64>)>) -> Self {
         let wrong = vec![false; index.reads.len()];
         Self { index, promise: history.promise, loaded, wrong, orphans: Vec::new() }
     }
@@ -110,15 +110,15 @@ impl<'i, 'h> Judge<'i, 'h> {
                 report.add(describe::anomaly(&cycle), describe::cycle(index, &cycle));
             }
         }
-        let unknown = (0..index.nodes.len() as u32)
+        let unknown = (0..index.loads_from())
             .filter(|&node| index.nodes[node as usize].unknown && search.is_effective(node));
         report.unknown_effective = unknown.count();
     }
 
-    /// Reports committed installs of version 0, or below what was loaded.
+    /// Reports installs of version 0, loaded ones too, and committed ones below what was loaded.
     fn low_versions(&self, installs: &Installs, report: &mut Report) {
         let index = self.index;
-        for install in installs.all_certain().iter().filter(|one| one.writer != NOBODY) {
+        for install in installs.all_certain() {
             let (key, version) = (install.key, install.version);
             let above = installs.next(key, version);
             if version == 0 || above.is_some_and(|next| next.writer == NOBODY) {
@@ -349,31 +349,43 @@ fn contradiction(
 }
 
 /// The records that a history which does not tell its load must have begun with: those that were
-/// read at version 1, if nobody installed it.
-fn guessed(index: &Index<'_>) -> Vec<(u32, u64, Option<u64>)> {
+/// read at version 1, if nobody may have installed it. Where somebody may have, or where only
+/// operations of unknown outcome read it, the load is one more thing that may have happened.
+fn guessed(index: &mut Index<'_>) -> Vec<(u32, u64, Option<u64>)> {
     let committed = |node: u32| !index.nodes[node as usize].unknown;
+    let at_first = |read: &&ReadAt| read.present && read.version == Some(1);
+    let read: BTreeSet<u32> = index.reads.iter().filter(at_first).map(|read| read.key).collect();
     let reads = index.reads.iter().filter(|read| committed(read.node));
-    let mut loaded: BTreeSet<u32> = reads
-        .clone()
-        .filter(|read| read.present && read.version == Some(1))
+    let certain: BTreeSet<u32> = reads.clone().filter(at_first).map(|read| read.key).collect();
+    let absent: BTreeSet<u32> = reads
+        .filter(|read| !read.present && read.version == Some(0))
         .map(|read| read.key)
         .collect();
+    let (mut installed, mut deleted) = (BTreeSet::new(), BTreeSet::new());
     for write in index.writes.iter().filter(|write| committed(write.node)) {
-        if write.version == Some(1) && write.effect != Effect::Delete {
-            loaded.remove(&write.key);
+        if write.version == Some(1) {
+            let of = if write.effect == Effect::Delete { &mut deleted } else { &mut installed };
+            of.insert(write.key);
         }
     }
-    // An insert of unknown outcome explains version 1 as well, where somebody saw none before it.
+    // An insert of unknown outcome explains version 1 as well.
     let unknown: BTreeSet<u32> = index
         .writes
         .iter()
         .filter(|write| !committed(write.node) && write.version.is_none_or(|version| version == 1))
         .map(|write| write.key)
         .collect();
-    for read in reads.filter(|read| !read.present && read.version == Some(0)) {
-        if unknown.contains(&read.key) {
-            loaded.remove(&read.key);
+    let writes_more = index.nodes.iter().any(|node| node.writes_more);
+    let (mut loaded, mut perhaps) = (Vec::new(), Vec::new());
+    for key in read.into_iter().filter(|key| !installed.contains(key)) {
+        let explained = writes_more || unknown.contains(&key);
+        let is_deleted = deleted.contains(&key);
+        if certain.contains(&key) && (is_deleted || !explained) {
+            loaded.push((key, 1, None));
+        } else if !is_deleted && !absent.contains(&key) {
+            perhaps.push(key);
         }
     }
-    loaded.into_iter().map(|key| (key, 1, None)).collect()
+    perhaps.into_iter().for_each(|key| index.add_load(key));
+    loaded
 }

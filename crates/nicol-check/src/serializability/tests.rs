@@ -501,3 +501,37 @@ fn sixty_transactions_of_which_half_are_unknown_are_judged_in_seconds() {
     }
     assert!(judged > 8 && undecided <= 3, "{undecided} of {} are undecided", 12 + judged);
 }
+
+fn found_untold(operations: &[Operation]) -> Vec<Anomaly> {
+    let report = check(&History { initial: Initial::Untold, ..history(operations) });
+    report.violations.iter().map(|violation| violation.anomaly).collect()
+}
+
+#[test]
+fn what_nobody_tells_of_the_load_explains_what_operations_of_unknown_outcome_read_and_wrote() {
+    let later = |reads: &[Read]| txn(9, (2_000, 3_000), reads, &[]);
+    // Only an operation of unknown outcome read version 1.
+    let reads = unknown(txn(1, ANY, &[read(1, 1)], &[put(2, 2)]));
+    assert_eq!(found_untold(&[reads.clone(), later(&[read(2, 2)])]), []);
+    // Somebody has seen that there was none before, and after.
+    for seen in [absent(1, 0), Read { version: None, ..absent(1, 0) }] {
+        let there = found_untold(&[reads.clone(), txn(3, ANY, &[seen], &[]), later(&[read(2, 2)])]);
+        assert_ne!(there, []);
+    }
+    // Version 1 was loaded, or inserted by an operation of unknown outcome, not both.
+    let inserts = |key| unknown(txn(2, ANY, &[], &[put(1, 1), put(key, 2)]));
+    assert_eq!(found_untold(&[inserts(2), later(&[read(1, 1), read(2, 2)])]), []);
+    let scanned = with(scan(&[]), txn(3, ANY, &[], &[]));
+    assert_eq!(found_untold(&[inserts(2), scanned.clone(), later(&[read(1, 1)])]), []);
+    assert_ne!(found_untold(&[scanned, later(&[read(1, 1)])]), []);
+}
+
+#[test]
+fn a_load_at_version_0_is_a_violation() {
+    let loaded = vec![Loaded { key: Key::Number(1), version: 0, digest: None }];
+    let untouched =
+        History { initial: Initial::Listed(loaded), ..history(&[txn(1, ANY, &[], &[put(1, 1)])]) };
+    let report = check(&untouched);
+    let anomalies: Vec<_> = report.violations.iter().map(|one| one.anomaly).collect();
+    assert_eq!(anomalies, [Anomaly::LowVersion]);
+}

@@ -8,7 +8,7 @@ mod tiny;
 
 use nicol_check::history_file::validate;
 use nicol_check::serializability;
-use nicol_core::history::{Action, End, History};
+use nicol_core::history::{Action, End, History, Initial};
 use nicol_core::rng::{Purpose, Stream};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -78,6 +78,9 @@ fn agree(histories: u64, seed: u64) {
     for number in 0..histories {
         let chances = if number % 4 == 3 { tiny::KNOTTED } else { tiny::PLAIN };
         let mut history = tiny::honest(chances, &mut random);
+        if number % 5 == 4 {
+            history.initial = Initial::Untold;
+        }
         let changes = random.below(4).min(random.below(4));
         (0..changes).for_each(|_| tiny::change(&mut history, &mut random));
         if validate(&history).is_err() || !has_versions(&history) {

@@ -1,10 +1,10 @@
 //! Strict serializability by its definition: tries every order of the operations and every effect
 //! that an unknown one can have had. Shares nothing with the checker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nicol_core::history::{
-    Action, Effect, End, History, Initial, Key, Operation, Promise, Read, Scan, Txn, Write,
+    Action, Effect, End, History, Initial, Key, Loaded, Operation, Promise, Read, Scan, Txn, Write,
 };
 
 /// A record, or none: the version of its last write, the highest version at which it was read
@@ -21,14 +21,28 @@ type States = BTreeMap<Key, State>;
 
 /// Is there an order of the operations in which each saw what it says?
 pub fn holds(history: &History) -> bool {
+    match &history.initial {
+        Initial::Listed(loaded) => holds_from(history, loaded),
+        // Whatever was loaded was there at version 1.
+        Initial::Untold => {
+            let names: BTreeSet<Key> = names(history).into_iter().collect();
+            (0..1_u32 << names.len()).any(|set| {
+                let chosen = names.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+                let record = |key: &Key| Loaded { key: key.clone(), version: 1, digest: None };
+                let loaded: Vec<Loaded> = chosen.map(|(_, key)| record(key)).collect();
+                holds_from(history, &loaded)
+            })
+        }
+    }
+}
+
+fn holds_from(history: &History, loaded: &[Loaded]) -> bool {
     let mut states: States =
         names(history).into_iter().map(|key| (key, State::default())).collect();
-    if let Initial::Listed(loaded) = &history.initial {
-        for record in loaded {
-            let state =
-                State { version: record.version, floor: 0, present: true, digest: record.digest };
-            states.insert(record.key.clone(), state);
-        }
+    for record in loaded {
+        let state =
+            State { version: record.version, floor: 0, present: true, digest: record.digest };
+        states.insert(record.key.clone(), state);
     }
     let live: Vec<&Operation> =
         history.operations.iter().filter(|operation| operation.end != End::Failed).collect();

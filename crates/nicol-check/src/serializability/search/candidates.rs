@@ -101,8 +101,11 @@ impl Search<'_, '_> {
                 && self.in_time(write.node, read.node)
                 && self.begun_in_time(write.node, key, version)
         });
+        let mut known: Vec<u32> = known.map(|write| write.node).collect();
+        // That it was loaded asks for nothing else.
+        known.sort_by_key(|&node| !self.index.is_load(node));
         let mut candidates: Vec<Candidate> =
-            known.map(|write| Candidate::Known { node: write.node }).collect();
+            known.into_iter().map(|node| Candidate::Known { node }).collect();
         for (node, effect) in self.unseen(key, read.node, reasons) {
             if fits(effect) && self.begun_in_time(node, key, version) {
                 let own = if let Effect::Put { digest } = effect { digest } else { None };

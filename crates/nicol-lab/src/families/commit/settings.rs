@@ -112,7 +112,7 @@ fn set_scheduling(schedule: &mut Option<ScheduleConfig>, key: &str, value: &str)
 
 impl Settings for XenicConfig {
     const HIDDEN: &'static [Setting] = HIDDEN;
-    const FIRST: &'static [&'static str] = &["scheduler"];
+    const FIRST: &'static [&'static str] = &["scheduler", "growth"];
     const KEYS: &'static [Setting] = &[
         (
             "execute_at",
@@ -234,8 +234,11 @@ impl Settings for XenicConfig {
                 }
             }
             "table_bytes" => {
-                let memory_max = Bytes(number(value, 1, 1 << 44)?);
-                self.growth = Growth::Doubling { memory_max };
+                let limit = Bytes(number(value, 1, 1 << 44)?);
+                let Growth::Doubling { memory_max } = &mut self.growth else {
+                    bail!("growth=off: no table grows up to a limit; leave one of them out");
+                };
+                *memory_max = limit;
             }
             "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
             "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
@@ -483,6 +486,7 @@ impl SystemConfig for RdmaOccConfig {
 mod tests {
     use super::super::workloads::{self, BuiltWorkload};
     use super::*;
+    use crate::settings::apply;
     use crate::workloads::WorkloadSpec;
 
     #[test]
@@ -497,6 +501,31 @@ mod tests {
                 assert_eq!(RdmaOccConfig::published(system, &sizes).timeout, timeout, "{system}");
             }
             assert!(TIMEOUT_US.2.contains(&format!("{millis}000")), "help tells both");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_a_table_holds_whatever_is_said_of_growth() {
+        let spec = WorkloadSpec::named("smallbank");
+        let BuiltWorkload { workload, value_bytes } = workloads::build(&spec, 3).unwrap();
+        let sizes = Sizes { source: &*workload, value_bytes, nic_memory: None, live: false };
+        let set = |pairs: [&str; 2]| {
+            let mut config = XenicConfig::published("xenic", &sizes);
+            apply(&pairs.map(str::to_owned), &mut config, &mut EngineSettings::default())?;
+            Ok::<_, anyhow::Error>(config.growth)
+        };
+        let limited = Growth::Doubling { memory_max: Bytes(5_000) };
+        for [one, other] in [["growth=on", "table_bytes=5000"], ["growth=off", "table_bytes=5000"]]
+        {
+            for pairs in [[one, other], [other, one]] {
+                match one {
+                    "growth=on" => assert_eq!(set(pairs).unwrap(), limited, "{pairs:?}"),
+                    _ => assert!(
+                        set(pairs).is_err(),
+                        "{pairs:?}: growth is off, and the limit ignored"
+                    ),
+                }
+            }
         }
     }
 }
