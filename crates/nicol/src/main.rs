@@ -48,12 +48,12 @@ pub enum End {
 #[error("{0:#}")]
 pub struct Usage(pub anyhow::Error);
 
-/// Whose error it is that a run could not be made: a flag's that does not fit, unless the world
-/// says that it failed itself.
+/// Whose error it is that a run could not be made: a flag's that does not fit, unless the world or
+/// the system says that it failed itself.
 fn blame(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<nicol_rt::LiveError>() {
         Ok(environment) => environment.into(),
-        Err(usage) => Usage(usage).into(),
+        Err(other) => environment_or_usage(other),
     }
 }
 

@@ -10,7 +10,7 @@ use nicol_sim::profile::Measured;
 use serde_json::{Value, json};
 
 use crate::cli::{Format, FormatArgs, ProfilesAction, ProfilesArgs};
-use crate::{End, Usage, output};
+use crate::{End, Usage, environment_or_usage, output};
 
 /// Runs the chosen action.
 pub fn run(args: &ProfilesArgs) -> Result<End> {
@@ -22,7 +22,7 @@ pub fn run(args: &ProfilesArgs) -> Result<End> {
 }
 
 fn load(name: &str) -> Result<Arc<Profile>> {
-    nicol_lab::profiles::load(name).map(Arc::new).map_err(|error| Usage(error).into())
+    nicol_lab::profiles::load(name).map(Arc::new).map_err(environment_or_usage)
 }
 
 fn list(args: &FormatArgs) -> Result<End> {
@@ -44,7 +44,8 @@ fn list(args: &FormatArgs) -> Result<End> {
 fn show(name: &str, format: Format) -> Result<End> {
     let profile = load(name)?;
     if format == Format::Table {
-        let (_, text) = Profile::source(name).map_err(|error| Usage(error.into()))?;
+        let (_, text) =
+            Profile::source(name).map_err(|error| environment_or_usage(error.into()))?;
         return output::print(&text).map(|()| End::Held);
     }
     let rows: Vec<_> = profile

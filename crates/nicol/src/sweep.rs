@@ -1,5 +1,6 @@
 //! `nicol sweep`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::sync::Once;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nicol_lab::bench::{BenchConfig, BenchRun, THREADS};
 use nicol_lab::experiments::{shown, write_atomically};
@@ -20,7 +21,7 @@ use serde_json::json;
 
 use crate::bench::{base, help_settings, spec, transactions, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
-use crate::{End, Usage, blame, interrupt, output};
+use crate::{End, Usage, blame, environment_or_usage, interrupt, output};
 
 /// Timeout of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
 /// their consequences are seen.
@@ -41,7 +42,7 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     if args.system.settings.iter().any(|setting| setting == "help") {
         return help_settings(&args.system.system, args.format);
     }
-    let configs = configs(args).map_err(Usage)?;
+    let configs = configs(args).map_err(environment_or_usage)?;
     let jobs = match args.jobs {
         Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => jobs,
         Some(jobs) => {
@@ -209,8 +210,9 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
         .filter(|(from, to)| from < to)
         .with_context(|| format!("--seeds {}: write FROM..TO, for example 0..100", args.seeds))?;
     let length = transactions(args.transactions)?;
-    let workloads = names(&args.workload.workload, WORKLOADS.iter().map(|(name, _)| *name));
-    let chosen = names(&args.system.system, systems::all().map(|system| system.name));
+    let workloads = names(&args.workload.workload, WORKLOADS.iter().map(|(name, _)| *name))?;
+    let chosen = names(&args.system.system, systems::all().map(|system| system.name))?;
+    named_once(args.on.iter().map(String::as_str))?;
     let pairs = pairs(args, &workloads, &chosen)?;
     let each = (pairs.len() * args.on.len()) as u64;
     let runs = (to - from).saturating_mul(each);
@@ -266,8 +268,23 @@ fn pairs<'a>(
 }
 
 /// The names of a list with commas; `all` stands for all there are.
-fn names<'a>(list: &'a str, all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    if list == "all" { all.collect() } else { list.split(',').map(str::trim).collect() }
+fn names<'a>(list: &'a str, all: impl Iterator<Item = &'a str>) -> Result<Vec<&'a str>> {
+    if list == "all" {
+        return Ok(all.collect());
+    }
+    let names: Vec<&str> = list.split(',').map(str::trim).collect();
+    ensure!(!names.contains(&"all"), "{list}: 'all' stands alone; leave out the other names");
+    named_once(names.iter().copied())?;
+    Ok(names)
+}
+
+/// Refuses to run anything twice: the report would count it as two.
+fn named_once<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    match names.into_iter().find(|name| !seen.insert(*name)) {
+        Some(twice) => bail!("'{twice}' is named twice: leave it out once"),
+        None => Ok(()),
+    }
 }
 
 fn config(

@@ -145,6 +145,24 @@ fn a_file_that_the_system_does_not_read_is_the_environment_s() {
     for missing in [folder, "/nonexistent/plan.json"] {
         ends(3, &[&bench[..], &[missing]].concat());
     }
+    for profile in [folder, "/nonexistent/mine.toml"] {
+        ends(3, &["profiles", "show", profile]);
+        ends(3, &["bench", "smallbank", "--on", profile]);
+        ends(3, &["sweep", "smallbank", "--on", profile, "--seeds", "0..1"]);
+    }
+}
+
+#[test]
+fn a_sweep_runs_nothing_twice() {
+    for (flags, named) in [
+        (["smallbank,smallbank", "--system", "xenic", "--on", "liquidio3"], "'smallbank'"),
+        (["smallbank", "--system", "all,xenic", "--on", "liquidio3"], "'all'"),
+        (["smallbank", "--system", "xenic", "--on", "liquidio3,liquidio3"], "'liquidio3'"),
+    ] {
+        let output = nicol(&[&["sweep"], &flags[..], &["--seeds", "0..1"]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(named), "{told}");
+    }
 }
 
 #[test]

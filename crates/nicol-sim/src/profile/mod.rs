@@ -45,7 +45,7 @@ fn is_path(name: &str) -> bool {
 }
 
 /// Why a profile cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Neither a built-in name nor a file.
     #[error(
@@ -59,12 +59,12 @@ pub enum ProfileError {
         known: String,
     },
     /// A file that cannot be read.
-    #[error("cannot read the profile {name:?}: {reason}")]
+    #[error("cannot read the profile {name:?}")]
     Unreadable {
         /// Its path.
         name: String,
         /// What the system says.
-        reason: String,
+        source: std::io::Error,
     },
     /// The view has more engines than the hardware has cores.
     #[error("{asked} {side:?} engines a node, but {profile} has {there}: ask for {there} or fewer")]
@@ -412,10 +412,7 @@ impl Profile {
                     known: Self::list().join(", "),
                 })
             }
-            Err(error) => Err(ProfileError::Unreadable {
-                name: name_or_path.into(),
-                reason: error.to_string(),
-            }),
+            Err(source) => Err(ProfileError::Unreadable { name: name_or_path.into(), source }),
         }
     }
 
