@@ -38,6 +38,12 @@ impl Partition {
             if self.one_way { inside(from) && !inside(to) } else { inside(from) != inside(to) };
         crosses && (self.from..self.until).contains(&now)
     }
+
+    /// Are all of so many nodes on one side of it?
+    pub fn parts_nobody(&self, nodes: usize) -> bool {
+        let inside = (0..nodes).filter(|node| self.side.contains(NodeId(*node as u16))).count();
+        inside == 0 || inside == nodes
+    }
 }
 
 /// An engine that stands still for a while; what arrives waits.

@@ -36,5 +36,6 @@ pub fn run(config: &BenchConfig) -> Result<BenchRun> {
         let profile = hardware::first_profile(config)?;
         ran.report.warnings.extend(hardware::vain_offload(&profile)?);
     }
+    ran.report.warnings.extend(config.vain_partitions());
     Ok(ran)
 }

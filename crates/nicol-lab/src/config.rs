@@ -170,6 +170,18 @@ impl BenchConfig {
         (!self.recorded_run).then(|| unjudged.to_owned())
     }
 
+    /// What to say of the partitions of a given plan that part nobody.
+    pub(crate) fn vain_partitions(&self) -> impl Iterator<Item = String> {
+        let nodes = self.nodes + self.client_nodes;
+        let given = self.fault_plan.iter().flat_map(|plan| &plan.partitions);
+        given.filter(move |cut| cut.parts_nobody(nodes)).map(move |cut| {
+            format!(
+                "a partition from_ns = {} parts nobody: its side names none of the {nodes} nodes, or all",
+                cut.from.0
+            )
+        })
+    }
+
     fn has_adaptive_window(&self) -> bool {
         self.adaptive_window.unwrap_or(self.defaults_to_window())
     }

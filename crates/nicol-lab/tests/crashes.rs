@@ -159,6 +159,21 @@ fn a_node_that_is_cut_off_for_longer_than_its_lease_is_given_up() {
     }
 }
 
+#[test]
+fn a_cut_of_a_given_plan_that_parts_nobody_is_told() {
+    let (from, until) = (Nanos::ZERO, Nanos::from_micros(9));
+    for (side, vain) in
+        [(vec![1], false), (vec![7, 9], true), (vec![], true), (vec![0, 1, 2], true)]
+    {
+        let side = side.into_iter().map(NodeId).collect();
+        let cut = Partition { from, until, side, one_way: false };
+        let plan = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
+        let config = config("xenic", "smallbank", "liquidio3", 1);
+        let warnings = held(&BenchConfig { fault_plan: Some(plan), ..config }).warnings;
+        assert_eq!(warnings.iter().any(|told| told.contains("parts nobody")), vain, "{warnings:?}");
+    }
+}
+
 /// Xenic over a log device that takes a while, until everything crashes.
 fn read_back(seed: u64, syncs_nothing: bool) -> BenchReport {
     let at = Nanos::from_micros(40 + seed % 16 * 10);
