@@ -107,7 +107,7 @@ fn feedback_that_never_comes_and_a_stalled_worker_cost_no_request() {
         ("alnico-cpu-n", &[]),
         ("round-robin", &[]),
         ("static-partition", &[]),
-        ("strife", &["batch=1000"]),
+        ("strife", &["batch=16"]),
     ] {
         let BenchRun { report, history, .. } = held_run(&stalled(scheduler, settings));
         let case = format!("{scheduler} {settings:?}");
@@ -168,6 +168,20 @@ fn what_strife_cannot_gather_is_refused() {
     // Of each of two nodes, whose requests wait for two workers.
     assert_eq!(refused(QUEUE_MAX), 0);
     assert!(refused(QUEUE_MAX + 100) > 0, "what was gathered has no bound");
+}
+
+#[test]
+fn a_cluster_of_strife_s_may_be_larger_than_a_worker_s_queue() {
+    let mut config = config("silo", "strife", "ycsb-t", 4);
+    // All meet at few records, and are one cluster.
+    (config.workload.keys, config.workload.records) = (Some(2), Some(4));
+    config.workload.zipf_percent = Some(150);
+    config.clients = Some(QUEUE_MAX);
+    config.length = Some(Length::Transactions(8 * QUEUE_MAX as u64));
+    let report = held(&config);
+    let counters = &report.counters["schedule"];
+    assert_eq!((report.failed, counters["refused"]), (0, 0), "{counters:?}");
+    assert_eq!(report.committed, 8 * QUEUE_MAX as u64);
 }
 
 /// Many clients of few workers, whose requests count until their slots are used again.
