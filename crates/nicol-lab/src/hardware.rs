@@ -109,10 +109,13 @@ fn roles(config: &BenchConfig) -> Result<Vec<Role>> {
     Ok(of(Role::Server, nodes).chain(of(Role::Client, clients)).collect())
 }
 
+/// Engines of a side of a node on threads, unless others are asked for.
+const LIVE_ENGINES: usize = 1;
+
 /// The nodes of a run on threads.
 pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
-    let (host_engines, nic_engines) =
-        (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
+    let host_engines = config.host_engines.unwrap_or(LIVE_ENGINES);
+    let nic_engines = config.nic_engines.unwrap_or(LIVE_ENGINES);
     let specs = roles(config)?.into_iter().map(|role| NodeSpec { role, host_engines, nic_engines });
     View::of(&specs.collect::<Vec<_>>(), config.replicas).map_err(refused_view)
 }
@@ -121,6 +124,18 @@ pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
 /// engines execute verbs.
 pub(crate) const fn live_halves(halves: Halves) -> Halves {
     if halves.keeps_memory() { halves } else { Halves::Together }
+}
+
+/// Host cores of each server: as many as are asked for, or as there are.
+pub(crate) fn host_cores(config: &BenchConfig) -> Result<Vec<usize>> {
+    match config.host_engines {
+        Some(cores) => Ok(vec![cores]),
+        None if config.is_live() => Ok(vec![LIVE_ENGINES]),
+        None => {
+            let servers = profiles_of(&config.on, &roles(config)?)?.into_iter().take(config.nodes);
+            Ok(servers.map(|profile| profile.engines(Side::Host)).collect())
+        }
+    }
 }
 
 /// The profile of the first node, a server.

@@ -16,6 +16,8 @@ use nicol_protocols::schedule::{FEATURES, Features, NONE, Planes, Ranking, Sched
 /// The workers of the artifact, and the requests under way: 48 clients with 4 slots each. (C2.06)
 const WORKERS: usize = 24;
 const OPEN: usize = 192;
+/// Hints, and workers that steer, as five bits have them: more than there are workers.
+const HINTS: u64 = 32;
 /// Requests between two publications of vectors, about.
 const EPOCH: u64 = 5_000;
 /// Steering, on the wire, of a feature that nobody steers.
@@ -32,7 +34,8 @@ fn vectors(random: &mut Stream, epoch: u64) -> Vectors {
     for weight in vectors.weights.iter_mut() {
         *weight = if random.below(FEATURES as u64) < some { random.below(most) as u8 } else { 0 };
     }
-    for worker in 0..random.below(WORKERS as u64 + 1) {
+    // Some name workers that are not there.
+    for worker in 0..random.below(HINTS + 1) {
         vectors.steering[random.below(FEATURES as u64) as usize] = worker as u8;
     }
     vectors
@@ -67,7 +70,8 @@ fn trace(requests: u64, to: &mut impl Write) -> io::Result<()> {
             let among = if random.below(2) == 0 { 24 } else { FEATURES as u64 };
             features.add(random.below(among) as usize, false);
         }
-        let hint = random.below(WORKERS as u64) as usize;
+        // Some clients hint at workers that are not there.
+        let hint = random.below(HINTS) as usize;
         let worker = scheduler.decide(&features, hint).expect("192 requests fill no queue");
         open.push_back((worker, features));
         to.write_all(b"R")?;

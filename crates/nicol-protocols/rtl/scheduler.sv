@@ -34,7 +34,8 @@ module scheduler #(
     output wire                done_ready,
     input  wire [FEATURES-1:0] done_vector,
     input  wire [4:0]          done_worker,
-    // Vectors: feature by feature into the buffer that is not in use, then the swap. Steering 31: nobody.
+    // Vectors: feature by feature into the buffer that is not in use, then the swap. Steering 31, or any
+    // other that is no worker's number: nobody.
     input  wire                vector_valid,
     input  wire [8:0]          vector_feature,
     input  wire [7:0]          vector_weight,
@@ -126,7 +127,8 @@ module scheduler #(
             decision_valid <= 0;
         end else if (advance) begin
             vector[0] <= request_vector;
-            hint[0] <= request_hint;
+            // A client may hint at a worker that is not there.
+            hint[0] <= request_hint < WORKERS ? request_hint : request_hint - WORKERS;
             for (stage = 1; stage < 5; stage = stage + 1) begin
                 vector[stage] <= vector[stage-1];
                 hint[stage] <= hint[stage-1];
@@ -150,9 +152,10 @@ module scheduler #(
         for (feature = 0; feature < FEATURES; feature = feature + 1) begin
             added_is[8*feature +: 8] = added_was[8*feature +: 8] + {7'b0, counted_vector[feature]};
             removed_is[8*feature +: 8] = removed_was[8*feature +: 8] + {7'b0, done_vector[feature]};
-            shows[feature] = steering[5*feature +: 5] == NOBODY
-                ? added_was[8*feature +: 8] != removed_was[8*feature +: 8]
-                : steering[5*feature +: 5] == looking;
+            // A worker that is not there steers nothing.
+            shows[feature] = steering[5*feature +: 5] < WORKERS
+                ? steering[5*feature +: 5] == looking
+                : added_was[8*feature +: 8] != removed_was[8*feature +: 8];
         end
     end
     always @(posedge clk) begin

@@ -1,11 +1,13 @@
 //! Schedulers in front of an engine, or of the coordinators of a node: what may be set in them.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
 use nicol_protocols::schedule::{
     Completion, Kind, Planes, Policy, Ranking, Sabotage, ScheduleConfig, WORKERS_MAX,
 };
 
+use crate::config::BenchConfig;
+use crate::hardware;
 use crate::settings::number;
 
 /// Who may schedule.
@@ -26,8 +28,25 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 4] = [
     ("drops_before_vectors", Sabotage::DropsBeforeVectors),
 ];
 
-/// Changes a setting of a scheduler.
+/// Is `key` a setting of schedulers of this kind?
+fn has_setting(kind: Kind, key: &str) -> bool {
+    match key {
+        "ranking" | "planes" | "publish" | "feedback_us" | "window" => kind.weighs_features(),
+        // A batch of Strife ends with its requests, whatever counts.
+        "completion" => kind.weighs_features() || kind.batches(),
+        "batch" | "batch_us" => kind.batches(),
+        "reserved" => !kind.batches(),
+        _ => true,
+    }
+}
+
+/// Changes a setting of a scheduler. One that it does not have is an error, not ignored.
 pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str) -> Result<()> {
+    if !has_setting(schedule.kind, key) {
+        let having = SCHEDULERS.iter().filter(|(_, kind)| has_setting(*kind, key));
+        let names: Vec<&str> = having.map(|(name, _)| *name).collect();
+        bail!("that is a setting of {}: leave it out", names.join(", "));
+    }
     match (key, value) {
         ("ranking", "artifact") => schedule.ranking = Ranking::Artifact,
         ("ranking", "improved") => schedule.ranking = Ranking::Improved,
@@ -55,10 +74,21 @@ pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str
     Ok(())
 }
 
-/// How long requests wait for the end of a batch, if they are gathered in batches: they may come
-/// while one is gathered, and wait for the next.
-pub(super) fn longest_batch(schedule: &ScheduleConfig) -> Nanos {
-    if schedule.kind.batches() { schedule.batch_time * 2 } else { Nanos::ZERO }
+/// Has every server as many host cores as the scheduler takes and one that executes, and not more
+/// than it knows?
+///
+/// # Errors
+/// If not: the flag, and what to give.
+pub(super) fn check_cores(schedule: &ScheduleConfig, config: &BenchConfig) -> Result<()> {
+    let busy = schedule.dispatchers() + schedule.reserved;
+    for cores in hardware::host_cores(config)? {
+        ensure!(
+            (busy + 1..=WORKERS_MAX).contains(&cores),
+            "--host-engines {cores}: {busy} of a node schedule or are reserved; give {} to {WORKERS_MAX}",
+            busy + 1
+        );
+    }
+    Ok(())
 }
 
 /// Why a scheduler's setting means nothing without one.

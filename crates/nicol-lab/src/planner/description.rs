@@ -218,6 +218,8 @@ const COUNT_MIN: f64 = 1e-3;
 const COUNT_MAX: f64 = 1e3;
 /// The least share of requests, for the same reason.
 const SHARE_MIN: f64 = 1e-3;
+/// What the sum of shares that are written in decimals may miss.
+const ROUNDED: f64 = 1e-9;
 /// Operations of a step at most once its transfers are cut: the simulator makes each of them.
 const PIECES_MAX: u64 = 16_384;
 /// Steps and alternatives at most: a person wrote them.
@@ -383,7 +385,7 @@ impl Text<'_> {
         let name = written.map_or(usual, |written| written.get_ref().as_str());
         let place = written.map_or(0..0, Spanned::span);
         let wrong = |what: String| self.wrong(&place, format!("{key} = {name:?}: {what}"));
-        let profile = profiles::load(name).map_err(|error| wrong(error.to_string()))?;
+        let profile = profiles::load(name).map_err(|error| wrong(format!("{error:#}")))?;
         let inside = profile.card.as_ref().is_some_and(|card| card.soc.is_some());
         if key == "hardware" && !inside {
             let what = "its card has no cores beside the path ([card.soc]); choose bluefield2 or a \
@@ -558,7 +560,7 @@ impl Description {
         }
         let shares: f64 = alternatives.iter().map(|one| one.share_max).sum();
         let last = raw.alternative.iter().rev().find_map(|one| one.get_ref().share_max.as_ref());
-        if let Some(last) = last.filter(|_| shares < 1.0) {
+        if let Some(last) = last.filter(|_| shares < 1.0 - ROUNDED) {
             let what = format!(
                 "share_max: all alternatives together take {:.0} % of requests at most; nobody is left for \
                  the others: raise one, or leave it out",

@@ -27,33 +27,59 @@ impl Programme {
     /// left. [OffPath23 4.2: step 3]
     ///
     /// A share of at most s is a rate of at most s / (1 - s) times that of all others, so those
-    /// that are limited come after what they are limited by.
+    /// that are limited come after what they are limited by. Where all are, the first ones begin
+    /// together: each with its share, the last of them with what is left of all requests.
     pub fn greedy(&self, ranked: &[usize]) -> Vec<f64> {
         let mut rates = vec![0.0; self.takes.len()];
         let mut left = self.capacity.clone();
         let limited = |at: &&usize| self.share_max[**at] < 1.0;
         let (after, first): (Vec<_>, Vec<_>) = ranked.iter().partition(limited);
-        for &at in first.into_iter().chain(after) {
+        let together = if first.is_empty() { self.together(&after) } else { Vec::new() };
+        let after = after.into_iter().skip(together.len());
+        let alone = first.into_iter().chain(after).map(|at| vec![(*at, 1.0)]);
+        for parts in std::iter::once(together).chain(alone) {
+            let of = |resource: usize| -> f64 {
+                parts.iter().map(|(at, share)| share * self.takes[*at][resource]).sum()
+            };
+            let takes: Vec<f64> = (0..left.len()).map(of).collect();
             let mut rate = f64::INFINITY;
-            for (takes, left) in self.takes[at].iter().zip(&left) {
+            for (takes, left) in takes.iter().zip(&left) {
                 if *takes > 0.0 {
                     rate = rate.min((left / takes).max(0.0));
                 }
             }
-            let share = self.share_max[at];
-            if share < 1.0 {
-                let others: f64 = rates.iter().sum();
+            if let [(at, _)] = parts[..]
+                && self.share_max[at] < 1.0
+            {
+                let (others, share): (f64, _) = (rates.iter().sum(), self.share_max[at]);
                 rate = rate.min(others * share / (1.0 - share));
             }
-            rates[at] = rate;
-            for ((left, takes), all) in left.iter_mut().zip(&self.takes[at]).zip(&self.capacity) {
-                *left -= takes * rate;
+            parts.iter().for_each(|(at, share)| rates[*at] = share * rate);
+            for ((left, takes), all) in left.iter_mut().zip(&takes).zip(&self.capacity) {
+                if *takes > 0.0 {
+                    *left -= takes * rate;
+                }
                 if *left < EXHAUSTED * all {
                     *left = 0.0;
                 }
             }
         }
         rates
+    }
+
+    /// The first of `limited` that together take all requests, each with its share; none if all of
+    /// them do not.
+    fn together(&self, limited: &[&usize]) -> Vec<(usize, f64)> {
+        let (mut parts, mut open) = (Vec::new(), 1.0_f64);
+        for &&at in limited {
+            let share = self.share_max[at].min(open);
+            parts.push((at, share));
+            open -= share;
+            if open < EXHAUSTED {
+                return parts;
+            }
+        }
+        Vec::new()
     }
 
     /// The rates with the greatest sum, each times what it is `worth`: the simplex method with
@@ -223,6 +249,35 @@ pub(super) mod tests {
             losses > 0 && regretted > 0,
             "greedy is not always the best: {losses}, {regretted}"
         );
+    }
+
+    #[test]
+    fn where_all_shares_are_limited_the_first_ones_begin_together() {
+        let mut draws = Draws(9);
+        for _ in 0..200 {
+            let mut programme = drawn(&mut draws);
+            let count = programme.takes.len();
+            let least = 1.0 / count as f64;
+            let share = |_| least + (0.99 - least) * draws.next();
+            programme.share_max = (0..count).map(share).collect();
+            let best: f64 = programme.best(&vec![1.0; count]).iter().sum();
+            let rates = programme.greedy(&(0..count).collect::<Vec<_>>());
+            let all: f64 = rates.iter().sum();
+            assert!(all > 0.0 && all <= best * (1.0 + 1e-6), "{all} of {best}: {programme:?}");
+            for (rate, most) in rates.iter().zip(&programme.share_max) {
+                assert!(*rate <= most * all * (1.0 + 1e-9), "{rates:?}: {programme:?}");
+            }
+            let takes = |resource: usize| -> f64 {
+                rates.iter().zip(&programme.takes).map(|(rate, takes)| rate * takes[resource]).sum()
+            };
+            assert!((0..programme.capacity.len()).all(|at| takes(at) < 1.0 + 1e-6));
+        }
+        let programme = Programme {
+            takes: vec![vec![1.0], vec![2.0], vec![1.0]],
+            capacity: vec![1.0],
+            share_max: vec![0.5, 0.5, 0.9],
+        };
+        assert_eq!(programme.greedy(&[0, 1, 2]), [1.0 / 3.0, 1.0 / 3.0, 0.0]);
     }
 
     #[test]

@@ -471,3 +471,19 @@ fn hardware_without_cores_beside_the_path_is_refused_with_a_remedy() {
     let error = plan(&description, false).unwrap_err().to_string();
     assert!(error.contains("connectx6") && error.contains("choose bluefield2"), "{error}");
 }
+
+#[test]
+fn where_nobody_may_take_all_requests_greedy_shares_them_out() {
+    let of = |share: &str, count: usize| {
+        let step = "steps = [{ path = \"1\", verb = \"READ\", bytes = \"64B\" }]";
+        let one = |at| format!("[[alternative]]\nname = \"{at}\"\nshare_max = {share}\n{step}\n");
+        let text: String = (0..count).map(one).collect();
+        plan(&read(&format!("name = \"shares\"\n{text}")), false).unwrap()
+    };
+    // Ten times a tenth is all, however it is rounded.
+    for (share, count) in [("0.5", 2), ("0.6", 2), ("0.4", 3), ("0.1", 10)] {
+        let made = of(share, count);
+        let alone = made.candidates[0].mops;
+        assert!((made.greedy.total() / alone - 1.0).abs() < 0.01, "{count} times {share}");
+    }
+}

@@ -53,6 +53,16 @@ impl EngineConfig {
         Hooks::new(self.sabotage)
     }
 
+    /// How long a transaction may wait for what the settings ask to wait for: one that is logged is
+    /// answered when the epoch after its own has ended, and one of reserve; it stalls at a few
+    /// steps, each time behind others that hold its locks and stall: ten times in all, as a bound.
+    /// Before it, its request may wait for a batch.
+    pub fn longest_wait(&self) -> Nanos {
+        let epochs = if self.log { self.epoch * 3 } else { Nanos::ZERO };
+        let batches = self.schedule.as_ref().map_or(Nanos::ZERO, ScheduleConfig::longest_batch);
+        epochs.saturating_add(self.stall * 10).saturating_add(batches)
+    }
+
     /// The published choices, for values of so many bytes at most, without scheduling.
     pub fn published(value_bytes: usize, features: FeatureMap) -> Self {
         Self {

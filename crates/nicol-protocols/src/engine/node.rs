@@ -18,7 +18,7 @@ use super::log::NodeLog;
 use super::record_form::RecordForm;
 use super::recovery::Logs;
 use crate::kit::Recovered;
-use crate::schedule::Shared;
+use crate::schedule::{ScheduleConfig, Shared};
 
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
@@ -157,7 +157,9 @@ impl<P: RecordForm> SystemNode for Node<P> {
         let cores = view.engines(id, Side::Host);
         let server = view.engines(NodeId(0), Side::Host);
         let (map, transcripts) = (&config.features, &config.transcripts);
-        let schedule = Shared::of(config.schedule.as_ref(), map, server, transcripts);
+        let waiting = |schedule: &ScheduleConfig| schedule.waiting_longer(config.longest_wait());
+        let schedule = config.schedule.as_ref().map(waiting);
+        let schedule = Shared::of(schedule.as_ref(), map, server, transcripts);
         Self {
             config: config.clone(),
             store,

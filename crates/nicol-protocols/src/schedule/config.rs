@@ -74,7 +74,8 @@ pub struct ScheduleConfig {
     pub batch_time: Nanos,
     /// Bytes of a request beyond its own, as null RPCs have them. (C2.04)
     pub padding: u32,
-    /// How long a client waits for the answer to a request.
+    /// How long a client waits for the answer to a request, beyond the time that it waits for a
+    /// batch or, of an engine that logs, for an epoch to end.
     pub timeout: Nanos,
     /// Broken on purpose; for negative tests only.
     #[doc(hidden)]
@@ -107,6 +108,17 @@ impl ScheduleConfig {
     /// whatever counts.
     pub const fn tells_who_is_done(&self) -> bool {
         matches!(self.completion, Completion::Reply) || self.kind.batches()
+    }
+
+    /// How long requests wait for the end of a batch, if they are gathered in batches: they may
+    /// come while one is gathered, and wait for the next.
+    pub fn longest_batch(&self) -> Nanos {
+        if self.kind.batches() { self.batch_time * 2 } else { Nanos::ZERO }
+    }
+
+    /// The same, whose clients wait so much longer for an answer.
+    pub(crate) fn waiting_longer(&self, by: Nanos) -> Self {
+        Self { timeout: self.timeout.saturating_add(by), ..self.clone() }
     }
 
     pub(super) const fn hooks(&self) -> Hooks {

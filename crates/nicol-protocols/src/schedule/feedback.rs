@@ -72,7 +72,8 @@ impl Window {
 pub enum Policy {
     /// Each time.
     Always,
-    /// When other features are steered, or contention has changed by a quarter.
+    /// When other features are steered, there are a quarter more or fewer aborts, or a quarter of
+    /// them are on other features.
     OnChange,
 }
 
@@ -84,8 +85,8 @@ pub struct Feedback {
     epoch: u64,
     /// What is published steers these, each at the place of its worker.
     steered: Vec<Option<usize>>,
-    /// All aborts that it rests on.
-    aborts: u64,
+    /// The aborts that it rests on, by feature.
+    counts: Vec<u32>,
 }
 
 impl Feedback {
@@ -96,7 +97,7 @@ impl Feedback {
     pub fn new(map: &FeatureMap, workers: usize) -> Self {
         assert!(workers < usize::from(HOTTEST), "each worker's feature has a weight of its own");
         let (tables, steered) = (map.tables().collect(), vec![None; workers]);
-        Self { tables, workers, epoch: 0, steered, aborts: 0 }
+        Self { tables, workers, epoch: 0, steered, counts: vec![0; FEATURES] }
     }
 
     /// The vectors that follow from `counts`, if `policy` publishes them: a feature's weight is the
@@ -105,10 +106,14 @@ impl Feedback {
     /// it steers already.
     pub fn vectors(&mut self, policy: Policy, counts: &[u32]) -> Option<Vectors> {
         let hottest = self.hottest(counts);
-        let aborts = counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        let all = |counts: &[u32]| counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        let (aborts, before) = (all(counts), all(&self.counts));
         let others = hottest.iter().any(|feature| !self.steered.contains(&Some(*feature)))
             || self.steered.iter().flatten().any(|feature| !hottest.contains(feature));
-        let moved = 4 * aborts.abs_diff(self.aborts) > self.aborts;
+        // Windows that are full always have as many aborts: what moves among features counts here
+        // where it has gone and where it has come from.
+        let apart = counts.iter().zip(&self.counts).map(|(now, was)| u64::from(now.abs_diff(*was)));
+        let moved = 4 * aborts.abs_diff(before).max(apart.sum::<u64>() / 2) > before;
         let due = match policy {
             Policy::Always => aborts > 0,
             Policy::OnChange => others || moved,
@@ -117,7 +122,8 @@ impl Feedback {
             return None;
         }
         self.assign(&hottest);
-        (self.aborts, self.epoch) = (aborts, self.epoch + 1);
+        self.counts.copy_from_slice(counts);
+        self.epoch += 1;
         let mut vectors = Vectors { epoch: self.epoch, ..Vectors::none() };
         for (weight, count) in vectors.weights.iter_mut().zip(counts) {
             *weight = (count / self.workers as u32).min(UNSTEERED_MAX) as u8;
@@ -222,6 +228,17 @@ mod tests {
         let made = feedback().vectors(Policy::Always, &counts(&[(9, 2), (8, 3), (7, 5)])).unwrap();
         assert_eq!([9, 8, 7].map(|feature| made.weights[feature]), [0, 1, 1]);
         assert!(made.steering.iter().all(|worker| *worker == NONE), "two are too few to steer");
+    }
+
+    #[test]
+    fn contention_that_moves_is_published_though_full_windows_have_as_many_aborts_as_before() {
+        let mut feedback = feedback();
+        // Two features: too few to steer.
+        assert!(feedback.vectors(Policy::OnChange, &counts(&[(3, 600), (4, 400)])).is_some());
+        assert!(feedback.vectors(Policy::OnChange, &counts(&[(3, 400), (4, 600)])).is_none());
+        let made = feedback.vectors(Policy::OnChange, &counts(&[(3, 340), (8, 660)])).unwrap();
+        assert_eq!((made.weights[4], made.weights[8]), (0, 45));
+        assert!(feedback.vectors(Policy::OnChange, &counts(&[(3, 340), (8, 660)])).is_none());
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl Assignments {
         Some(worker)
     }
 
+    /// A slot has sent a request that does not count here: what it had before is done.
+    pub(super) fn sent_another(&mut self, slot: u64) {
+        self.remove(slot);
+    }
+
     /// The request `id` of a slot is done. Does nothing if it does not count any more.
     pub(super) fn done(&mut self, slot: u64, id: TxnId) {
         if self.by_slot.get(&slot).is_some_and(|given| given.id == id) {

@@ -102,7 +102,7 @@ impl RequestOf<'_> {
     pub(crate) fn cut(&mut self) -> usize {
         /// Slot, hint, flags and vectors, id, procedure, three lengths.
         const FIXED: usize = 8 + 2 + 2 * FEATURES / 8 + 8 + 2 + 2 + 2 + 4;
-        let entries = self.txn.entries().len() * (size_of::<u64>() + 1);
+        let entries = self.txn.entries().len() * KEY_BYTES;
         let own = FIXED + self.txn.args().len() + entries;
         let all = own + self.padding as usize;
         let before = all.div_ceil(SLOT_BYTES) - own.div_ceil(SLOT_BYTES);
@@ -136,24 +136,33 @@ impl Message for RequestOf<'_> {
     }
 }
 
-impl Request {
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+/// A request as it came: all of it was looked at, nothing copied.
+pub(crate) struct Checked<'a> {
+    pub(crate) header: Header,
+    pub(crate) id: TxnId,
+    procedure: ProcedureId,
+    args: &'a [u8],
+    /// Each as [`KEY_BYTES`] bytes.
+    keys: &'a [u8],
+}
+
+/// Bytes of a key of a request, and of what is done with it.
+const KEY_BYTES: usize = size_of::<u64>() + 1;
+
+impl<'a> Checked<'a> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let from = &mut Reader::new(body);
         let header = Header::parse(from)?;
         let (id, procedure) = (TxnId(from.u64()?), ProcedureId(from.u16()?));
         let len = from.u16()?;
-        let args = from.bytes(usize::from(len))?.to_vec();
+        let args = from.bytes(usize::from(len))?;
         let count = usize::from(from.u16()?);
         if count > KEYS_MAX {
             return Err(Malformed { what: "too many keys" });
         }
-        let mut keys = Vec::with_capacity(count);
-        for _ in 0..count {
-            let (key, touch) = (Key(from.u64()?), from.u8()?);
-            if touch > WRITE | BLIND {
-                return Err(Malformed { what: "what is done with a key" });
-            }
-            keys.push((key, touch));
+        let keys = from.bytes(count * KEY_BYTES)?;
+        if keys.chunks_exact(KEY_BYTES).any(|key| key[KEY_BYTES - 1] > WRITE | BLIND) {
+            return Err(Malformed { what: "what is done with a key" });
         }
         let padding = from.u32()?;
         from.bytes(padding as usize)?;
@@ -162,6 +171,23 @@ impl Request {
         } else {
             Err(Malformed { what: "more than a request" })
         }
+    }
+
+    /// The keys, and what is done with each.
+    fn keys(&self) -> impl Iterator<Item = (Key, u8)> {
+        self.keys.as_chunks::<KEY_BYTES>().0.iter().map(|key| {
+            let [row @ .., touch] = *key;
+            (Key(u64::from_le_bytes(row)), touch)
+        })
+    }
+}
+
+impl Request {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let checked = Checked::parse(body)?;
+        let Checked { header, id, procedure, args, .. } = checked;
+        let keys = checked.keys().collect();
+        Ok(Self { header, id, procedure, args: args.to_vec(), keys })
     }
 
     /// That it is done.

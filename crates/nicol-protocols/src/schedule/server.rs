@@ -13,14 +13,14 @@ use nicol_core::fabric::{
 use nicol_core::ids::{EngineId, Key, Side, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Nanos;
-use nicol_core::wire::{Malformed, Reader};
+use nicol_core::wire::Malformed;
 
 use super::broken::Hooks;
 use super::config::{Completion, Kind};
 use super::decision::{OPEN_MAX, Vectors};
 use super::feedback::{Feedback, Window};
 use super::messages::{
-    COMPLETED, Completed, Done, Header, PART, Part, REQUEST, Request, VECTORS, WORK, Work,
+    COMPLETED, Checked, Completed, Done, Header, PART, Part, REQUEST, Request, VECTORS, WORK, Work,
 };
 use super::shared::Shared;
 use super::strife::plan;
@@ -70,6 +70,17 @@ struct Batch {
     /// Requests of the clusters that are not done.
     left: usize,
     opened: Nanos,
+    /// By worker.
+    shares: Vec<Share>,
+}
+
+/// What one worker has of the batch under way: a cluster may be larger than its queue.
+#[derive(Default)]
+struct Share {
+    /// Requests that it has in its queue, or executes.
+    has: usize,
+    /// What follows them.
+    waiting: VecDeque<(ReplyTo, Vec<u8>)>,
 }
 
 /// One engine of a server.
@@ -94,6 +105,8 @@ impl<F: Fabric, X: Executor> Server<F, X> {
 
     /// The part of this engine, to which somebody delivers its messages.
     pub(crate) fn new(fabric: &F, shared: &Arc<Shared>, executor: X) -> Rc<Self> {
+        let gathers = shared.config.kind.batches();
+        let shares = (0..shared.ordinary()).filter(|_| gathers).map(|_| Share::default()).collect();
         Rc::new(Self {
             fabric: fabric.clone(),
             shared: Arc::clone(shared),
@@ -101,7 +114,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             queue: RefCell::default(),
             arrived: fabric.signal(),
             window: Window::new(shared.config.window),
-            batch: RefCell::default(),
+            batch: RefCell::new(Batch { shares, ..Batch::default() }),
             hooks: shared.config.hooks(),
         })
     }
@@ -250,6 +263,10 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         let shared = &self.shared;
         let _phase = self.fabric.phase("step 3: decide");
         if header.long && shared.config.reserved > 0 {
+            // Of what has been answered nobody else says that it is done. (AMB-24)
+            if shared.config.completion == Completion::Slot {
+                shared.assignments().sent_another(header.slot);
+            }
             return Some(shared.reserved_for(&header.features));
         }
         if self.fabric.here().side == Side::Host || !shared.config.fpga {
@@ -272,10 +289,10 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         assignments.give(which, &header.features, hint)
     }
 
-    /// Schedules a request and passes it on.
+    /// Schedules a request and passes it on. All of it is looked at before: what a worker could not
+    /// read would count there for ever.
     fn dispatch(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
-        let from = &mut Reader::new(body);
-        let (header, id) = (Header::parse(from)?, TxnId(from.u64()?));
+        let Checked { header, id, .. } = Checked::parse(body)?;
         if !self.hooks.takes_before_vectors(|| self.shared.assignments().scheduler.epoch()) {
             return Ok(());
         }
@@ -297,19 +314,43 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         Ok(())
     }
 
-    fn completed(&self, Completed { slot, id }: Completed) {
+    fn completed(&self, by: EngineId, Completed { slot, id }: Completed) {
         self.shared.assignments().done(slot, id);
-        if self.shared.config.kind == Kind::Strife {
-            let mut batch = self.batch.borrow_mut();
+        let worker = usize::from(by.core);
+        let mut batch = self.batch.borrow_mut();
+        if let Some(share) = batch.shares.get_mut(worker) {
+            share.has = share.has.saturating_sub(1);
             batch.left = batch.left.saturating_sub(1);
+            drop(batch);
+            self.fill(worker);
+        }
+    }
+
+    /// Strife: a worker gets this request behind what it has of the batch.
+    fn hand_out(&self, worker: usize, (reply_to, body): (ReplyTo, Vec<u8>)) {
+        self.batch.borrow_mut().shares[worker].waiting.push_back((reply_to, body));
+        self.fill(worker);
+    }
+
+    /// Gives a worker what it has of the batch, as much as its queue takes.
+    fn fill(&self, worker: usize) {
+        let next = || {
+            let mut batch = self.batch.borrow_mut();
+            let share = &mut batch.shares[worker];
+            let next = if share.has < QUEUE_MAX { share.waiting.pop_front() } else { None };
+            share.has += usize::from(next.is_some());
+            next
+        };
+        while let Some((reply_to, body)) = next() {
+            // It was parsed when it was gathered.
+            let _ = self.give(reply_to, &body, worker);
         }
     }
 
     /// Strife gathers a request. It is refused if there are as many as a batch takes, or as the
     /// workers' queues take if that is more: the client tries again. [Strife20 3]
     fn gather(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
-        let header = Header::parse(&mut Reader::new(body))?;
-        Request::parse(body)?;
+        let Checked { header, .. } = Checked::parse(body)?;
         let mut batch = self.batch.borrow_mut();
         if batch.gathered.len() >= self.shared.config.batch.max(self.shared.ordinary() * QUEUE_MAX)
         {
@@ -352,11 +393,23 @@ impl<F: Fabric, X: Executor> Server<F, X> {
                 }
                 self.batch.borrow_mut().left += residual.len();
                 for (place, (reply_to, _, body)) in residual.into_iter().enumerate() {
-                    // It was parsed when it was gathered.
-                    let _ = self.give(reply_to, &body, place % self.shared.ordinary());
+                    self.hand_out(place % self.shared.ordinary(), (reply_to, body));
                 }
             } else {
                 self.close_batch();
+            }
+        }
+    }
+
+    /// Looks at so many keys: more than one piece of work counts, if there are many.
+    fn look_at(&self, keys: u32) {
+        let mut left = keys;
+        loop {
+            let part = left.min(u16::MAX.into());
+            self.fabric.work(CoreWork::Execute { keys: part as u16 });
+            left -= part;
+            if left == 0 {
+                return;
             }
         }
     }
@@ -370,9 +423,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         let features: Vec<_> = taken.iter().map(|(_, header, _)| header.features).collect();
         let keys: u32 = features.iter().map(|features| features.count()).sum();
         // Three passes over the keys of the batch, as in the artifact.
-        (0..3).for_each(|_| {
-            self.fabric.work(CoreWork::Execute { keys: keys.min(u32::from(u16::MAX)) as u16 });
-        });
+        (0..3).for_each(|_| self.look_at(keys));
         let _phase = self.fabric.phase("Strife: plan");
         let plan = plan(&features, self.shared.ordinary());
         let mut taken: Vec<_> = taken.into_iter().map(Some).collect();
@@ -382,8 +433,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         drop(batch);
         for (worker, cluster) in plan.clusters.iter().enumerate() {
             for (reply_to, _, body) in cluster.iter().filter_map(|at| taken[*at].take()) {
-                // It was parsed when it was gathered.
-                let _ = self.give(reply_to, &body, worker);
+                self.hand_out(worker, (reply_to, body));
             }
         }
     }
@@ -444,7 +494,7 @@ impl<F: Fabric, X: Executor> Service for Server<F, X> {
                 Ok(())
             }
             (COMPLETED, None) if own => {
-                Completed::parse(body).map(|completed| self.completed(completed))
+                Completed::parse(body).map(|completed| self.completed(from, completed))
             }
             (VECTORS, None) if own => Vectors::parse(body).map(|vectors| self.publish(&vectors)),
             _ => Err(Malformed { what: "a message of scheduling" }),
@@ -454,3 +504,6 @@ impl<F: Fabric, X: Executor> Service for Server<F, X> {
 
 const _: () = assert!(OPEN_MAX as usize <= QUEUE_MAX, "a queue has a place for what is decided");
 const _: () = assert!(<Completed as Message>::KIND == COMPLETED, "kinds are what is matched");
+
+#[cfg(test)]
+mod tests;

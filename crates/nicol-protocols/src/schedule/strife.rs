@@ -34,43 +34,46 @@ fn root(fused: &[usize], mut cluster: usize) -> usize {
     cluster
 }
 
-/// Plans `batch` for `workers` workers.
+/// The clusters that own features of `request`, each once, as `root` calls them.
+fn met(request: &Features, owner: &[usize; FEATURES], root: impl Fn(usize) -> usize) -> Vec<usize> {
+    let owners = Features::of(request.touched()).map(|feature| owner[feature]);
+    let mut met: Vec<usize> = owners.filter(|owner| *owner != usize::MAX).map(root).collect();
+    met.sort_unstable();
+    met.dedup();
+    met
+}
+
+/// Plans `batch` for `workers` workers: no two of them have requests of clusters that share a
+/// feature.
 ///
 /// Cost: three passes over the features of the batch.
 pub fn plan(batch: &[Features], workers: usize) -> Plan {
     // Spot and cluster: a feature belongs to the cluster of the first request that has it.
     let mut owner = [usize::MAX; FEATURES];
     let mut members: Vec<Vec<usize>> = Vec::new();
-    let mut between: Vec<(usize, Vec<usize>)> = Vec::new();
+    let mut between = Vec::new();
     for (position, request) in batch.iter().enumerate() {
-        let mut met: Vec<usize> = Features::of(request.touched())
-            .map(|feature| owner[feature])
-            .filter(|owner| *owner != usize::MAX)
-            .collect();
-        met.sort_unstable();
-        met.dedup();
-        let cluster = match met[..] {
+        let cluster = match met(request, &owner, |cluster| cluster)[..] {
             [] => {
                 members.push(Vec::new());
                 members.len() - 1
             }
             [one] => one,
             _ => {
-                between.push((position, met));
+                between.push(position);
                 continue;
             }
         };
         members[cluster].push(position);
         Features::of(request.touched()).for_each(|feature| owner[feature] = cluster);
     }
-    // Fuse.
+    // Fuse. What a left-over request shares is looked at again: of its features that had no cluster
+    // others may have come to one meanwhile.
     let mut fused: Vec<usize> = (0..members.len()).collect();
     let mut shared = vec![0_usize; members.len()];
     let mut residual = Vec::new();
-    for (position, met) in between {
-        let mut roots: Vec<usize> = met.iter().map(|cluster| root(&fused, *cluster)).collect();
-        roots.sort_unstable();
-        roots.dedup();
+    for position in between {
+        let mut roots = met(&batch[position], &owner, |cluster| root(&fused, cluster));
         let first = roots[0];
         if roots.len() > 1 {
             let least = roots.iter().map(|root| members[*root].len()).min().unwrap_or_default();
@@ -87,6 +90,7 @@ pub fn plan(batch: &[Features], workers: usize) -> Plan {
             shared[first] = 0;
         }
         members[first].push(position);
+        Features::of(batch[position].touched()).for_each(|feature| owner[feature] = first);
     }
     // Allocate.
     members.retain(|cluster| !cluster.is_empty());
@@ -101,6 +105,8 @@ pub fn plan(batch: &[Features], workers: usize) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use nicol_core::rng::{Purpose, Stream};
+
     use super::*;
 
     fn request(features: &[usize]) -> Features {
@@ -125,6 +131,32 @@ mod tests {
         };
         assert!((0..300).all(|at| worker_of(at) == worker_of(at % 6)));
         assert!(plan.clusters.iter().all(|cluster| cluster.len() >= 50));
+    }
+
+    #[test]
+    fn what_joins_two_clusters_shares_nothing_with_a_third() {
+        // The third request lies between the clusters of the first two, and the fourth begins one
+        // of its own by what only the third has.
+        let mut batches = vec![vec![vec![0], vec![1], vec![0, 1, 2], vec![2]]];
+        let mut random = Stream::new(4, Purpose::Test, 0);
+        for _ in 0..400 {
+            let (of, most) = (2 + random.below(40), 1 + random.below(5));
+            let mut some = || (0..=random.below(most)).map(|_| random.below(of) as usize).collect();
+            batches.push((0..60).map(|_| some()).collect());
+        }
+        for batch in batches {
+            let requests: Vec<Features> = batch.iter().map(|features| request(features)).collect();
+            let plan = plan(&requests, 4);
+            let all: usize = plan.clusters.iter().map(Vec::len).sum();
+            assert_eq!(all + plan.residual.len(), batch.len());
+            let mut owner = [usize::MAX; FEATURES];
+            for (worker, cluster) in plan.clusters.iter().enumerate() {
+                for feature in cluster.iter().flat_map(|position| &batch[*position]) {
+                    let before = std::mem::replace(&mut owner[*feature], worker);
+                    assert!([usize::MAX, worker].contains(&before), "{feature} in {batch:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn feedback_that_never_comes_and_a_stalled_worker_cost_no_request() {
         ("alnico-cpu-n", &[]),
         ("round-robin", &[]),
         ("static-partition", &[]),
-        ("strife", &["batch=1000"]),
+        ("strife", &["batch=16"]),
     ] {
         let BenchRun { report, history, .. } = held_run(&stalled(scheduler, settings));
         let case = format!("{scheduler} {settings:?}");
@@ -168,6 +168,20 @@ fn what_strife_cannot_gather_is_refused() {
     // Of each of two nodes, whose requests wait for two workers.
     assert_eq!(refused(QUEUE_MAX), 0);
     assert!(refused(QUEUE_MAX + 100) > 0, "what was gathered has no bound");
+}
+
+#[test]
+fn a_cluster_of_strife_s_may_be_larger_than_a_worker_s_queue() {
+    let mut config = config("silo", "strife", "ycsb-t", 4);
+    // All meet at few records, and are one cluster.
+    (config.workload.keys, config.workload.records) = (Some(2), Some(4));
+    config.workload.zipf_percent = Some(150);
+    config.clients = Some(QUEUE_MAX);
+    config.length = Some(Length::Transactions(8 * QUEUE_MAX as u64));
+    let report = held(&config);
+    let counters = &report.counters["schedule"];
+    assert_eq!((report.failed, counters["refused"]), (0, 0), "{counters:?}");
+    assert_eq!(report.committed, 8 * QUEUE_MAX as u64);
 }
 
 /// Many clients of few workers, whose requests count until their slots are used again.
@@ -234,6 +248,25 @@ fn a_lost_frame_leaves_an_outcome_unknown_and_no_history_wrong() {
             ..config("silo", scheduler, "smallbank", seed)
         };
         held(&faulty);
+    }
+}
+
+#[test]
+fn clients_wait_for_a_batch_or_an_epoch_though_messages_may_be_lost() {
+    for (scheduler, settings) in [
+        ("strife", ["batch_us=500000", "epoch_us=1000"]),
+        ("round-robin", ["log=on", "epoch_us=500000"]),
+    ] {
+        let mut faulty = BenchConfig {
+            faults: FaultFamilies::MESSAGES,
+            on: "innova2:persist.latency=5us".to_owned(),
+            length: Some(Length::Transactions(240)),
+            ..config("silo", scheduler, "smallbank", 3)
+        };
+        faulty.settings.extend(settings.map(str::to_owned));
+        let report = held(&faulty);
+        // Few replies are lost, which leaves an outcome unknown.
+        assert!(report.unknown < 24, "{scheduler}: {} of {}", report.unknown, report.committed);
     }
 }
 
@@ -358,6 +391,20 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
     nobody.settings = vec!["at_a_time=2".to_owned()];
     let mut unknown = config("silo", "alnico", "smallbank", 1);
     unknown.settings = vec!["scheduler=fifo".to_owned()];
+    // As many cores as the hardware has, unless others are asked for.
+    let mut reserved = config("silo", "alnico", "smallbank", 1);
+    reserved.host_engines = None;
+    let mut many = BenchConfig { on: "innova2:cores.host=48".to_owned(), ..reserved.clone() };
+    reserved.settings.push("reserved=24".to_owned());
+    let mut mixed = xenic("alnico", "smallbank", "0-1=liquidio3,2=innova2", 1);
+    (mixed.host_engines, mixed.nic_engines) = (None, None);
+    mixed.settings.push("reserved=25".to_owned());
+    many.settings.push("feedback_us=60".to_owned());
+    let foreign = |scheduler, setting: &str| {
+        let mut config = config("silo", scheduler, "smallbank", 1);
+        config.settings.push(setting.to_owned());
+        config
+    };
     for (config, words) in [
         (without, "--client-nodes 1"),
         (few, "--host-engines 2"),
@@ -366,6 +413,17 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
         (alone, "nobody schedules: set scheduler=NAME before planes"),
         (timeless, "wait for no answer that may not come: set scheduler=NAME before timeout_us"),
         (unknown, "choose none or one of alnico"),
+        (reserved, "--host-engines 24: 24 of a node schedule or are reserved; give 25 to 32"),
+        (many, "--host-engines 48: 0 of a node schedule or are reserved; give 1 to 32"),
+        (mixed, "--host-engines 24: 25 of a node schedule or are reserved; give 26 to 32"),
+        (
+            foreign("round-robin", "window=9"),
+            "that is a setting of alnico, alnico-cpu-2, alnico-cpu-n",
+        ),
+        (foreign("static-partition", "batch=9"), "that is a setting of strife: leave it out"),
+        (foreign("strife", "reserved=1"), "that is a setting of alnico"),
+        (foreign("alnico", "batch_us=9"), "that is a setting of strife: leave it out"),
+        (foreign("strife", "ranking=artifact"), "that is a setting of alnico"),
     ] {
         let error = format!("{:#}", bench::run(&config).err().unwrap());
         assert!(error.contains(words), "{error}");

@@ -11,13 +11,13 @@ use nicol_protocols::commit::rdma_occ::{
 use nicol_protocols::commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
 };
-use nicol_protocols::schedule::{FeatureMap, ScheduleConfig, WORKERS_MAX};
+use nicol_protocols::schedule::{FeatureMap, ScheduleConfig};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 use crate::config::BenchConfig;
-use crate::families::scheduling::{longest_batch, scheduler, set_schedule, without_scheduler};
+use crate::families::scheduling::{check_cores, scheduler, set_schedule, without_scheduler};
 use crate::settings::{
     EngineSettings, SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken,
     number, sabotage, switch,
@@ -266,15 +266,7 @@ impl SystemConfig for XenicConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
-        let Some(schedule) = &self.schedule else { return Ok(()) };
-        let busy = schedule.dispatchers() + schedule.reserved;
-        let cores = config.host_engines.unwrap_or(if config.is_live() { 1 } else { busy + 1 });
-        ensure!(
-            (busy + 1..=WORKERS_MAX).contains(&cores),
-            "--host-engines {cores}: {busy} of a node schedule or are reserved; give {} to {WORKERS_MAX}",
-            busy + 1
-        );
-        Ok(())
+        self.schedule.as_ref().map_or(Ok(()), |schedule| check_cores(schedule, config))
     }
 
     fn serving(self, memory: &ServingMemory) -> Result<Self> {
@@ -302,7 +294,7 @@ impl SystemConfig for XenicConfig {
     }
 
     fn longest_wait(&self) -> Nanos {
-        self.schedule.as_ref().map_or(Nanos::ZERO, longest_batch)
+        self.schedule.as_ref().map_or(Nanos::ZERO, ScheduleConfig::longest_batch)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -84,7 +84,7 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
         "ycsb" => ycsb(spec, nodes)?,
         "churn" | "churn-ordered" => {
             let ordered = spec.name == "churn-ordered";
-            let rows = spec.records.unwrap_or(64) * u64::from(nodes);
+            let rows = records_of(spec, 64)? * u64::from(nodes);
             ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
             let rows = rows.next_multiple_of(2);
             if ordered {
@@ -122,8 +122,18 @@ fn distribution(percent: u8) -> Distribution {
     }
 }
 
+/// Records of a node at most: what all nodes have together is counted, too.
+const RECORDS_MAX: u64 = 1 << 40;
+
+/// Records of a node; `usual` of them unless the user says how many.
+fn records_of(spec: &WorkloadSpec, usual: u64) -> Result<u64> {
+    let records = spec.records.unwrap_or(usual);
+    ensure!(records <= RECORDS_MAX, "--records {records}: give 2^40 per node at most");
+    Ok(records)
+}
+
 fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(KEYS));
+    let (records, keys) = (records_of(spec, 100_000)?, spec.keys.unwrap_or(KEYS));
     let value_bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
     ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
     ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
@@ -156,6 +166,10 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     }
     if let Some(every) = spec.hot_moves {
         ensure!(every > 0, "--hot-moves 0: give a number of transactions");
+        ensure!(
+            spec.zipf_percent != Some(0),
+            "--hot-moves: of uniform keys none are hot; leave it out, or give --zipf 99"
+        );
         workload = workload.moving(every);
     }
     if let (after, Some(later)) = (spec.later_after.unwrap_or(0), spec.later_keys) {
@@ -187,7 +201,7 @@ fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
 }
 
 fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let records = spec.records.unwrap_or(100_000);
+    let records = records_of(spec, 100_000)?;
     ensure!(records >= 10, "--records {records}: a timeline reads up to 10 records");
     let config = RetwisConfig {
         nodes,
@@ -279,6 +293,28 @@ mod tests {
     use nicol_core::txn::Txn;
 
     use super::*;
+
+    #[test]
+    fn what_means_nothing_is_refused_by_its_flag() {
+        let named =
+            |name| WorkloadSpec { records: Some(u64::MAX / 2 + 20), ..WorkloadSpec::named(name) };
+        let still = WorkloadSpec {
+            zipf_percent: Some(0),
+            hot_moves: Some(10),
+            ..WorkloadSpec::named("ycsb-t")
+        };
+        for (spec, nodes, words) in [
+            (named("ycsb-t"), 2, "give 2^40 per node at most"),
+            (named("retwis"), 2, "give 2^40 per node at most"),
+            (named("churn"), 2, "give 2^40 per node at most"),
+            (named("churn-ordered"), 2, "give 2^40 per node at most"),
+            (WorkloadSpec { records: Some(u64::MAX), ..named("churn") }, 1, "give 2^40"),
+            (still, 1, "--hot-moves: of uniform keys none are hot"),
+        ] {
+            let error = build(&spec, nodes).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(words), "{}: {error}", spec.name);
+        }
+    }
 
     #[test]
     fn zipfian_warehouses_are_drawn_by_their_skew() {

@@ -3,13 +3,11 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::engine::{EngineConfig, Sabotage, Waiting};
-use nicol_protocols::schedule::{self, FeatureMap, WORKERS_MAX};
+use nicol_protocols::schedule::{self, FeatureMap};
 use nicol_rt::LogDevice;
 
 use crate::config::BenchConfig;
-use crate::families::scheduling::{
-    self, longest_batch, scheduler, set_schedule, without_scheduler,
-};
+use crate::families::scheduling::{self, check_cores, scheduler, set_schedule, without_scheduler};
 use crate::memory;
 use crate::settings::{
     SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch, value_of,
@@ -99,7 +97,11 @@ impl Settings for EngineConfig {
         ("padding", "0..65536", "bytes of a request beyond its own, as null RPCs have them"),
         ("batch", "1..2^20", "most requests of a batch of strife"),
         ("batch_us", "1..2^30", "the time after which a batch of strife is closed"),
-        ("timeout_us", "1..2^32", "how long a client waits for the answer to a request"),
+        (
+            "timeout_us",
+            "1..2^32",
+            "how long a client waits for the answer to a request, batch and epoch apart",
+        ),
         (
             "waiting",
             "no-wait|wait-die",
@@ -173,31 +175,11 @@ impl SystemConfig for EngineConfig {
             clients > 0,
             "--set scheduler: requests come from nodes for clients; give --client-nodes 1 or more"
         );
-        let busy = schedule.dispatchers() + schedule.reserved;
-        if let Some(cores) = config.host_engines {
-            ensure!(
-                (busy + 1..=WORKERS_MAX).contains(&cores),
-                "--host-engines {cores}: {busy} cores schedule or are reserved; give {} to \
-                 {WORKERS_MAX}",
-                busy + 1
-            );
-        } else {
-            ensure!(
-                busy == 0 || !config.is_live(),
-                "--host-engines: give {} or more: {busy} cores schedule or are reserved",
-                busy + 1
-            );
-        }
-        Ok(())
+        check_cores(schedule, config)
     }
 
-    /// A transaction that is logged is answered when the epoch after its own has ended, and one of
-    /// reserve; it stalls at a few steps, each time behind others that hold its locks and stall:
-    /// ten times in all, as a bound.
     fn longest_wait(&self) -> Nanos {
-        let epochs = if self.log { self.epoch * 3 } else { Nanos::ZERO };
-        let batches = self.schedule.as_ref().map_or(Nanos::ZERO, longest_batch);
-        epochs.saturating_add(self.stall * 10).saturating_add(batches)
+        Self::longest_wait(self)
     }
 
     fn warnings(&self) -> Vec<String> {
