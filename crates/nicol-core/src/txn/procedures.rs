@@ -27,6 +27,9 @@ pub struct Scheduling {
 impl Scheduling {
     /// By every key that the transaction declares, and by some keys of each range that it scans.
     /// [AlNiCo22, corner cases]
+    ///
+    /// DEVIATION: those of a range are spread evenly, not drawn: a request has the same features
+    /// whenever it is tried.
     pub const DECLARED: Self = Self { features: declared, is_long: |_| false };
 }
 

@@ -16,6 +16,12 @@
 //!
 //! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA;
 //! in the testbed the data is written to the host, and the vector alone to the FPGA.
+//!
+//! DEVIATION [AlNiCo artifact]: a client's hint is its turn, not a random worker; an artifact's
+//! scheduler looks at its counters every 1,024 decisions, not rounds of its loop, which has none
+//! here; requests are messages of the fabric, so that no flag in a slot tells of them; steered
+//! features weigh 90, 89 and so on in every workload, where the build for YCSB begins at 50; and no
+//! build records accesses instead of aborts.
 
 mod broken;
 mod client;

@@ -11,6 +11,9 @@
 //!
 //! DEVIATION [Strife20 3]: keys are features here, as the scheduler sees nothing else; and
 //! concurrency control stays on, since scheduling is advice.
+//!
+//! DEVIATION [AlNiCo artifact]: the server forms the batches, where clients drive its emulation;
+//! planning costs three passes over the batch's keys, in the profile's time for a key each.
 
 use super::features::{FEATURES, Features};
 

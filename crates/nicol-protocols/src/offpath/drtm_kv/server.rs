@@ -240,17 +240,27 @@ impl<F: Fabric> Server<F> {
             self.change_word(&index, word, 0).await?;
             fabric.sleep_until(fabric.now() + gap).await;
         }
-        self.change_word(&index, word, address.word()).await?;
-        let further = node.table().index_copies(word).skip(1);
-        for word in further {
+        let mut last = word;
+        let copies = node.table().index_copies(word);
+        for next in copies.skip(1) {
+            self.change_word(&index, last, address.word()).await?;
             fabric.access().await;
             if let Some(gap) = hooks.between_copies() {
                 fabric.sleep_until(fabric.now() + gap).await;
             }
-            self.change_word(&index, word, address.word()).await?;
+            last = next;
         }
-        let frees = hooks.frees_old();
-        node.table().end_put(key, address, was_cached.then_some(value), frees);
+        let on_soc = config.alternative.index_on_soc();
+        if !on_soc {
+            self.change_word(&index, last, address.word()).await?;
+        }
+        let mut table = node.table();
+        if on_soc {
+            // Under the lock: on threads a client that READs the index must not get the new value
+            // before one that asks here can get no other.
+            index.store(last, address.word()).map_err(FabricError::AccessDenied)?;
+        }
+        table.end_put(key, address, was_cached.then_some(value), hooks.frees_old());
         Ok(())
     }
 
