@@ -17,11 +17,14 @@
 //! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA;
 //! in the testbed the data is written to the host, and the vector alone to the FPGA.
 //!
-//! DEVIATION [AlNiCo artifact]: a client's hint is its turn, not a random worker; an artifact's
-//! scheduler looks at its counters every 1,024 decisions, not rounds of its loop, which has none
-//! here; requests are messages of the fabric, so that no flag in a slot tells of them; steered
-//! features weigh 90, 89 and so on in every workload, where the build for YCSB begins at 50; and no
-//! build records accesses instead of aborts.
+//! DEVIATION [AlNiCo artifact], in five points:
+//! - A client's hint is the next worker in turn, not a random one.
+//! - In the mode `artifact` the scheduler looks at its counters again after 1,024 decisions. The
+//!   artifact counts rounds of its polling loop; there is no such loop here.
+//! - Requests are messages of the fabric. The artifact finds them by a flag that flips in a slot.
+//! - Steered features weigh 90, 89 and so on in every workload. The artifact's build for YCSB
+//!   begins at 50.
+//! - Weights count aborts only. One build of the artifact counts accesses instead.
 
 mod broken;
 mod client;
