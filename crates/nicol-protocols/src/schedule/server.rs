@@ -67,8 +67,6 @@ struct Batch {
     /// Of bounded length: see [`Server::gather`].
     gathered: Vec<(ReplyTo, Header, Vec<u8>)>,
     residual: Vec<(ReplyTo, Header, Vec<u8>)>,
-    /// Requests of the clusters that are not done.
-    left: usize,
     opened: Nanos,
     /// By worker.
     shares: Vec<Share>,
@@ -81,6 +79,13 @@ struct Share {
     has: usize,
     /// What follows them.
     waiting: VecDeque<(ReplyTo, Vec<u8>)>,
+}
+
+impl Batch {
+    /// Requests that workers were given and that are not done.
+    fn under_way(&self) -> usize {
+        self.shares.iter().map(|share| share.has + share.waiting.len()).sum()
+    }
 }
 
 /// One engine of a server.
@@ -320,7 +325,6 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         let mut batch = self.batch.borrow_mut();
         if let Some(share) = batch.shares.get_mut(worker) {
             share.has = share.has.saturating_sub(1);
-            batch.left = batch.left.saturating_sub(1);
             drop(batch);
             self.fill(worker);
         }
@@ -370,31 +374,25 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     /// Closes a batch when it is full or old, and the one before is done. Batches never overlap.
     async fn close_batches(self: Rc<Self>) {
         loop {
-            let (opened, gathered, left) = {
+            let (opened, gathered, under_way, residual) = {
                 let batch = self.batch.borrow();
-                (batch.opened, batch.gathered.len(), batch.left + batch.residual.len())
+                (batch.opened, batch.gathered.len(), batch.under_way(), batch.residual.len())
             };
             let config = &self.shared.config;
             let closes = opened + config.batch_time;
-            if left == 0 && gathered == 0 {
-                self.arrived.wait().await;
-            } else if left == 0 && gathered < config.batch && self.fabric.now() < closes {
-                // Few clients never fill a batch: it closes in time.
-                let step = Nanos::from_micros(10);
-                self.fabric.sleep_until(closes.min(self.fabric.now() + step)).await;
-            } else if left > 0 {
-                let residual = {
-                    let mut batch = self.batch.borrow_mut();
-                    let done = batch.left == 0;
-                    if done { std::mem::take(&mut batch.residual) } else { Vec::new() }
-                };
-                if residual.is_empty() {
-                    self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(5)).await;
-                }
-                self.batch.borrow_mut().left += residual.len();
+            if under_way > 0 {
+                self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(5)).await;
+            } else if residual > 0 {
+                let residual = std::mem::take(&mut self.batch.borrow_mut().residual);
                 for (place, (reply_to, _, body)) in residual.into_iter().enumerate() {
                     self.hand_out(place % self.shared.ordinary(), (reply_to, body));
                 }
+            } else if gathered == 0 {
+                self.arrived.wait().await;
+            } else if gathered < config.batch && self.fabric.now() < closes {
+                // Few clients never fill a batch: it closes in time.
+                let step = Nanos::from_micros(10);
+                self.fabric.sleep_until(closes.min(self.fabric.now() + step)).await;
             } else {
                 self.close_batch();
             }
@@ -427,7 +425,6 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         let _phase = self.fabric.phase("Strife: plan");
         let plan = plan(&features, self.shared.ordinary());
         let mut taken: Vec<_> = taken.into_iter().map(Some).collect();
-        batch.left = taken.len() - plan.residual.len();
         batch.residual =
             plan.residual.iter().filter_map(|position| taken[*position].take()).collect();
         drop(batch);
