@@ -111,7 +111,7 @@ fn histories(root: &Path) -> Result<()> {
     let mut cargo = cargo::command(root);
     cargo.args(["test", "--release", "-p", "nicol-check"]);
     cargo.args(["--test", "agreement", "--test", "exhaustive"]);
-    finish(cargo.args(["--", "--include-ignored", "--nocapture"]))
+    ci::pass(cargo.args(["--", "--include-ignored", "--nocapture"]), 5)
 }
 
 /// Explores MINOS: `crates/nicol-protocols/examples/explore`. The quick form is built as tests are,
@@ -139,7 +139,7 @@ fn plans(root: &Path) -> Result<()> {
     ] {
         let mut cargo = cargo::command(root);
         cargo.args(["test", "-p", package]).args(of);
-        finish(cargo.args(["--", "--ignored", "--nocapture", which]))?;
+        ci::pass(cargo.args(["--", "--ignored", "--nocapture", which]), 1)?;
     }
     Ok(())
 }

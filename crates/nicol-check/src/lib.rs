@@ -4,4 +4,5 @@
 pub mod durability;
 pub mod history_file;
 pub mod linearizability;
+mod scans;
 pub mod serializability;

@@ -369,3 +369,100 @@ fn an_unknown_write_that_was_seen_before_a_crash_does_not_come_again_after_it() 
         assert_eq!(lost.survives(Persistency::Renf), Some(Loss::Lost), "{versions}");
     }
 }
+
+#[test]
+fn a_value_without_a_digest_is_one_value() {
+    let untold_digest = |story: Story| {
+        let mut story = story;
+        for operation in &mut story.history.operations {
+            if let Action::Put { write, .. } = &mut operation.action {
+                write.effect = Effect::Put { digest: None };
+            }
+        }
+        if let Initial::Listed(loaded) = &mut story.history.initial {
+            loaded.iter_mut().for_each(|loaded| loaded.digest = None);
+        }
+        story
+    };
+    for version in [0, 1] {
+        for story in [Story::loaded(1, 11), Story::new().put(1, (0, 10), (version, 11))] {
+            let story = untold_digest(story).get(2, (20, 30), (version, 55));
+            assert_eq!(story.clone().get(2, (40, 50), (version, 55)).judge(), None);
+            assert!(story.clone().get(2, (40, 50), (version, 66)).judge().is_some());
+            let written = untold_digest(story.put(1, (32, 35), (2 * version, 66)));
+            assert_eq!(written.get(2, (40, 50), (2 * version, 66)).judge(), None);
+        }
+    }
+}
+
+#[test]
+fn versions_count_also_where_not_every_operation_tells_one() {
+    let story = |second| {
+        let story = Story::new().put(1, (0, 10), (5, 11)).get(2, (12, 15), (0, 11));
+        story.put(1, (20, 30), (second, 22))
+    };
+    for second in [0, 6] {
+        assert_eq!(story(second).judge(), None);
+    }
+    assert!(story(4).judge().is_some(), "a later write has a lower version");
+    assert!(story(0).get(2, (40, 50), (3, 22)).judge().is_some(), "and is read at one");
+    assert!(story(6).get(2, (40, 50), (7, 22)).judge().is_some(), "or at another one");
+}
+
+#[test]
+fn what_was_there_at_first_is_one_state_whoever_tells_it() {
+    for versions in [true, false] {
+        let version = |version| if versions { version } else { 0 };
+        let untold =
+            || Story { history: History { initial: Initial::Untold, ..History::default() } };
+        let record = |story: Story, time| story.get(1, time, (version(5), 55));
+        for floor in [None, Some(0), Some(3)].map(|floor| floor.filter(|_| versions)) {
+            let absent = untold().miss(1, (0, 10), floor);
+            assert_eq!(absent.judge(), None);
+            assert_eq!(record(untold(), (20, 30)).judge(), None);
+            assert!(record(absent.clone(), (20, 30)).judge().is_some(), "nobody wrote it");
+            let put = absent.put_ended(2, (12, 15), End::Unknown, (0, 55));
+            assert_eq!(record(put, (20, 30)).judge(), None);
+        }
+        let deleted = record(untold(), (20, 30)).miss(1, (40, 50), versions.then_some(9));
+        assert!(deleted.judge().is_some(), "nobody deleted it");
+    }
+}
+
+#[test]
+fn nothing_comes_behind_the_highest_version() {
+    let story = |version| Story::loaded(version, 11).put(1, (0, 10), (0, 22));
+    assert_eq!(story(u64::MAX - 1).get(2, (20, 30), (u64::MAX, 22)).judge(), None);
+    for read in [5, u64::MAX] {
+        assert!(story(u64::MAX).get(2, (20, 30), (read, 22)).judge().is_some(), "{read}");
+    }
+}
+
+#[test]
+fn a_scan_that_returns_what_it_was_not_asked_for_is_wrong() {
+    let read = |key| Read { key: Key::Number(key), present: true, version: Some(1), digest: None };
+    let scan = |keys: &[u64], limit, backward| {
+        let found = keys.iter().map(|key| read(*key)).collect();
+        let scan = Scan { first: Key::Number(5), last: Key::Number(9), backward, limit, found };
+        let load = |key| Loaded { key: Key::Number(key), version: 1, digest: None };
+        let initial = Initial::Listed([3, 6, 7].map(load).to_vec());
+        let story = Story { history: History { initial, ..History::default() } };
+        story.add(1, (0, 10), End::Ok, Action::Scan(scan))
+    };
+    assert_eq!(scan(&[6, 7], None, false).judge(), None);
+    assert_eq!(scan(&[7, 6], Some(2), true).judge(), None);
+    let wrong = [
+        scan(&[3, 6, 7], None, false),
+        scan(&[3], Some(1), false),
+        scan(&[6, 6, 7], None, false),
+        scan(&[7, 6], None, false),
+        scan(&[6, 7], None, true),
+        scan(&[6, 7], Some(1), false),
+        scan(&[6, 7], Some(0), false),
+    ];
+    for story in wrong {
+        assert_eq!(story.judge(), Some(Anomaly::WrongScan), "{:?}", story.history.operations);
+        let loss = Some(Loss::NotLinearizable(Anomaly::WrongScan));
+        assert_eq!(story.crash(100, &[]).survives(Persistency::Strict), loss);
+    }
+}

@@ -55,7 +55,7 @@ pub struct BenchReport {
     /// Transactions that were due in the measured time and committed, when ever that was. What has
     /// ended in the measured time is the throughput.
     pub committed: u64,
-    /// Attempts aborted, in all.
+    /// Attempts aborted, in all, but for refusals.
     pub aborted: u64,
     /// Transactions whose outcome the client does not know.
     pub unknown: u64,

@@ -52,7 +52,8 @@ pub(crate) fn report(
         },
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),
         committed: result.window.committed,
-        aborted: result.window.aborted(),
+        // A refusal is its operation's last attempt, and counts below.
+        aborted: result.window.aborted() - result.window.refused,
         unknown: result.window.unknown,
         refused: result.window.refused,
         failed: result.window.failed,
@@ -128,5 +129,23 @@ fn latency(histogram: &hdrhistogram::Histogram<u64>) -> Latency {
         p9999: at(0.9999),
         max: histogram.max() as f64 / 1e3,
         mean: histogram.mean() / 1e3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::bench::{self, BenchConfig, Length};
+    use crate::workloads::WorkloadSpec;
+
+    #[test]
+    fn what_the_application_refuses_has_not_aborted() {
+        let mut workload = WorkloadSpec::named("tpcc");
+        workload.shrink();
+        let length = Some(Length::Transactions(2_000));
+        let config = BenchConfig { length, ..BenchConfig::new("xenic", workload, "liquidio3", 1) };
+        let report = bench::run(&config).unwrap().report;
+        assert!(report.refused > 0 && report.aborted > 0, "a hundredth of new orders is refused");
+        let reasons: u64 = report.abort_reasons.values().sum();
+        assert_eq!(report.aborted, reasons - report.refused);
     }
 }

@@ -203,14 +203,19 @@ impl SweepReport {
 
 /// The run of `failure` with the smallest plan of faults found under which it still fails, and then
 /// with the fewest operations; `None` if it does not fail again. Only simulated runs can be
-/// repeated.
+/// repeated. Once `stop` is raised no run begins: it is the smallest found until then.
 ///
 /// Cost: up to 400 runs for the plan, and some more.
-pub fn shrunk(failure: &Failure) -> Option<(FaultPlan, BenchConfig)> {
-    let fails = |config: &BenchConfig| match attempt(config) {
-        Ok(Ran::Judged(ran)) => !ran.report.check.held(),
-        Ok(Ran::Panicked(_)) => true,
-        Err(_) => false,
+pub fn shrunk(failure: &Failure, stop: &AtomicBool) -> Option<(FaultPlan, BenchConfig)> {
+    let fails = |config: &BenchConfig| {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        match attempt(config) {
+            Ok(Ran::Judged(ran)) => !ran.report.check.held(),
+            Ok(Ran::Panicked(_)) => true,
+            Err(_) => false,
+        }
     };
     let under = |plan: &FaultPlan, length: Option<Length>| BenchConfig {
         fault_plan: Some(plan.clone()),
@@ -282,20 +287,25 @@ fn attempt(config: &BenchConfig) -> Result<Ran> {
     }
 }
 
+/// What came of a sweep.
+#[must_use]
+pub struct Swept {
+    /// The runs that were made.
+    pub report: SweepReport,
+    /// Why no further run was made: a configuration is impossible, or the machine refuses a thread.
+    pub error: Option<anyhow::Error>,
+}
+
 /// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs, and `failed`
-/// with those that a checker rejected, one at a time. Once `stop` is raised no run begins, and the
-/// report is of those that were under way and before.
-///
-/// # Errors
-/// If a configuration is impossible, or the machine refuses a thread: the first such error, after
-/// the runs under way.
+/// with those that a checker rejected, one at a time. Once `stop` is raised, or a run could not be
+/// made, no run begins, and the report is of those that were under way and before.
 pub fn run(
     configs: &[BenchConfig],
     jobs: usize,
     stop: &AtomicBool,
     each: &(dyn Fn(u64) + Sync),
     failed: &(dyn Fn(&BenchRun) + Sync),
-) -> Result<SweepReport> {
+) -> Swept {
     let total = Mutex::new((SweepReport::default(), None));
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
@@ -330,7 +340,8 @@ pub fn run(
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
     report.planned_runs = configs.len() as u64;
     for config in configs {
-        let system = systems::find(&config.system)?;
+        // A system that there is not is a run that could not be made.
+        let Ok(system) = systems::find(&config.system) else { continue };
         let crashes = config.faults.crashes || config.fault_plan.as_ref().is_some_and(crashes);
         let of_crashes = if crashes { system.coverage_of_crashes } else { &[] };
         for way in system.coverage.iter().chain(of_crashes) {
@@ -343,10 +354,7 @@ pub fn run(
     let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
     report.failures.sort_by_key(order);
     report.parts.sort_by_key(|a| (a.workload.clone(), a.system.clone(), a.world.clone()));
-    match error {
-        Some(error) => Err(error),
-        None => Ok(report),
-    }
+    Swept { report, error }
 }
 
 #[cfg(test)]
@@ -359,6 +367,45 @@ mod tests {
         workload.shrink();
         let length = Some(bench::Length::Transactions(30));
         BenchConfig { length, ..BenchConfig::new("xenic", workload, "liquidio3", seed) }
+    }
+
+    fn swept(
+        configs: &[BenchConfig],
+        jobs: usize,
+        stop: &AtomicBool,
+        each: &(dyn Fn(u64) + Sync),
+    ) -> SweepReport {
+        let Swept { report, error } = run(configs, jobs, stop, each, &|_| ());
+        assert!(error.is_none(), "{error:?}");
+        report
+    }
+
+    /// Runs of `count` seeds of what is broken.
+    fn broken(count: u64) -> Vec<BenchConfig> {
+        let broken = |seed| BenchConfig {
+            settings: vec!["faithful=paper".to_owned()],
+            length: Some(bench::Length::Transactions(300)),
+            ..config(seed)
+        };
+        (0..count).map(broken).collect()
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_made_does_not_hide_what_was_found_before() {
+        let impossible = BenchConfig { nodes: 1, replicas: 9, ..config(0) };
+        let configs = [broken(20), vec![impossible], broken(2)].concat();
+        let Swept { report, error } = run(&configs, 1, &AtomicBool::new(false), &|_| (), &|_| ());
+        assert!(error.is_some());
+        assert!(!report.failures.is_empty());
+        assert_eq!((report.runs, report.planned_runs, report.interrupted), (20, 23, true));
+    }
+
+    #[test]
+    fn a_plan_is_shrunk_no_further_once_that_is_to_stop() {
+        let report = swept(&broken(20), 1, &AtomicBool::new(false), &|_| ());
+        let failure = &report.failures[0];
+        assert!(shrunk(failure, &AtomicBool::new(false)).is_some());
+        assert!(shrunk(failure, &AtomicBool::new(true)).is_none());
     }
 
     #[test]
@@ -384,14 +431,9 @@ mod tests {
 
     #[test]
     fn a_failed_run_lists_the_messages_about_its_key() {
-        let broken = |seed| BenchConfig {
-            settings: vec!["faithful=paper".to_owned()],
-            length: Some(bench::Length::Transactions(300)),
-            ..config(seed)
-        };
-        let configs: Vec<_> = (0..40).map(broken).collect();
+        let configs = broken(40);
         let stop = AtomicBool::new(false);
-        let report = run(&configs, 2, &stop, &|_| (), &|_| ()).unwrap();
+        let report = swept(&configs, 2, &stop, &|_| ());
         assert!(report.warnings.iter().any(|warning| warning.starts_with("faithful=paper")));
         let failure = report.failures.iter().find(|failure| failure.key.is_some());
         let (key, rows) = messages(failure.expect("it is broken")).unwrap().unwrap();
@@ -404,9 +446,9 @@ mod tests {
         let configs: Vec<BenchConfig> = (0..20).map(config).collect();
         let stop = AtomicBool::new(false);
         let each = |done| stop.store(done == 3, Ordering::Relaxed);
-        let report = run(&configs, 1, &stop, &each, &|_| ()).unwrap();
+        let report = swept(&configs, 1, &stop, &each);
         assert_eq!((report.runs, report.planned_runs, report.interrupted), (3, 20, true));
-        let whole = run(&configs, 2, &AtomicBool::new(false), &|_| (), &|_| ()).unwrap();
+        let whole = swept(&configs, 2, &AtomicBool::new(false), &|_| ());
         assert_eq!((whole.runs, whole.planned_runs, whole.interrupted), (20, 20, false));
     }
 }

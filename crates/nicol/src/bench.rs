@@ -356,7 +356,8 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     let reasons: Vec<_> = report
         .abort_reasons
         .iter()
-        .filter(|(_, count)| **count > 0)
+        // Refusals are among the other outcomes.
+        .filter(|(reason, count)| **count > 0 && **reason != "refused")
         .map(|(reason, count)| format!("{reason} {count}"))
         .collect();
     let ways = report.paths.iter().filter(|(_, count)| **count > 0);

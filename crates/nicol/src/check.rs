@@ -114,6 +114,17 @@ fn undecided(keys: &[impl ToString]) -> Option<String> {
     (!keys.is_empty()).then(|| words(keys).join("; "))
 }
 
+/// Does the promise hold? What is wrong for certain is, whatever else could not be decided.
+fn in_words(verdict: &Verdict, operations: usize) -> String {
+    match (&verdict.undecided, verdict.held) {
+        (Some(why), _) if verdict.violations.is_empty() => format!("UNDECIDED: {why}"),
+        (Some(why), _) => format!("NO; and undecided: {why}"),
+        (None, true) if operations == 0 => "yes: there is nothing to judge".to_owned(),
+        (None, true) => "yes".to_owned(),
+        (None, false) => "NO".to_owned(),
+    }
+}
+
 fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<()> {
     let name = args.history.display().to_string();
     let operations = content.history.operations.len();
@@ -137,12 +148,7 @@ fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<(
         Format::Json => output::json(&value),
         Format::Csv => output::rows(Format::Csv, &[output::flat(&value)], |_| json!(null)),
         Format::Table => {
-            let holds = match (&verdict.undecided, verdict.held) {
-                (Some(why), _) => format!("UNDECIDED: {why}"),
-                (None, true) if operations == 0 => "yes: there is nothing to judge".to_owned(),
-                (None, true) => "yes".to_owned(),
-                (None, false) => "NO".to_owned(),
-            };
+            let holds = in_words(verdict, operations);
             let mut violations = verdict.violations.clone();
             if verdict.more > 0 {
                 violations.push(format!("and {} more", verdict.more));
@@ -157,5 +163,24 @@ fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<(
             rows.retain(|(_, value)| !value.is_empty());
             output::pairs(&rows)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_not_called_undecided() {
+        let verdict = |violations: &[&str], undecided: Option<&str>| Verdict {
+            held: violations.is_empty() && undecided.is_none(),
+            violations: violations.iter().map(ToString::to_string).collect(),
+            more: 0,
+            undecided: undecided.map(str::to_owned),
+        };
+        assert_eq!(in_words(&verdict(&[], None), 7), "yes");
+        assert_eq!(in_words(&verdict(&["stale"], None), 7), "NO");
+        assert_eq!(in_words(&verdict(&[], Some("key 1")), 7), "UNDECIDED: key 1");
+        assert_eq!(in_words(&verdict(&["stale"], Some("key 1")), 7), "NO; and undecided: key 1");
     }
 }

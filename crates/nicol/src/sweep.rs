@@ -5,7 +5,7 @@ use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Once;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -14,7 +14,7 @@ use nicol_lab::bench::{BenchConfig, BenchRun, THREADS};
 use nicol_lab::experiments::{shown, write_atomically};
 use nicol_lab::replay::command;
 use nicol_lab::report::BenchReport;
-use nicol_lab::sweep::{self, Failure, SweepReport};
+use nicol_lab::sweep::{self, Failure, SweepReport, Swept};
 use nicol_lab::systems::{self, System};
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use serde_json::json;
@@ -43,6 +43,15 @@ pub fn run(args: &SweepArgs) -> Result<End> {
         return help_settings(&args.system.system, args.format);
     }
     let configs = configs(args).map_err(environment_or_usage)?;
+    if configs.is_empty() {
+        // A check of nothing would hold.
+        let (system, workload) = (&args.system.system, &args.workload.workload);
+        return Err(Usage(anyhow!(
+            "nothing to run: no system of --system {system} runs {workload} there with these flags; \
+             see nicol systems"
+        ))
+        .into());
+    }
     let jobs = match args.jobs {
         Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => jobs,
         Some(jobs) => {
@@ -69,11 +78,20 @@ pub fn run(args: &SweepArgs) -> Result<End> {
         }
     };
     let failed = |ran: &BenchRun| keep(args.histories.as_deref(), ran);
-    let report = sweep::run(&configs, jobs, &asked.flag, &each, &failed);
+    let Swept { mut report, error } = sweep::run(&configs, jobs, &asked.flag, &each, &failed);
     bar.finish_and_clear();
-    let mut report = report.map_err(blame)?;
+    match error.map(blame) {
+        // What was found before is told, and is how the sweep ended.
+        Some(error) if !report.failures.is_empty() => output::tell(&format!("error: {error:#}")),
+        Some(error) => return Err(error),
+        None => {}
+    }
+    let begun_to_shrink = args.shrink.is_some() && !asked.flag.load(Ordering::Relaxed);
     for failure in &mut report.failures {
-        failure.replay = replay(args, failure)?;
+        failure.replay = replay(args, failure, &asked.flag);
+    }
+    if begun_to_shrink && asked.flag.load(Ordering::Relaxed) {
+        output::tell("interrupted: plans of faults are shrunk no further");
     }
     let missing = report.missing();
     print(args, &report, &missing)?;
@@ -155,17 +173,24 @@ fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
 }
 
 /// The command that repeats a failed run: with the smallest plan of faults and the fewest
-/// operations under which it still fails, where that is wanted.
-fn replay(args: &SweepArgs, failure: &Failure) -> Result<String> {
-    let shrinks = |folder| Some((folder, sweep::shrunk(failure)?));
+/// operations under which it still fails, where that is wanted. A plan that cannot be written is
+/// told, and does not hide what else the sweep has found.
+fn replay(args: &SweepArgs, failure: &Failure, stop: &AtomicBool) -> String {
+    let shrinks = |folder| Some((folder, sweep::shrunk(failure, stop)?));
     let Some((folder, (plan, config))) = args.shrink.as_deref().and_then(shrinks) else {
-        return Ok(failure.replay.clone());
+        return failure.replay.clone();
     };
     let Failure { workload, system, world, seed, .. } = failure;
     let name = format!("{workload}-{system}-{world}-{seed}.json").replace(['/', ':'], "_");
     let path = folder.join(name);
-    write_atomically(&path, &serde_json::to_vec_pretty(&plan).context("the plan")?)?;
-    Ok(command(&config, Some(&path)))
+    let plan = serde_json::to_vec_pretty(&plan).context("the plan");
+    match plan.and_then(|plan| write_atomically(&path, &plan)) {
+        Ok(()) => command(&config, Some(&path)),
+        Err(error) => {
+            output::tell(&format!("--shrink: {error:#}"));
+            failure.replay.clone()
+        }
+    }
 }
 
 fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {

@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+pub use test_counts::pass;
+
 use crate::cargo::{command, target};
 use crate::finish;
 use crate::instructions::{self, Counts};

@@ -70,6 +70,16 @@ pub(super) fn counted(tests: &mut Command) -> Result<(Counts, ExitStatus)> {
     Ok((counts, child.wait().context("waiting for tests")?))
 }
 
+/// Runs `tests`, of which at least `least` must be there, and pass: a filter that finds none, since
+/// the test has another name now, is no pass.
+pub fn pass(tests: &mut Command, least: u64) -> Result<()> {
+    let (counts, status) = counted(tests)?;
+    ensure!(status.success(), "{tests:?}: {status}");
+    let passed = counts.passed;
+    ensure!(passed >= least, "{tests:?}: {passed} tests ran, and there should be {least}");
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +93,20 @@ mod tests {
         text.lines().for_each(|line| counts.add(line));
         assert_eq!(counts, Counts { passed: 15, failed: 2 });
         assert_eq!(counts.to_string(), "15 passed, 2 failed");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn tests_that_are_not_there_do_not_pass() {
+        let says = |passed: u64, code: u8| {
+            let words = format!("echo 'test result: ok. {passed} passed; 0 failed'; exit {code}");
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &words]);
+            shell
+        };
+        assert!(pass(&mut says(1, 0), 1).is_ok());
+        assert!(pass(&mut says(0, 0), 1).is_err());
+        assert!(pass(&mut says(1, 0), 2).is_err());
+        assert!(pass(&mut says(1, 1), 1).is_err());
     }
 }

@@ -38,8 +38,10 @@ pub(super) enum Verdict {
     Fell(f64),
     /// Too far above it, in words.
     Grew(String),
-    /// There is nothing to compare it with, in words.
+    /// It cannot be compared on this machine, in words.
     Unknown(String),
+    /// No count of it is blessed.
+    Missing,
 }
 
 impl Blessed {
@@ -100,9 +102,7 @@ impl Blessed {
     }
 
     fn compare_on(&self, arch: &str, glibc: &str, run: &str, cost: &Cost) -> Verdict {
-        let Some(blessed) = self.costs.get(run) else {
-            return Verdict::Unknown("no count is blessed".to_owned());
-        };
+        let Some(blessed) = self.costs.get(run) else { return Verdict::Missing };
         if self.arch != arch {
             return Verdict::Unknown(format!("the blessed count is of {}", self.arch));
         }
@@ -177,8 +177,10 @@ mod tests {
         assert_eq!(verdict("x86_64", "2.40", cost(1_000.0, 900.0)), Verdict::Held(0.0));
         assert!(matches!(verdict("x86_64", "2.40", cost(1_060.0, 0.0)), Verdict::Grew(_)));
         assert!(matches!(verdict("aarch64", "2.36", cost(9e9, 0.0)), Verdict::Unknown(_)));
-        let unknown = blessed().compare_on("x86_64", "2.36", "tpcc-live", &cost(1.0, 0.0));
-        assert!(matches!(unknown, Verdict::Unknown(_)));
+        let missing = blessed().compare_on("x86_64", "2.36", "tpcc-live", &cost(1.0, 0.0));
+        assert_eq!(missing, Verdict::Missing);
+        let none = Blessed::default().compare_on("x86_64", "2.36", "tpcc-live", &cost(1.0, 0.0));
+        assert_eq!(none, Verdict::Missing);
     }
 
     #[test]

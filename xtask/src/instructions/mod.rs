@@ -157,9 +157,7 @@ pub fn run(root: &Path, nicol: &Path, counts: Counts) -> Result<()> {
             measured.set(&run, cost);
             let verdict = stands.compare(&run, &cost);
             show(case.name, world.name, &cost, &verdict);
-            if let Verdict::Grew(how) = verdict {
-                grown.push(format!("{run}: {how}"));
-            }
+            grown.extend(refused(&run, &verdict));
         }
     }
     match counts {
@@ -170,6 +168,15 @@ pub fn run(root: &Path, nicol: &Path, counts: Counts) -> Result<()> {
             grown.join("\n")
         ),
         Counts::Show | Counts::Check => Ok(()),
+    }
+}
+
+/// Why the gate refuses a count.
+fn refused(run: &str, verdict: &Verdict) -> Option<String> {
+    match verdict {
+        Verdict::Grew(how) => Some(format!("{run}: {how}")),
+        Verdict::Missing => Some(format!("{run}: no count is blessed")),
+        Verdict::Held(_) | Verdict::Fell(_) | Verdict::Unknown(_) => None,
     }
 }
 
@@ -206,6 +213,7 @@ fn show(workload: &str, world: &str, cost: &Cost, verdict: &Verdict) {
         Verdict::Fell(change) => format!("{change:+.1} %: bless it, so that it stays there"),
         Verdict::Grew(how) => format!("GREW: {how}"),
         Verdict::Unknown(why) => why.clone(),
+        Verdict::Missing => "no count is blessed".to_owned(),
     };
     println!(
         "{workload:<10} {world:<10} {:>10.0} {:>10.0} {:>10.0} {events:>10} {each:>12}  {verdict}",
@@ -213,4 +221,17 @@ fn show(workload: &str, world: &str, cost: &Cost, verdict: &Verdict) {
         cost.own,
         cost.libraries,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_is_gone_from_the_file_is_refused() {
+        assert!(refused("smallbank-live", &Verdict::Missing).is_some());
+        assert!(refused("smallbank-live", &Verdict::Grew("by much".to_owned())).is_some());
+        assert!(refused("smallbank-live", &Verdict::Unknown("arm".to_owned())).is_none());
+        assert!(refused("smallbank-live", &Verdict::Held(1.0)).is_none());
+    }
 }

@@ -32,6 +32,7 @@ struct Took {
 
 /// Runs both programs `times` times, in turns, and prints a line for each run.
 pub fn run(root: &Path, times: u64) -> Result<()> {
+    ensure!(times > 0, "TIMES is 0: give at least 1");
     let build = cargo::target(root)?.join("peers");
     std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
     let source = root.join("benches/peers/minos_simgrid.cpp");
@@ -44,8 +45,9 @@ pub fn run(root: &Path, times: u64) -> Result<()> {
         );
         return Ok(());
     }
+    let built = ["build", "--release", "-p", "nicol", "--bin", "nicol"];
+    finish(cargo::command(root).args(built))?;
     let nicol = cargo::target(root)?.join("release/nicol");
-    ensure!(nicol.exists(), "{}: run cargo build --release -p nicol first", nicol.display());
     for _ in 0..times {
         for model in MODELS {
             let took = simgrid(&program, model)?;

@@ -54,11 +54,14 @@ pub fn run(root: &Path, times: u64) -> Result<()> {
     }
     ratios.sort_by(f64::total_cmp);
     let [least, most] = [ratios[0], ratios[ratios.len() - 1]];
-    println!(
-        "{times} turns: {least:.2} to {most:.2} times, median {:.2}",
-        ratios[ratios.len() / 2]
-    );
+    println!("{times} turns: {least:.2} to {most:.2} times, median {:.2}", median(&ratios));
     Ok(())
+}
+
+/// The middle of what is sorted, or the mean of the two that are there.
+fn median(sorted: &[f64]) -> f64 {
+    let last = sorted.len() - 1;
+    f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)])
 }
 
 /// The transactions per second that a program's JSON object tells.
@@ -111,5 +114,17 @@ impl Drop for Server {
         // It may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(median(&[2.0]).to_bits(), 2.0_f64.to_bits());
+        assert_eq!(median(&[1.0, 2.0]).to_bits(), 1.5_f64.to_bits());
+        assert_eq!(median(&[1.0, 2.0, 9.0]).to_bits(), 2.0_f64.to_bits());
     }
 }

@@ -170,8 +170,12 @@ impl<'h> Piece<'_, 'h> {
             self.own.iter().filter_map(|operation| as_known_at(operation, self.crash)).collect();
         let changed: BTreeSet<&Key> = starts.keys().collect();
         let own = known.iter().map(Cow::as_ref);
-        let (mut problems, not_judged) = linearizability::by_key(self.initial, &changed, own);
+        let split = linearizability::by_key(self.initial, &changed, own);
+        let linearizability::ByKey { mut problems, violations, not_judged } = split;
         report.not_judged += not_judged;
+        report.violations.extend(violations.into_iter().map(|wrong| {
+            self.violation(&wrong.key, Anomaly::NotLinearizable(wrong.anomaly), wrong.operations)
+        }));
         let mut recovered: BTreeMap<&Key, Vec<&Read>> = BTreeMap::new();
         for read in self.crash.into_iter().flat_map(|crash| &crash.recovered) {
             recovered.entry(&read.key).or_default().push(read);

@@ -8,7 +8,7 @@ mod tests;
 mod validate;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read as _, Write};
 
 use nicol_core::history::{
     Action, Crash, History, Initial, Loaded, Operation, Promise, Read, Scan,
@@ -22,6 +22,9 @@ pub use validate::{Fault, validate};
 pub const SCHEMA: &str = "nicol.history/2";
 /// Records that a file may load: each is held in memory.
 const LOADED_MAX: usize = 1 << 24;
+/// Bytes of a line, which is in memory as a whole: some millions of records that were read after a
+/// crash.
+const LINE_MAX: usize = 1 << 28;
 /// What helps against most bad files.
 const REMEDY: &str = "record the history again, or correct the program that wrote it";
 
@@ -208,7 +211,12 @@ mod erased {
 /// # Errors
 /// The first line that is wrong, by number, and what helps.
 pub fn read(from: impl BufRead) -> Result<FileContent, HistoryError> {
-    let mut lines = Lines { lines: from.lines(), line: 0 };
+    read_up_to(from, LINE_MAX)
+}
+
+/// [`read`], of lines of up to `longest` bytes.
+fn read_up_to(from: impl BufRead, longest: usize) -> Result<FileContent, HistoryError> {
+    let mut lines = Lines { from, line: 0, longest };
     let (_, header) = lines.next()?.ok_or(HistoryError::Empty)?;
     let named: serde_json::Value =
         serde_json::from_str(&header).map_err(|error| HistoryError::json(1, &error))?;
@@ -327,22 +335,34 @@ fn read_lines(
 
 /// The lines of a file that are not blank, by number.
 struct Lines<R> {
-    lines: io::Lines<R>,
+    from: R,
     line: usize,
+    /// Bytes of a line, at most.
+    longest: usize,
 }
 
 impl<R: BufRead> Lines<R> {
     fn next(&mut self) -> Result<Option<(usize, String)>, HistoryError> {
-        for text in self.lines.by_ref() {
+        loop {
             self.line += 1;
-            let text = text.map_err(|reason| match reason.kind() {
-                io::ErrorKind::InvalidData => HistoryError::line(self.line, "not UTF-8"),
-                _ => HistoryError::Io { line: self.line, reason },
-            })?;
+            let line = self.line;
+            let mut text = Vec::new();
+            let most = self.longest as u64 + 1;
+            let read = self.from.by_ref().take(most).read_until(b'\n', &mut text);
+            read.map_err(|reason| HistoryError::Io { line, reason })?;
+            if text.is_empty() {
+                return Ok(None);
+            }
+            if text.pop_if(|last| *last == b'\n').is_none() && text.len() > self.longest {
+                let longest = self.longest;
+                let reason = format!("longer than {longest} bytes: a history is JSON lines");
+                return Err(HistoryError::line(line, reason));
+            }
+            let text =
+                String::from_utf8(text).map_err(|_| HistoryError::line(line, "not UTF-8"))?;
             if !text.trim().is_empty() {
-                return Ok(Some((self.line, text)));
+                return Ok(Some((line, text)));
             }
         }
-        Ok(None)
     }
 }

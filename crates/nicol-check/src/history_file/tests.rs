@@ -238,3 +238,18 @@ fn values_without_digests_are_not_told_whoever_read_them() {
         assert_eq!(content.not_told.is_empty(), told, "{line}: {:?}", content.not_told);
     }
 }
+
+#[test]
+fn a_line_has_a_greatest_length_and_one_without_an_end_is_not_read_on() {
+    let file = [HEADER, GET].join("\n");
+    let longest = file.lines().map(str::len).max().unwrap();
+    for file in [file.clone(), format!("{file}\n"), format!("\r\n{}\r\n", file.trim())] {
+        assert!(read_up_to(file.as_bytes(), longest + 1).is_ok(), "{file:?}");
+    }
+    assert!(read_up_to(file.as_bytes(), longest).is_ok());
+    let error = read_up_to(file.as_bytes(), longest - 1).unwrap_err().to_string();
+    assert!(error.contains(&format!("longer than {} bytes", longest - 1)), "{error}");
+    let endless = io::BufReader::new(io::repeat(b'7'));
+    let error = read_up_to(endless, 1_000_000).unwrap_err().to_string();
+    assert!(error.starts_with("line 1: longer than 1000000 bytes"), "{error}");
+}

@@ -6,7 +6,7 @@
 //! | the key's operations | decider | cost |
 //! |---|---|---|
 //! | all have versions, but for absences that scans found | the order of versions is that of the writes | n log n |
-//! | put values that are all different, and no deletions | clusters of a write and its reads | n log n |
+//! | have no versions; put values that are all different, and no deletions | clusters of a write and its reads | n log n |
 //! | anything else | a search with a bound on configurations, or "undecided" | exponential in what overlaps |
 //!
 //! A client's own order counts, also where its next operation begins at the instant at which the
@@ -24,6 +24,7 @@ use std::fmt;
 
 use nicol_core::history::{Action, End, History, Initial, Key, Operation, Read, Scan};
 
+use crate::scans::contradiction;
 pub(crate) use problem::{Op, Problem, Recovered, Value, initial, single};
 use search::Searched;
 
@@ -52,6 +53,8 @@ pub enum Anomaly {
     FailedRead,
     /// A read returned what nobody wrote.
     UnknownValue,
+    /// A scan returned keys outside its range, twice, out of order or too many.
+    WrongScan,
     /// No order of the operations explains what was returned.
     NotLinearizable,
 }
@@ -95,6 +98,9 @@ impl fmt::Display for Violation {
             }
             Anomaly::FailedRead => "the read returned what a refused write would have written",
             Anomaly::UnknownValue => "the read returned what nobody wrote",
+            Anomaly::WrongScan => {
+                "a scan returned keys outside its range, twice, out of order or too many"
+            }
             Anomaly::NotLinearizable => "no order of the operations explains what was returned",
         };
         write!(f, "{:?}: {}: {what}", self.anomaly, KeyName(&self.key))?;
@@ -172,8 +178,9 @@ impl Report {
 /// bytes each).
 pub fn check(history: &History, states_max: usize) -> Report {
     let initial = in_order(&history.initial);
-    let (problems, not_judged) = by_key(&initial, &BTreeSet::new(), &history.operations);
-    let mut report = Report { not_judged, ..Report::default() };
+    let split = by_key(&initial, &BTreeSet::new(), &history.operations);
+    let ByKey { problems, violations, not_judged } = split;
+    let mut report = Report { violations, not_judged, ..Report::default() };
     for problem in problems.into_values() {
         report.keys += 1;
         report.operations += problem.certain.len();
@@ -218,7 +225,12 @@ pub(crate) enum Decision {
 
 /// Decides one key.
 pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
-    let in_order = || versions::decide(problem).or_else(|| clusters::decide(problem));
+    let clusters = || match clusters::decide(problem)? {
+        // Clusters do not look at versions.
+        Ok(()) if problem.tells_versions() => None,
+        decided => Some(decided),
+    };
+    let in_order = || versions::decide(problem).or_else(clusters);
     // Only the search knows of writes that must come behind the recovered state.
     let plain = !problem.unsure.iter().any(|op| op.after_recovery);
     let decided = plain.then(in_order).flatten();
@@ -236,14 +248,24 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
     }
 }
 
-/// The problem of each key, and how many transactions were left out. `initial`: what was loaded, in
-/// the order of keys. `others`: further keys that may be there at the start, which a scan may miss.
+/// Operations, key by key.
+pub(crate) struct ByKey {
+    pub(crate) problems: BTreeMap<Key, Problem>,
+    /// Scans that are wrong in themselves, and so are reads of no key.
+    pub(crate) violations: Vec<Violation>,
+    /// Transactions that were left out.
+    pub(crate) not_judged: usize,
+}
+
+/// The problem of each key. `initial`: what was loaded, in the order of keys. `others`: further
+/// keys that may be there at the start, which a scan may miss.
 pub(crate) fn by_key<'h>(
     initial: &Initial,
     others: &BTreeSet<&Key>,
     operations: impl IntoIterator<Item = &'h Operation>,
-) -> (BTreeMap<Key, Problem>, usize) {
+) -> ByKey {
     let mut problems = BTreeMap::new();
+    let mut violations = Vec::new();
     let mut not_judged = 0;
     let mut scans = Vec::new();
     let fresh = |key: &Key| Problem::new(key.clone(), problem::initial(initial, key));
@@ -253,7 +275,15 @@ pub(crate) fn by_key<'h>(
                 let problem = problems.entry(key.clone()).or_insert_with(|| fresh(key));
                 problem.add(operation, writes, value);
             }
-            (None, Action::Scan(scan)) if operation.end == End::Ok => scans.push((operation, scan)),
+            (None, Action::Scan(scan)) if operation.end == End::Ok => {
+                match contradiction(scan, |key| KeyName(key).to_string()) {
+                    None => scans.push((operation, scan)),
+                    Some((key, _)) => {
+                        let found = Found::at(Anomaly::WrongScan, [operation.id, operation.id]);
+                        violations.push(violation(key, found));
+                    }
+                }
+            }
             (None, Action::Txn(_)) => not_judged += 1,
             (None, _) => {}
         }
@@ -269,7 +299,7 @@ pub(crate) fn by_key<'h>(
         add_scan(&mut problems, operation, scan);
     }
     problems.values_mut().for_each(Problem::finish);
-    (problems, not_judged)
+    ByKey { problems, violations, not_judged }
 }
 
 /// The keys that a scan found, and the loaded ones that it speaks of: it may have missed them.

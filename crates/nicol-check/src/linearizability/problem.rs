@@ -142,6 +142,13 @@ impl Problem {
         self.previous = self.certain.iter().enumerate().map(previous).collect();
     }
 
+    /// Does any operation tell a version? The load's alone says nothing of the order.
+    pub(crate) fn tells_versions(&self) -> bool {
+        let values = self.certain.iter().chain(&self.unsure).map(|op| &op.value);
+        let recovered = self.recovered.iter().map(|recovered| &recovered.value);
+        values.chain(recovered).any(|value| value.version.is_some())
+    }
+
     /// Must the certain operation `first` take effect before `then`, by real time or by the order
     /// of their client? `first` comes earlier in its client's order if the clients are the same.
     pub(crate) fn precedes(first: &Op, then: &Op) -> bool {

@@ -3,8 +3,8 @@
 //!
 //! A configuration is the set of operations that have taken effect and the value that they left;
 //! each is visited once. A read that may come now and fits the value comes now: no order with it
-//! later allows more. So only writes branch, and reads that tell the version of a write of which
-//! only they know it.
+//! later allows more. So only writes branch, and reads that tell the version or the digest of a
+//! write of which only they know it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,37 +35,39 @@ struct Configuration {
     value: usize,
     /// What an unknown initial value is taken for; `None`: nobody reads it.
     guessed: Option<Value>,
-    versions: Versions,
+    told: Told,
 }
 
-/// The version that the value's write may have, and what later ones exceed. Where no operation
-/// tells one it stays as it is at the start.
+/// What reads have told of the value besides what its writer said: the version that its write may
+/// have, what later ones exceed, and its digest. Where no operation tells a version, versions stay
+/// as they are at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Versions {
+struct Told {
     least: u64,
     most: u64,
     floor: u64,
+    digest: Option<u64>,
 }
 
-impl Versions {
-    const ANY: Self = Self { least: 0, most: u64::MAX, floor: 0 };
+impl Told {
+    const ANY: Self = Self { least: 0, most: u64::MAX, floor: 0, digest: None };
 
     /// Those of a value of which a read, or the load, has told the version.
-    fn told(value: &Value) -> Self {
+    fn of(value: &Value) -> Self {
         match value.version {
             None => Self::ANY,
             Some(floor) if value.is_absent() => Self { most: floor, floor, ..Self::ANY },
-            Some(version) => Self { least: version, most: version, floor: version },
+            Some(version) => Self { least: version, most: version, floor: version, digest: None },
         }
     }
 
-    /// Those after a write; `None` if its version is too low.
+    /// Those after a write; `None` if its version is too low, or none is left.
     fn after_write(self, value: &Value) -> Option<Self> {
-        let least = self.floor + 1;
+        let least = self.floor.checked_add(1)?;
         match value.version {
-            None => Some(Self { least, most: u64::MAX, floor: least }),
+            None => Some(Self { least, most: u64::MAX, floor: least, digest: None }),
             Some(version) if version >= least => {
-                Some(Self { least: version, most: version, floor: version })
+                Some(Self { least: version, most: version, floor: version, digest: None })
             }
             Some(_) => None,
         }
@@ -73,19 +75,30 @@ impl Versions {
 
     /// Those after a read of the value; `None` if its version does not fit.
     fn after_read(self, read: &Value) -> Option<Self> {
-        let Self { least, most, floor } = self;
+        let Self { least, most, floor, .. } = self;
         match read.version {
             None => Some(self),
             Some(version) if read.is_absent() => (version >= least).then_some(Self {
                 least,
                 most: most.min(version),
                 floor: floor.max(version),
+                ..self
             }),
             Some(version) => (least..=most).contains(&version).then_some(Self {
                 least: version,
                 most: version,
                 floor: floor.max(version),
+                ..self
             }),
+        }
+    }
+
+    /// Those after a read of a value whose writer did not tell its digest; `None` if another read
+    /// told another one.
+    fn after_digest(self, read: &Value) -> Option<Self> {
+        match (self.digest, read.digest) {
+            (Some(told), Some(read)) => (told == read).then_some(self),
+            (told, read) => Some(Self { digest: told.or(read), ..self }),
         }
     }
 }
@@ -145,9 +158,7 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
     let mut first = BTreeMap::new();
     let writes = problem.certain.iter().chain(&problem.unsure).enumerate();
     let same = writes.map(|(at, op)| *first.entry(op.value).or_insert(at)).collect();
-    let values = problem.certain.iter().chain(&problem.unsure).map(|op| &op.value);
-    let recovered = problem.recovered.iter().map(|recovered| &recovered.value);
-    let told = values.chain(recovered).any(|value| value.version.is_some());
+    let told = problem.tells_versions();
     let search = Search { problem, read: read.into_iter().collect(), same, told };
     let load = problem.certain.len() + problem.unsure.len();
     let start = |guessed: Option<Value>| Configuration {
@@ -157,9 +168,9 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
         recovered: problem.recovered.is_none(),
         value: load,
         guessed,
-        versions: match problem.initial.or(guessed).filter(|_| told) {
-            None => Versions::ANY,
-            Some(value) => Versions::told(&value),
+        told: match problem.initial.or(guessed).filter(|_| told) {
+            None => Told::ANY,
+            Some(value) => Told::of(&value),
         },
     };
     let mut open = vec![start(None)];
@@ -226,8 +237,8 @@ impl Search<'_> {
         Enabled { certain, until }
     }
 
-    /// The versions after `read`, if the value that `configuration` has fits it.
-    fn fits(&self, configuration: &Configuration, read: &Value) -> Option<Versions> {
+    /// What is told after `read`, if the value that `configuration` has fits it.
+    fn fits(&self, configuration: &Configuration, read: &Value) -> Option<Told> {
         let Problem { certain, unsure, initial, .. } = self.problem;
         let at = configuration.value;
         let value = match at.checked_sub(certain.len()) {
@@ -235,11 +246,12 @@ impl Search<'_> {
             Some(at) if at < unsure.len() => Some(unsure[at].value),
             Some(_) => initial.or(configuration.guessed),
         };
-        value.filter(|value| value.may_be_version(read))?;
-        match self.told {
-            true => configuration.versions.after_read(read),
-            false => Some(configuration.versions),
-        }
+        let value = value.filter(|value| value.may_be_version(read))?;
+        let told = match self.told {
+            true => configuration.told.after_read(read)?,
+            false => configuration.told,
+        };
+        if value.digest.is_none() { told.after_digest(read) } else { Some(told) }
     }
 
     /// Lets every read come that may come now and tells nothing new. Returns what may come after
@@ -253,12 +265,12 @@ impl Search<'_> {
                 if op.writes {
                     continue;
                 }
-                if self.fits(configuration, &op.value) == Some(configuration.versions) {
+                if self.fits(configuration, &op.value) == Some(configuration.told) {
                     configuration.finish(at);
                     taken = true;
                 }
             }
-            if self.recover(configuration) == Some(configuration.versions) {
+            if self.recover(configuration) == Some(configuration.told) {
                 configuration.recovered = true;
                 taken = true;
             }
@@ -268,18 +280,18 @@ impl Search<'_> {
         }
     }
 
-    /// The versions after the recovered state, a read that comes once what it follows has taken
+    /// What is told after the recovered state, a read that comes once what it follows has taken
     /// effect: if it may come now, and has not.
-    fn recover(&self, configuration: &Configuration) -> Option<Versions> {
+    fn recover(&self, configuration: &Configuration) -> Option<Told> {
         let recovered = self.problem.recovered.as_ref().filter(|_| !configuration.recovered)?;
         let due = recovered.after.iter().all(|at| configuration.is_done(*at));
         due.then(|| self.fits(configuration, &recovered.value))?
     }
 
-    fn after_write(&self, from: &Configuration, value: &Value) -> Option<Versions> {
+    fn after_write(&self, from: &Configuration, value: &Value) -> Option<Told> {
         match self.told {
-            true => from.versions.after_write(value),
-            false => Some(from.versions),
+            true => from.told.after_write(value),
+            false => Some(Told { digest: None, ..from.told }),
         }
     }
 
@@ -296,28 +308,28 @@ impl Search<'_> {
             if enabled.certain.iter().any(|before| comes_after_its_client(*before)) {
                 continue;
             }
-            let Some(versions) = self.after_write(from, &op.value) else { continue };
-            let mut next = Configuration { versions, ..from.clone() };
+            let Some(told) = self.after_write(from, &op.value) else { continue };
+            let mut next = Configuration { told, ..from.clone() };
             set(&mut next.unsure, at);
             next.value = self.same[certain.len() + at];
             open.push(next);
         }
         for &at in &enabled.certain {
             let op = &certain[at];
-            let versions = match op.writes {
+            let told = match op.writes {
                 true => self.after_write(from, &op.value),
                 false => self.fits(from, &op.value),
             };
-            let Some(versions) = versions else { continue };
-            let mut next = Configuration { versions, ..from.clone() };
+            let Some(told) = told else { continue };
+            let mut next = Configuration { told, ..from.clone() };
             next.finish(at);
             if op.writes {
                 next.value = self.same[at];
             }
             open.push(next);
         }
-        if let Some(versions) = self.recover(from) {
-            open.push(Configuration { versions, recovered: true, ..from.clone() });
+        if let Some(told) = self.recover(from) {
+            open.push(Configuration { told, recovered: true, ..from.clone() });
         }
     }
 }

@@ -51,7 +51,10 @@ pub(crate) fn decide(problem: &Problem) -> Option<Result<(), Found>> {
     if !applies(problem) {
         return None;
     }
-    let decided = by_versions(problem);
+    let decided = match problem.initial {
+        Some(_) => by_versions(problem),
+        None => untold(problem),
+    };
     // A deletion of unknown outcome may explain an absence at any place.
     let recovered = problem.recovered.as_ref();
     let guessed = (problem.certain.iter().any(is_unplaced)
@@ -60,6 +63,22 @@ pub(crate) fn decide(problem: &Problem) -> Option<Result<(), Found>> {
     (decided.is_ok() || !guessed).then_some(decided)
 }
 
+/// Where nobody said what was there at first: nothing, or else the lowest version that was read, if
+/// no certain write has a lower one.
+fn untold(problem: &Problem) -> Result<(), Found> {
+    let begun_in = |value: Value| by_versions(&Problem { initial: Some(value), ..problem.clone() });
+    let absent = begun_in(Value::ABSENT);
+    let (writes, reads): (Vec<&Op>, Vec<&Op>) = problem.certain.iter().partition(|op| op.writes);
+    let reads = reads.into_iter().map(|op| op.value);
+    let reads = reads.chain(problem.recovered.iter().map(|recovered| recovered.value));
+    let first = reads.filter(|read| !read.is_absent()).min_by_key(|read| read.version);
+    match first.filter(|first| writes.iter().all(|op| first.version < op.value.version)) {
+        Some(first) if absent.is_err() => begun_in(first),
+        _ => absent,
+    }
+}
+
+/// Decides `problem`, whose initial value is told.
 fn by_versions(problem: &Problem) -> Result<(), Found> {
     let mut slots = Slots::written(problem)?;
     slots.add_reads(problem)?;
@@ -73,7 +92,7 @@ fn by_versions(problem: &Problem) -> Result<(), Found> {
     if let Some(recovered) = &problem.recovered {
         let own = match is_floorless(&recovered.value) {
             // The last place without a record is behind as much as any.
-            true => slots.absences(problem).last().copied().unwrap_or(0),
+            true => slots.absences().last().copied().unwrap_or(0),
             false => place(&recovered.value, false),
         };
         if own == 0 {
@@ -153,11 +172,7 @@ impl Slots {
         for (floor, id) in floors {
             let newest = self.by_version.range(..=floor).next_back();
             let Some((&version, slot)) = newest else {
-                if problem.initial.is_some() {
-                    return Err(Found::at(Anomaly::WrongPresence, [id, id]));
-                }
-                // Nobody said what was there at first: nothing was.
-                continue;
+                return Err(Found::at(Anomaly::WrongPresence, [id, id]));
             };
             if slot.value.is_absent() {
                 continue;
@@ -173,11 +188,10 @@ impl Slots {
     }
 
     /// The places of reads at which there is no record, in their order.
-    fn absences(&self, problem: &Problem) -> Vec<usize> {
-        let at_first = problem.initial.is_none().then_some(1);
+    fn absences(&self) -> Vec<usize> {
         let slots = self.by_version.values().enumerate();
         let absent = slots.filter(|(_, slot)| slot.value.is_absent());
-        at_first.into_iter().chain(absent.map(|(number, _)| 2 * (number + 1) + 1)).collect()
+        absent.map(|(number, _)| 2 * (number + 1) + 1).collect()
     }
 
     /// Gives each read that found no record and has no version the first place that is behind all
@@ -187,7 +201,7 @@ impl Slots {
         if !certain.iter().any(is_unplaced) {
             return Ok(());
         }
-        let absent = self.absences(problem);
+        let absent = self.absences();
         let mut ended: Vec<usize> = (0..certain.len()).collect();
         ended.sort_by_key(|at| certain[*at].responded);
         let mut ended = ended.into_iter().peekable();
@@ -213,10 +227,7 @@ impl Slots {
             .by_version
             .iter()
             .enumerate()
-            .filter(|(number, (_, slot))| {
-                // Where nobody said what was loaded, the first version may have been.
-                slot.writer.is_none() && (*number > 0 || problem.initial.is_some())
-            })
+            .filter(|(_, (_, slot))| slot.writer.is_none())
             .map(|(number, (_, slot))| (2 * (number + 1), slot))
             .collect();
         if unexplained.is_empty() {

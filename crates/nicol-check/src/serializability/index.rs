@@ -6,6 +6,8 @@ use std::ops::Range;
 use nicol_core::history::{Action, Effect, End, Found, History, Initial, Key, Operation, Txn};
 use nicol_core::ids::IdMap;
 
+use crate::scans::contradiction;
+
 /// Stands for no node: the initial load.
 pub(super) const NOBODY: u32 = u32::MAX;
 
@@ -335,7 +337,7 @@ impl<'h> Index<'h> {
     }
 
     fn add_scan(&mut self, node: u32, scan: &'h nicol_core::history::Scan) {
-        if let Some(wrong) = self.contradiction(scan) {
+        if let Some((_, wrong)) = contradiction(scan, |key| self.name(self.key(key))) {
             self.wrong_scans.push((node, wrong));
             return;
         }
@@ -353,25 +355,6 @@ impl<'h> Index<'h> {
         let covers = start..self.keys_before(last, true).max(start);
         found.sort_unstable();
         self.scans.push(ScanAt { covers, found });
-    }
-
-    /// What a scan returned that it cannot have, whatever was there.
-    fn contradiction(&self, scan: &nicol_core::history::Scan) -> Option<String> {
-        let outside = scan.found.iter().find(|read| read.key < scan.first || read.key > scan.last);
-        if let Some(read) = outside {
-            let key = self.name(self.key(&read.key));
-            return Some(format!("a scan returned key {key}, which is outside its range"));
-        }
-        let in_order = scan.found.windows(2).all(|pair| {
-            if scan.backward { pair[0].key > pair[1].key } else { pair[0].key < pair[1].key }
-        });
-        if !in_order {
-            return Some("a scan returned keys twice or out of order".to_owned());
-        }
-        let limit = scan.limit?;
-        let count = scan.found.len();
-        (count > limit as usize)
-            .then(|| format!("a scan returned {count} records, and {limit} were asked for"))
     }
 
     /// Nodes of each client, in its order.

@@ -259,6 +259,42 @@ fn strip_versions(history: &mut History) {
     }
 }
 
+/// Leaves out what a history need not tell: digests, versions, what was loaded.
+pub fn sparse(random: &mut Stream, history: &mut History) {
+    let [digests, versions] = [0, 1].map(|_| random.below(3) > 0);
+    let mut leave_out = |digest: &mut Option<u64>, version: Option<&mut Option<u64>>| {
+        if digests && random.below(3) == 0 {
+            *digest = None;
+        }
+        if let Some(version) = version.filter(|_| versions && random.below(3) == 0) {
+            *version = None;
+        }
+    };
+    if let Initial::Listed(loaded) = &mut history.initial {
+        loaded.iter_mut().for_each(|loaded| leave_out(&mut loaded.digest, None));
+    }
+    for operation in &mut history.operations {
+        match &mut operation.action {
+            Action::Get { found: Some(Found { version, digest, .. }), .. } => {
+                leave_out(digest, Some(version));
+            }
+            Action::Put { write, .. } | Action::Delete { write, .. } => match &mut write.effect {
+                Effect::Put { digest } => leave_out(digest, Some(&mut write.version)),
+                _ => leave_out(&mut None, Some(&mut write.version)),
+            },
+            Action::Scan(scan) => {
+                scan.found.iter_mut().for_each(|read| {
+                    leave_out(&mut read.digest, Some(&mut read.version));
+                });
+            }
+            _ => {}
+        }
+    }
+    if random.below(2) == 0 {
+        history.initial = Initial::Untold;
+    }
+}
+
 /// A history in a few lines.
 pub fn show(history: &History) -> String {
     let mut lines = vec![format!("{:?}", history.initial)];

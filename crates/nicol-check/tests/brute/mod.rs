@@ -11,7 +11,7 @@ use nicol_core::history::{
     Action, Effect, End, Found, History, Initial, Key, Operation, Persistency, Scan, Write,
 };
 
-pub use draw::{Kind, draw, show};
+pub use draw::{Kind, draw, show, sparse};
 
 /// The keys of tiny histories.
 pub const KEYS: [Key; 2] = [Key::Number(7), Key::Number(9)];
@@ -66,16 +66,18 @@ pub fn holds(history: &History, model: Persistency) -> bool {
 }
 
 fn key_holds(history: &History, key: &Key, model: Persistency) -> bool {
-    let loaded = match &history.initial {
-        Initial::Listed(loaded) => loaded.iter().find(|loaded| loaded.key == *key),
-        Initial::Untold => panic!("the generator tells what was loaded"),
-    };
-    let version = loaded.map_or(0, |loaded| loaded.version);
-    let cell = Cell {
-        present: loaded.is_some(),
-        digest: loaded.and_then(|loaded| loaded.digest),
-        versions: (version, version),
-        floor: version,
+    let cells = match &history.initial {
+        Initial::Listed(loaded) => {
+            let loaded = loaded.iter().find(|loaded| loaded.key == *key);
+            let version = loaded.map_or(0, |loaded| loaded.version);
+            let digest = loaded.and_then(|loaded| loaded.digest);
+            let versions = (version, version);
+            vec![Cell { present: loaded.is_some(), digest, versions, floor: version }]
+        }
+        // A record with any version, or none.
+        Initial::Untold => [true, false]
+            .map(|present| Cell { present, digest: None, versions: (0, u64::MAX), floor: 0 })
+            .to_vec(),
     };
     let steps: Vec<Step<'_>> = history
         .operations
@@ -99,8 +101,12 @@ fn key_holds(history: &History, key: &Key, model: Persistency) -> bool {
     });
     let crashes = crashes.collect();
     let placed = vec![false; steps.len()];
-    let start = Configuration { placed, piece: 0, cell, cut: None, lost: Vec::new() };
-    Orders { steps, crashes, dead: BTreeSet::new() }.leads_to_the_end(&start)
+    let mut orders = Orders { steps, crashes, dead: BTreeSet::new() };
+    cells.into_iter().any(|cell| {
+        let placed = placed.clone();
+        let start = Configuration { placed, piece: 0, cell, cut: None, lost: Vec::new() };
+        orders.leads_to_the_end(&start)
+    })
 }
 
 fn effective<'h>(operation: &'h Operation, key: &Key) -> Option<Effective<'h>> {

@@ -170,13 +170,13 @@ impl<'c> Study<'c> {
         };
         ensure!(counted > 0, "{what}: nothing was committed in the measured time");
         let share = counted as f64 / committed as f64;
-        let aborted = report.aborted - report.refused;
+        let attempts = report.committed + report.aborted + report.refused;
         Ok(Point {
             clients: report.clients_per_node,
             throughput: report.throughput_per_node_per_s * share,
             p50: latency.p50,
             p99: latency.p99,
-            abort_fraction: aborted as f64 / (report.committed + report.aborted) as f64,
+            abort_fraction: report.aborted as f64 / attempts as f64,
             violations: report
                 .check
                 .violations
