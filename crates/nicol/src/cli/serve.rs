@@ -26,12 +26,18 @@ pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
     repaired from the logs of other replicas, which is reported;\nif that is impossible, the \
     start ends with exit code 3 and the names and places. Other files\nin DIR, another server \
     that uses it, a full disk or another error of a file end the server\nlikewise. While it \
-    serves, the logs are shortened once they are long (--log-bytes).")]
+    serves, the logs are shortened once they are long (--log-bytes).\n\nThe models renf, event \
+    and scope of MINOS acknowledge a write before it is in a file: a\ncrash may take it.\n\nThe file \
+    of --config has the names of these flags, with underscores: listen = \"127.0.0.1:6379\",\n\
+    max_memory = \"4gb\", nodes = 3.\n\nCommands, limits, errors and what differs from Redis: \
+    docs/redis.md.")]
 pub struct ServeArgs {
-    /// Configuration file (TOML); flags and NICOL_* variables take precedence.
+    /// Configuration file (TOML, see below); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// The system that runs the transactions [default: xenic]; see `nicol systems`.
+    /// The system: xenic, or for GET, SET, DEL and EXISTS of one key only prism-kv or those of
+    /// MINOS, as in minos-b:synch [default: xenic]. `nicol systems show NAME` says of each whether
+    /// it serves.
     #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
     pub system: Option<String>,
     /// Nodes of the embedded cluster [default: 3, or 1 of a system that keeps one copy].
@@ -46,7 +52,8 @@ pub struct ServeArgs {
     /// A socket that a killed server has left at PATH is replaced.
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
-    /// Password that clients must give with AUTH.
+    /// Password that clients must give with AUTH. Lists of processes show flags: others on the
+    /// machine cannot read it in NICOL_PASSWORD or in the file of --config.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
     /// Records of each shard to prepare for; tables grow with what is stored, but for those of
