@@ -379,8 +379,8 @@ pub struct NicQueues {
 
 impl Profile {
     /// The built-in profile of this name, or the one in the file at this path; after a colon,
-    /// values to change in it: `liquidio3:link.rate=50Gbps:dma.queues=4`. What is no built-in profile
-    /// as it stands is named as it was asked for.
+    /// values to change in it: `liquidio3:link.rate=50Gbps:dma.queues=4`. What is no built-in
+    /// profile as it stands is named as it was asked for.
     pub fn load(name_or_path: &str) -> Result<Self, ProfileError> {
         let (file, text) = Self::source(name_or_path)?;
         let parsed = Self::parse(&file, &text);
