@@ -56,8 +56,8 @@ pub struct ServeArgs {
     /// machine cannot read it in NICOL_PASSWORD or in the file of --config.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
-    /// Records of each shard to prepare for; tables grow with what is stored, but for those of
-    /// prism-kv [default: 1000000].
+    /// Records that each shard is expected to hold [default: 1000000]. Tables grow beyond it; only
+    /// those of prism-kv do not, which answers -OOM then.
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
     /// Memory for the data of all nodes: bytes, or a number with kb, mb or gb. Once it is used up,
@@ -65,8 +65,8 @@ pub struct ServeArgs {
     #[arg(long, alias = "maxmemory", value_name = "SIZE", env = "NICOL_MAX_MEMORY")]
     #[arg(value_parser = limits::size)]
     pub max_memory: Option<Bytes>,
-    /// Transaction timeout in milliseconds; an undecided transaction reports 'outcome unknown'
-    /// [default: 5000].
+    /// Milliseconds after which a transaction without an outcome is answered with -UNKNOWN: it may
+    /// or may not take effect [default: 5000]. Looked at every 250 ms.
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
@@ -74,10 +74,10 @@ pub struct ServeArgs {
     /// node, read back at the next start) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
-    /// Merge the logs into saved tables when they have this many bytes together [default:
-    /// 1073741824]. Meanwhile new logs grow to the same size, and by a few MB of what is under way
-    /// then; commands wait beyond it. DIR takes up to twice this size, these MB and four copies of
-    /// the records.
+    /// Bytes of all logs together from which on they are merged into saved tables [default:
+    /// 1073741824]. During the merge new logs are written; once they have as many bytes too,
+    /// commands wait for its end. DIR needs room for twice these bytes, a few MB more, and four
+    /// copies of the records.
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,
