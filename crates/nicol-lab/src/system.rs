@@ -107,6 +107,9 @@ pub struct SingleRecords {
     pub record_bytes: usize,
     /// Is there one copy of each record, and no other?
     pub one_copy: bool,
+    /// What a crash of everything may take although it was acknowledged, in words, even under a log
+    /// device; `None`: nothing.
+    pub may_lose: Option<&'static str>,
 }
 
 /// What a system cannot do without. Threads offer neither NIC cores nor a card.

@@ -9,7 +9,7 @@ use super::client_commands;
 use super::commands::{CLIENT, CommandNumber, TABLE, lookup, takes};
 use super::parse::Command;
 use super::session::{After, Session};
-use super::shared::{Counters, InfoLines, Shared};
+use super::shared::{Counters, InfoLines, Persistence, Shared};
 use super::translate::{arity_error, unknown_subcommand};
 
 /// The version of Redis whose commands and texts these are.
@@ -210,7 +210,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let limits = &shared.config.limits;
     let kept = shared.info.persistence.as_ref();
     vec![
-        ("appendfsync", if kept.is_some() { "always" } else { "no" }.into()),
+        ("appendfsync", fsync(kept).into()),
         ("appendonly", if kept.is_some() { "yes" } else { "no" }.into()),
         ("bind", shared.address.ip().map_or(String::new(), |ip| ip.to_string())),
         ("databases", "1".into()),
@@ -226,6 +226,16 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("timeout", limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
         ("unixsocket", path(&shared.address)),
     ]
+}
+
+/// When writes are durable, in Redis' word that comes closest.
+fn fsync(kept: Option<&Persistence>) -> &'static str {
+    match kept {
+        Some(kept) if kept.synced => "always",
+        // Soon, but a crash may come first.
+        Some(_) => "everysec",
+        None => "no",
+    }
 }
 
 /// The path listened at; nothing where there is none.

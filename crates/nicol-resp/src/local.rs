@@ -17,9 +17,9 @@ const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user
 const NO_PASSWORD: &[u8] = b"ERR AUTH <password> called without any password configured for the \
                              default user. Are you sure your configuration is correct?";
 const HELLO_NO_AUTH: &[u8] = b"NOAUTH HELLO must be called with the client already authenticated, \
-                               otherwise the HELLO <proto> AUTH <user> <pass> option can be used \
-                               to authenticate the client and select the RESP protocol version at \
-                               the same time";
+                               otherwise the HELLO AUTH <user> <pass> option can be used to \
+                               authenticate the client and select the RESP protocol version at the \
+                               same time";
 
 /// Answers `command` into `out`.
 pub fn run(

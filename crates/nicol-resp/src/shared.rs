@@ -26,6 +26,8 @@ pub type InfoLines = Vec<(String, String)>;
 pub struct Persistence {
     /// The folder in which it is kept.
     pub dir: String,
+    /// Is every write durable before it is acknowledged?
+    pub synced: bool,
     /// What INFO tells of it.
     pub lines: Arc<dyn Fn() -> InfoLines + Send + Sync>,
 }
@@ -43,7 +45,7 @@ pub struct ServerInfo {
     pub replicas: usize,
     /// Reads the bytes that the process has in memory; `None` where the system does not say.
     pub resident: fn() -> Option<u64>,
-    /// Every write is durable before it is acknowledged; `None`: nothing outlives the process.
+    /// How it outlives the process; `None`: nothing does.
     pub persistence: Option<Persistence>,
     /// Sections that the store adds to INFO: title and lines.
     #[expect(clippy::type_complexity, reason = "one callback, named by its field")]

@@ -53,11 +53,11 @@ fn in_words(dir: &Path, found: &Found) -> Vec<String> {
     lines
 }
 
-/// What the front tells of how the store is kept.
-pub fn persistence(keeper: &Keeper, found: Found) -> Persistence {
+/// What the front tells of how the store is kept; `synced`: every write before it is acknowledged.
+pub fn persistence(keeper: &Keeper, found: Found, synced: bool) -> Persistence {
     let kept = keeper.kept();
     let lines = Arc::new(move || lines(&kept(), &found));
-    Persistence { dir: keeper.dir().display().to_string(), lines }
+    Persistence { dir: keeper.dir().display().to_string(), synced, lines }
 }
 
 fn lines(kept: &Kept, found: &Found) -> InfoLines {

@@ -34,7 +34,7 @@ fn list(args: &FormatArgs) -> Result<End> {
             })
         })
         .collect();
-    output::rows(args.format, &rows, |rows| json!({"schema": "nicol.lab/1", "rows": rows}))?;
+    output::rows(args.format, &rows, |rows| json!({"schema": "nicol.lab.list/1", "rows": rows}))?;
     Ok(End::Held)
 }
 

@@ -105,7 +105,7 @@ fn check(name: Option<&str>, format: Format) -> Result<End> {
         output::rows(
             format,
             &rows,
-            |rows| json!({"schema": "nicol.profiles/1", "rows": rows, "assumed": assumed}),
+            |rows| json!({"schema": "nicol.profiles.check/1", "rows": rows, "assumed": assumed}),
         )?;
     }
     let held = all.iter().all(|(_, line)| line.holds());

@@ -73,6 +73,13 @@ struct Settings {
     log_bytes: u64,
 }
 
+impl Settings {
+    /// What a crash may take of what was acknowledged, in words; `None`: nothing that is in a log.
+    fn may_lose(&self) -> Option<&'static str> {
+        self.system.single.and_then(|single| single.may_lose)
+    }
+}
+
 /// Serves until the process is asked to end, or an engine fails. Clients that wait for a
 /// transaction at that time get their replies first.
 pub fn run(args: &ServeArgs) -> Result<End> {
@@ -105,7 +112,8 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
-    info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found));
+    let synced = settings.may_lose().is_none();
+    info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found, synced));
     config.threads = fronts(config.single, world.threads());
     let warned = warnings(&settings, world.threads(), free);
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
@@ -178,10 +186,13 @@ fn front_config(settings: &Settings, seed: u64, store: Option<&Stored>) -> Serve
     config
 }
 
-/// What was asked for and the machine or the cluster does not have: `threads` engine threads run,
-/// and so much memory was `free` at the start.
+/// What was asked for and the system, the machine or the cluster does not have: `threads` engine
+/// threads run, and so much memory was `free` at the start.
 fn warnings(settings: &Settings, threads: usize, free: Option<Bytes>) -> Vec<String> {
     let mut lines = Vec::new();
+    if let (LogDevice::File { .. }, Some(what)) = (&settings.log_device, settings.may_lose()) {
+        lines.push(format!("warning: --system {}: {what}", settings.system.name));
+    }
     if let Some(asked) = settings.threads.filter(|asked| *asked > threads) {
         lines.push(format!(
             "warning: --threads {asked}: {threads} run, one for each engine; more --nodes have more engines"
@@ -417,6 +428,19 @@ mod tests {
         assert!(lines[1].contains("--max-memory: 3 MB, and 2 MB are free"), "{lines:?}");
         assert!(warnings(&asked, 7, Some(Bytes(3 << 20))).is_empty());
         assert!(warnings(&asks(&[]).unwrap(), 1, Some(Bytes(0))).is_empty());
+        let told = |system: &str, device: &str| {
+            let asked = asks(&["--system", system, "--log-device", device]).unwrap();
+            warnings(&asked, 1, None).concat()
+        };
+        let folder = format!("file:{}", std::env::temp_dir().display());
+        assert!(told("minos-b:renf", &folder).contains("none that a GET has returned"));
+        for system in ["minos-b:event", "minos-o:scope"] {
+            assert!(told(system, &folder).contains("a crash may take the latest writes"));
+            assert_eq!(told(system, "memory"), "");
+        }
+        for system in ["xenic", "minos-b:synch", "minos-o:strict"] {
+            assert_eq!(told(system, &folder), "");
+        }
         for file in ["/dev/null", "/dev/null/below/it"] {
             let error = asks(&["--log-device", &format!("file:{file}")]).unwrap_err().to_string();
             let named = format!("--log-device file:{file}: /dev/null is no folder; give");

@@ -27,7 +27,8 @@ pub fn run(args: &SystemsArgs) -> Result<()> {
             let rows: Vec<Vec<Value>> = systems::all().map(listed).collect::<Result<_>>()?;
             output::cells(&LISTED, &rows)?;
             output::tell(
-                "its replication and source, where it runs and which workloads: nicol systems show NAME",
+                "a system's replication and source, where it runs, which workloads, and whether `nicol serve` takes \
+                 it: nicol systems show NAME",
             );
             Ok(())
         }

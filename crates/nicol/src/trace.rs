@@ -50,13 +50,41 @@ pub fn sink(args: &BenchArgs) -> Result<Option<Arc<Sink>>> {
 pub fn save(args: &BenchArgs, recorded: &Recorded) -> Result<()> {
     let Some(path) = &args.trace else { return Ok(()) };
     write_atomically_by(path, |out| write(out, recorded)).context("--trace")?;
-    if let Some(at) = recorded.full_at {
-        output::tell(&format!(
-            "the trace is full: nothing after {:.6} s is in it (--trace-limit {}); give a higher limit, \
-             or --trace-from and --trace-until",
-            at.as_secs_f64(),
-            args.trace_limit
-        ));
+    if let Some(line) = missing(recorded, args.trace_limit) {
+        output::tell(&line);
     }
     Ok(())
+}
+
+/// What a trace lacks of what may have been expected; `limit`: the events that it had room for.
+fn missing(recorded: &Recorded, limit: u64) -> Option<String> {
+    if let Some(at) = recorded.full_at {
+        return Some(format!(
+            "the trace is full: nothing after {:.6} s is in it (--trace-limit {limit}); give a higher limit, \
+             or --trace-from and --trace-until",
+            at.as_secs_f64()
+        ));
+    }
+    let empty = recorded.tracks.values().all(Vec::is_empty);
+    empty.then(|| {
+        "the trace is empty: no event of the run is between --trace-from and --trace-until"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_without_events_or_room_says_so() {
+        let empty = Recorded::default();
+        assert!(missing(&empty, 5).unwrap().contains("empty"));
+        let full = Recorded { full_at: Some(Nanos(2_000)), ..Recorded::default() };
+        assert!(
+            missing(&full, 5)
+                .unwrap()
+                .contains("nothing after 0.000002 s is in it (--trace-limit 5)")
+        );
+    }
 }

@@ -100,6 +100,9 @@ fn rounds_of(system: &str, promised: Promised, count: u64, dir: &Path, rng: &mut
     let mut sets = 0;
     for round in 0..count {
         let (server, address) = live_with(&mut command(dir, &more));
+        let synced = Client::open(&address).ask("CONFIG GET appendfsync").remove(1);
+        let expected = if promised == Promised::Acknowledged { "always" } else { "everysec" };
+        assert_eq!(synced.as_deref(), Some(expected), "{system}");
         for (client, keys) in known.iter_mut().enumerate() {
             let mut connection = Client::open(&address);
             for (number, key) in keys.iter_mut().enumerate() {

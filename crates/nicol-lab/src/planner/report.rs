@@ -224,7 +224,7 @@ impl Plan {
         for one in &self.switches {
             writeln!(
                 f,
-                "From {:.3} M req/s ({:.0} under way) on {} queues so long that {} answers sooner.",
+                "From {:.3} M req/s on ({:.0} under way), requests queue at {} for so long that {} answers sooner.",
                 one.mops, one.under_way, one.from, one.to
             )?;
         }

@@ -379,7 +379,8 @@ pub struct NicQueues {
 
 impl Profile {
     /// The built-in profile of this name, or the one in the file at this path; after a colon,
-    /// values to change in it: `liquidio3:link.rate=50Gbps:dma.queues=4`.
+    /// values to change in it: `liquidio3:link.rate=50Gbps:dma.queues=4`. What is no built-in
+    /// profile as it stands is named as it was asked for.
     pub fn load(name_or_path: &str) -> Result<Self, ProfileError> {
         let (file, text) = Self::source(name_or_path)?;
         let parsed = Self::parse(&file, &text);
@@ -390,6 +391,8 @@ impl Profile {
             {
                 Err(ProfileError::Invalid { file, line: None, key, what })
             }
+            // A copy keeps the name of its original, and reports must tell the two apart.
+            Ok(read) if file == name_or_path => Ok(Self { name: file, ..read }),
             parsed => parsed,
         }
     }

@@ -68,6 +68,20 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_a_profile_is_not_named_as_its_original() {
+        let (_, text) = Profile::source("liquidio3").unwrap();
+        let file = format!("nicol-copied-profile-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, text).unwrap();
+        let named = path.display().to_string();
+        let changed = format!("{named}:dma.queues=4");
+        for spec in [&named, &changed] {
+            assert_eq!(&Profile::load(spec).unwrap().name, spec);
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn a_path_may_have_colons_before_its_changes() {
         let split = |spec| super::split(spec).map(|(base, changes)| (base, changes.collect()));
         let changes = vec!["link.rate=50Gbps", "dma.queues=4"];

@@ -15,7 +15,6 @@ type Tips = &'static [(&'static [&'static str], &'static str)];
 
 /// Flags of redis-server.
 const SERVE: Tips = &[
-    (&["--bind", "--host", "-h"], "write address and port together: '--listen 0.0.0.0:6379'"),
     (&["--unixsocket", "--socket", "-s"], "a socket in the file system is '--listen unix:PATH'"),
     (&["--requirepass", "--masterauth", "--user", "--aclfile", "-a"], "give '--password PASSWORD'"),
     (
@@ -95,6 +94,14 @@ const COMMANDS: Tips = &[
     (&["start", "up", "redis", "redis-server"], "data is served by 'nicol serve'"),
     (&["version"], "the version is told by 'nicol --version'"),
     (&["simulate", "sim"], "a simulation is 'nicol bench WORKLOAD --on PROFILE'"),
+    (
+        &["experiment", "experiments", "figure", "figures", "reproduce"],
+        "a figure of a paper is made by 'nicol lab run ID': 'nicol lab list' has the ids",
+    ),
+    (
+        &["world", "worlds", "hardware", "nics"],
+        "the hardware is listed by 'nicol profiles list', and chosen by 'nicol bench WORKLOAD --on NAME'",
+    ),
     (&["list", "ls"], "see 'nicol systems', 'nicol profiles list' and 'nicol lab list'"),
 ];
 
@@ -131,7 +138,7 @@ fn tip<W: AsRef<str>>(command: &str, words: &[W], found: &str) -> Option<String>
         Some((*tip).to_owned())
     };
     match command {
-        "serve" if ["--port", "-p"].contains(&found) => {
+        "serve" if ["--port", "-p", "--bind", "--host"].contains(&found) => {
             Some(format!("write address and port together: '--listen {}'", listen(words)))
         }
         "serve" if !found.starts_with('-') => {
@@ -182,6 +189,7 @@ mod tests {
             ("nicol serve --port 7000 --bind 0.0.0.0", "'--listen 0.0.0.0:7000'"),
             ("nicol serve --port 7000 --bind ::1", "'--listen [::1]:7000'"),
             ("nicol serve --bind 0.0.0.0", "'--listen 0.0.0.0:6379'"),
+            ("nicol serve --bind 127.0.0.1", "'--listen 127.0.0.1:6379'"),
             ("nicol serve --appendonly yes", "'--log-device file:DIR'"),
             ("nicol serve --dir /tmp", "'--log-device file:DIR'"),
             ("nicol serve redis.conf", "'--config FILE'"),
@@ -195,6 +203,8 @@ mod tests {
             ("nicol sweep smallbank --protocol xenic", "'--system NAME'"),
             ("nicol smallbank", "'nicol bench smallbank'"),
             ("nicol run smallbank", "'nicol bench WORKLOAD'"),
+            ("nicol experiment", "'nicol lab run ID'"),
+            ("nicol worlds", "'nicol profiles list'"),
         ] {
             let told = told(line);
             assert!(told.contains("\n  tip: ") && told.contains(tip), "{line}: {told}");

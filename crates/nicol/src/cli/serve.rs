@@ -26,12 +26,18 @@ pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
     repaired from the logs of other replicas, which is reported;\nif that is impossible, the \
     start ends with exit code 3 and the names and places. Other files\nin DIR, another server \
     that uses it, a full disk or another error of a file end the server\nlikewise. While it \
-    serves, the logs are shortened once they are long (--log-bytes).")]
+    serves, the logs are shortened once they are long (--log-bytes).\n\nThe models renf, event \
+    and scope of MINOS acknowledge a write before it is in a file: a\ncrash may take it.\n\nThe file \
+    of --config has the names of these flags, with underscores: listen = \"127.0.0.1:6379\",\n\
+    max_memory = \"4gb\", nodes = 3.\n\nCommands, limits, errors and what differs from Redis: \
+    docs/redis.md.")]
 pub struct ServeArgs {
-    /// Configuration file (TOML); flags and NICOL_* variables take precedence.
+    /// Configuration file (TOML, see below); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// The system that runs the transactions [default: xenic]; see `nicol systems`.
+    /// The system: xenic, or for GET, SET, DEL and EXISTS of one key only prism-kv or those of
+    /// MINOS, as in minos-b:synch [default: xenic]. `nicol systems show NAME` says of each whether
+    /// it serves.
     #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
     pub system: Option<String>,
     /// Nodes of the embedded cluster [default: 3, or 1 of a system that keeps one copy].
@@ -46,11 +52,12 @@ pub struct ServeArgs {
     /// A socket that a killed server has left at PATH is replaced.
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
-    /// Password that clients must give with AUTH.
+    /// Password that clients must give with AUTH. Lists of processes show flags: others on the
+    /// machine cannot read it in NICOL_PASSWORD or in the file of --config.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
-    /// Records of each shard to prepare for; tables grow with what is stored, but for those of
-    /// prism-kv [default: 1000000].
+    /// Records that each shard is expected to hold [default: 1000000]. Tables grow beyond it; only
+    /// those of prism-kv do not, which answers -OOM then.
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
     /// Memory for the data of all nodes: bytes, or a number with kb, mb or gb. Once it is used up,
@@ -58,8 +65,8 @@ pub struct ServeArgs {
     #[arg(long, alias = "maxmemory", value_name = "SIZE", env = "NICOL_MAX_MEMORY")]
     #[arg(value_parser = limits::size)]
     pub max_memory: Option<Bytes>,
-    /// Transaction timeout in milliseconds; an undecided transaction reports 'outcome unknown'
-    /// [default: 5000].
+    /// Milliseconds after which a transaction without an outcome is answered with -UNKNOWN: it may
+    /// or may not take effect [default: 5000]. Looked at every 250 ms.
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
@@ -67,10 +74,10 @@ pub struct ServeArgs {
     /// node, read back at the next start) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
-    /// Merge the logs into saved tables when they have this many bytes together [default:
-    /// 1073741824]. Meanwhile new logs grow to the same size, and by a few MB of what is under way
-    /// then; commands wait beyond it. DIR takes up to twice this size, these MB and four copies of
-    /// the records.
+    /// Bytes of all logs together from which on they are merged into saved tables [default:
+    /// 1073741824]. During the merge new logs are written; once they have as many bytes too,
+    /// commands wait for its end. DIR needs room for twice these bytes, a few MB more, and four
+    /// copies of the records.
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,

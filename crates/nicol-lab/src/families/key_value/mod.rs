@@ -89,7 +89,7 @@ where
         clients_apart: |_, _, _| true,
         variation: |_, _, _| Vec::new(),
         run: runner::run::<SingleOperations<N>>,
-        serve: Err("it runs single operations, and clients of a server send transactions"),
+        serve: Err("its operations are not built for Redis commands; xenic runs them all"),
     }
 }
 

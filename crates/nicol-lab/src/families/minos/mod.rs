@@ -18,22 +18,29 @@ const SERVED_BYTES: usize = 32 << 10;
 
 /// The systems of the family: MINOS-B, MINOS-O, and the five models of each.
 pub(crate) static SYSTEMS: &[System] = &[
-    System { sabotages: of_baseline, ..minos("minos-b:synch", BASELINE) },
-    minos("minos-b:strict", BASELINE),
-    minos("minos-b:renf", BASELINE),
-    minos("minos-b:event", BASELINE),
-    minos("minos-b:scope", BASELINE),
-    System { sabotages: of_offloaded, ..minos("minos-o:synch", OFFLOADED) },
-    minos("minos-o:strict", OFFLOADED),
-    minos("minos-o:renf", OFFLOADED),
-    minos("minos-o:event", OFFLOADED),
-    minos("minos-o:scope", OFFLOADED),
+    System { sabotages: of_baseline, ..minos("minos-b:synch", BASELINE, None) },
+    minos("minos-b:strict", BASELINE, None),
+    minos("minos-b:renf", BASELINE, UNREAD),
+    minos("minos-b:event", BASELINE, LATEST),
+    minos("minos-b:scope", BASELINE, LATEST),
+    System { sabotages: of_offloaded, ..minos("minos-o:synch", OFFLOADED, None) },
+    minos("minos-o:strict", OFFLOADED, None),
+    minos("minos-o:renf", OFFLOADED, UNREAD),
+    minos("minos-o:event", OFFLOADED, LATEST),
+    minos("minos-o:scope", OFFLOADED, LATEST),
 ];
 
 const BASELINE: &str = "MINOS, HPCA '24, section III";
 const OFFLOADED: &str = "MINOS, HPCA '24, section V";
 
-const fn minos(name: &'static str, source: &'static str) -> System {
+/// What a server of a model that acknowledges before it persists may lose. A front ends no scopes.
+const UNREAD: Option<&str> =
+    Some("a crash may take writes that were acknowledged, but none that a GET has returned");
+const LATEST: Option<&str> = Some(
+    "a crash may take the latest writes, although they were acknowledged or a GET has returned them",
+);
+
+const fn minos(name: &'static str, source: &'static str, may_lose: Option<&'static str>) -> System {
     System {
         replication: "every node holds every record",
         survives: "message faults, partitions, stalls; crashes of hosts, NICs or both of all but one node, \
@@ -47,7 +54,7 @@ const fn minos(name: &'static str, source: &'static str) -> System {
         trials: trials::trials,
         mirrors_engines: true,
         synced_log: true,
-        single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: false }),
+        single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: false, may_lose }),
         logs: Some(read_back::UPDATES),
         serve: Ok(serve::<Node>),
         ..system::<Node>("replicate", name, source)

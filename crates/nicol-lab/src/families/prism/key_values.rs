@@ -25,7 +25,7 @@ pub(super) const PRISM_KV: System = System {
     coverage_of_crashes: &["shard_unavailable"],
     sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
     trials,
-    single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: true }),
+    single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: true, may_lose: None }),
     serve: Ok(serve::<Node>),
     ..system::<Node>("prism", "prism-kv", "PRISM, SOSP '21")
 };
