@@ -91,6 +91,11 @@ pub trait Protocol: RecordForm {
         worker.node.config().spins
     }
 
+    /// How long it goes on after so many looks.
+    fn patience<F: Fabric>(_worker: &Worker<F, Self>) -> Nanos {
+        Nanos::ZERO
+    }
+
     /// Why a transaction ends that has given up on the record of `key`.
     fn give_up<F: Fabric>(_worker: &Worker<F, Self>, key: Key) -> Abort {
         Abort::LockConflict { key }

@@ -225,3 +225,12 @@ fn what_others_put_into_a_record_that_a_scan_s_own_transaction_has_made_is_no_ph
     }
     assert_eq!(all, [""; 0]);
 }
+
+#[test]
+fn who_waits_for_a_holder_that_stalls_for_long_has_not_waited_for_ever() {
+    let kinds = &[Kind::ToggleGroup, Kind::ToggleKey];
+    let groups = Groups { groups: 3, keys: 3, kinds };
+    let stalls = (Nanos::from_millis(10), 48);
+    let ran = stalled::<TwoPhaseLocking>(groups, Waiting::WaitDie, stalls, 1);
+    assert!(ran.held(), "{ran:#?}");
+}
