@@ -14,6 +14,7 @@ use std::hint::spin_loop;
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::Abort;
+use nicol_core::units::Nanos;
 
 use super::halt::{Halt, unless_busy};
 use super::worker::{Protocol, Worker};
@@ -106,7 +107,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         &self,
         mut look: impl AsyncFnMut() -> Result<T, Halt>,
     ) -> Result<T, Abort> {
-        let mut looks = 0;
+        let (mut looks, mut patient_since) = (0, None);
         loop {
             match look().await {
                 Ok(seen) => return Ok(seen),
@@ -114,12 +115,21 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
                 Err(Halt::Busy(key)) => {
                     looks += 1;
                     self.pause(looks).await;
-                    if looks >= P::looks_most(self) {
+                    if looks >= P::looks_most(self) && !self.is_patient(&mut patient_since) {
                         return Err(P::give_up(self, key));
                     }
                 }
             }
         }
+    }
+
+    /// Does a transaction wait on that has looked as often as it may? `since`: when that was so
+    /// first.
+    #[cold]
+    fn is_patient(&self, since: &mut Option<Nanos>) -> bool {
+        let patience = P::patience(self);
+        let now = self.fabric.now();
+        patience > Nanos::ZERO && now < *since.get_or_insert(now) + patience
     }
 
     /// Lets time pass for a transaction that has looked `looks` times at what somebody holds.

@@ -164,13 +164,17 @@ impl Sets {
         self.made.iter().map(Cell::get).filter(|place| place.is_some())
     }
 
-    /// The transaction's own insertion must not look like another's. [Silo13 4.6]
-    pub(super) fn inserted(&mut self, inserted: Inserted) {
+    /// The transaction's own insertion must not look like another's. [Silo13 4.6] Returns whether
+    /// it has read that leaf before: then it has seen that the record is absent.
+    pub(super) fn inserted(&mut self, inserted: Inserted) -> bool {
+        let mut was_read = false;
         for (node, version, _) in &mut self.leaves {
             if *node == inserted.node && *version == inserted.before {
                 *version = inserted.after;
+                was_read = true;
             }
         }
+        was_read
     }
 
     /// VALIDATE of scans: nothing was inserted where they have read.

@@ -351,15 +351,18 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
                 self.sets.note(&leaf, at);
             }
             let count = leaf.entries().len();
+            // What this leaf got of one that has left the tree meanwhile may have been seen there,
+            // or in this one.
+            let unseen = if backward { first.0..=at.0 } else { at.0..=last.0 };
             if left > 1 {
-                let within = |(key, _): &&(u64, Place)| (first.0..=last.0).contains(key);
+                let within = |(key, _): &&(u64, Place)| unseen.contains(key);
                 let soon = leaf.entries().iter().filter(within);
                 let soon = soon.map(|(key, place)| (Key(*key), *place));
                 self.worker.store().prefetch_at(soon, &P::BEYOND);
             }
             for step in 0..count {
                 let (key, place) = leaf.entries()[if backward { count - 1 - step } else { step }];
-                if key < first.0 || key > last.0 {
+                if !unseen.contains(&key) {
                     continue;
                 }
                 row.clear();

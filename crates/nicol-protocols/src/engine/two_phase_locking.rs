@@ -22,6 +22,7 @@ use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
+use nicol_core::units::Nanos;
 use nicol_store::multicore::{Multicore, Place, Record, Room};
 
 use super::config::Waiting;
@@ -39,8 +40,12 @@ const EXCLUSIVE: u64 = HOLDERS;
 const GONE: u64 = 1 << 12;
 /// Where the timestamp stands.
 const AGE_SHIFT: u32 = 13;
-/// Looks at a lock after which a transaction that waits gives up: more than any holder takes.
+/// Looks at a lock after which a transaction that waits gives up: more than any holder takes that
+/// suffers no stalls.
 const WAITS_MAX: u32 = 100_000;
+/// Stalls, of the longest, for which it waits on: more than those that hold the lock suffer, one
+/// after the other.
+const STALLS_MAX: u64 = 100;
 
 /// How a lock is held.
 const SHARED: u64 = 1;
@@ -214,6 +219,10 @@ impl Protocol for TwoPhaseLocking {
 
     fn looks_most<F: Fabric>(_: &Worker<F, Self>) -> u32 {
         WAITS_MAX
+    }
+
+    fn patience<F: Fabric>(worker: &Worker<F, Self>) -> Nanos {
+        worker.node.config().stall * STALLS_MAX
     }
 
     fn give_up<F: Fabric>(worker: &Worker<F, Self>, key: Key) -> Abort {

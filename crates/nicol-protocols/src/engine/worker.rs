@@ -15,7 +15,7 @@ use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room, Trails};
 
 use super::broken::Hooks;
-use super::halt::Halt;
+use super::halt::{Halt, unless_busy};
 use super::log::CoreLog;
 use super::node::Node;
 use super::record_form::RecordForm;
@@ -89,6 +89,11 @@ pub trait Protocol: RecordForm {
     /// Looks at a record that somebody holds after which a transaction gives up.
     fn looks_most<F: Fabric>(worker: &Worker<F, Self>) -> u32 {
         worker.node.config().spins
+    }
+
+    /// How long it goes on after so many looks.
+    fn patience<F: Fabric>(_worker: &Worker<F, Self>) -> Nanos {
+        Nanos::ZERO
     }
 
     /// Why a transaction ends that has given up on the record of `key`.
@@ -295,16 +300,30 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// The record of `key`, which had none just now.
     #[cold]
     pub(super) fn make(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
-        let room = &mut *self.room.borrow_mut();
-        let made = self.search(key, |store, near| store.make(key, near, Some(room), P::word));
+        let made = self.search(key, |store, near| {
+            store.make(key, near, Some(&mut self.room.borrow_mut()), P::word)
+        });
         let located = made.map_err(|_| Abort::NoResources)?;
         if located.is_new {
             sets.made(located.place);
         }
-        if let Some(inserted) = located.inserted {
-            sets.inserted(inserted);
+        if located.inserted.is_some_and(|inserted| sets.inserted(inserted)) {
+            self.note_absent(sets, (key, located.place))?;
         }
         Ok(located.place)
+    }
+
+    /// A scan of the transaction has read the leaf in which the record at `place` was made since,
+    /// and so has seen that it is absent. It is read like those that the scan has met, since others
+    /// may fill it, which does not change the leaf. [Silo13 4.6]
+    fn note_absent(&self, sets: &mut Sets, at: (Key, Place)) -> Result<(), Abort> {
+        let mut value = Vec::new();
+        let found = P::find(self, sets, at, false);
+        let seen = found.and_then(|found| P::copy(self, sets, at, found, &mut value));
+        match unless_busy(seen)? {
+            Some(Seen { present: false, .. }) => Ok(()),
+            _ => Err(Abort::Stale { key: at.0 }),
+        }
     }
 
     /// Notes that a watched record is absent, so that it is taken out if it stays so.

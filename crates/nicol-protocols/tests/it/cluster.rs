@@ -9,7 +9,6 @@ use nicol_core::commit::{CommitNode, PATHS, WITHOUT_LOST_NODES};
 use nicol_core::engine::{EngineStats, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
-use nicol_core::history::Promise;
 use nicol_core::ids::{Key, NodeId};
 use nicol_core::records::Records;
 use nicol_core::system::{Sequential, load_nodes};
@@ -30,8 +29,9 @@ pub struct Run {
     pub on: &'static str,
     pub nodes: u16,
     pub replicas: usize,
-    /// Host engines of a node, and NIC engines.
+    /// Host engines of a node, and NIC engines, but for those of a node that has only so many.
     pub engines: usize,
+    pub nic_engines_at_most: usize,
     pub clients_per_node: u32,
     /// Transactions of all clients together.
     pub transactions: u64,
@@ -49,6 +49,7 @@ pub const RUN: Run = Run {
     nodes: NODES,
     replicas: 3,
     engines: 2,
+    nic_engines_at_most: usize::MAX,
     clients_per_node: 8,
     transactions: 1_000,
     faults: FaultPlan::none(),
@@ -181,7 +182,8 @@ pub fn run_beside<N: CommitNode, B: Beside>(
     seed: u64,
     beside: B,
 ) -> Ran {
-    let view = View::new(usize::from(run.nodes), run.replicas, run.engines, run.engines).unwrap();
+    let nics = run.engines.min(run.nic_engines_at_most);
+    let view = View::new(usize::from(run.nodes), run.replicas, run.engines, nics).unwrap();
     // Whatever it could do without, a node ends with either half.
     let view = view.with_halves(Halves::Together);
     let clients = u32::from(run.nodes) * run.clients_per_node;
@@ -273,7 +275,7 @@ fn judge<N: CommitNode, B>(
         _ => cluster.workload.audit_state(&mut quiet),
     });
     let operations = std::mem::take(&mut result.history);
-    let told = history(Promise::default(), operations, &*cluster.workload, view);
+    let told = history(N::PROMISE, operations, &*cluster.workload, view);
     let report = serializability::check(&told);
     wrong.extend(report.undecided.iter().map(|why| format!("not judged: {why:?}")));
     let anomalies = report.violations.iter().map(ToString::to_string).collect();

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod crashes;
+mod engines;
 mod errata;
 mod hot_keys;
 mod log_forms;
