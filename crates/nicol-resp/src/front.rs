@@ -112,7 +112,8 @@ impl EventLoop for Front {
         }
         if self.shared.stop.load(Ordering::SeqCst) {
             let by = *self.stop_by.get_or_insert(now + self.shared.config.drain);
-            if self.drained() || now >= by {
+            let is_dead = self.shared.is_dead.load(Ordering::SeqCst);
+            if self.drained() || is_dead || now >= by {
                 return Turn::Ended;
             }
         }

@@ -155,6 +155,13 @@ impl ServerHandle {
         }
     }
 
+    /// Stops as [`ServerHandle::stop`] does, over a store that answers nothing any more: nobody who
+    /// waits for a reply gets one.
+    pub fn abandon(&self) {
+        self.shared.is_dead.store(true, Ordering::SeqCst);
+        self.stop();
+    }
+
     /// Waits until the server has stopped, for whatever reason.
     ///
     /// # Errors

@@ -125,6 +125,8 @@ pub struct Shared {
     pub clients: Clients,
     /// Set once to stop.
     pub stop: AtomicBool,
+    /// Set before that where the store answers nothing any more.
+    pub is_dead: AtomicBool,
     /// When the server started.
     pub started: Instant,
     /// The next connection's id.
@@ -158,6 +160,7 @@ impl Shared {
             counters: Counters::default(),
             clients: Clients::default(),
             stop: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
             expiring: AtomicU64::new(0),

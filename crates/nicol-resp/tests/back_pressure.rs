@@ -101,6 +101,21 @@ fn what_a_silent_store_never_got_was_not_executed_and_what_it_got_is_unknown() {
 }
 
 #[test]
+fn nobody_waits_for_a_store_that_answers_nothing_any_more() {
+    let store = Arc::new(Manual::default());
+    let server = serve_over(store.clone(), |config| {
+        config.drain = Duration::from_secs(3600);
+        config.limits.transaction_time = Duration::from_secs(600);
+    });
+    let mut client = Client::connect(&server);
+    client.send(b"SET k v\r\n");
+    until(|| store.held() == 1);
+    server.abandon();
+    server.join().unwrap();
+    assert!(client.is_closed());
+}
+
+#[test]
 fn a_client_that_does_not_read_waits_and_then_gets_every_reply() {
     const GETS: usize = 600;
     let server = serve(|_| {});

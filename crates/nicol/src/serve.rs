@@ -137,8 +137,13 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     if let Some(keeper) = &mut keeper {
         keeper.release();
     }
-    server.stop();
-    // The engines run until the last reply has been written, or the drain has taken too long.
+    // The engines run until the last reply has been written, or the drain has taken too long. An
+    // engine that has failed answers nobody.
+    if ended.is_ok() {
+        server.stop()
+    } else {
+        server.abandon()
+    }
     let drained = server.join();
     ended?;
     failed.map_or(Ok(()), Err)?;
