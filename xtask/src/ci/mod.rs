@@ -27,7 +27,7 @@ pub enum Extent {
 
 /// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
 /// under message faults and under crashes; then every workload on a few.
-const SWEEPS: [&[&str]; 14] = [
+const SWEEPS: [&[&str]; 15] = [
     &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
     &["churn", "--on", WORLDS, "--seeds", "0..40"],
     &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
@@ -104,6 +104,28 @@ const SWEEPS: [&[&str]; 14] = [
         "epoch_us=20",
         "--seeds",
         "0..10",
+        "--system",
+        "silo,tictoc,cicada,2pl",
+    ],
+    // Scans where others insert and delete, with leaves that come and go, and stalls between steps.
+    &[
+        "churn-ordered",
+        "--on",
+        "innova2",
+        "--records",
+        "8",
+        "--host-engines",
+        "4",
+        "--scan-first",
+        "true",
+        "--both-tables",
+        "true",
+        "--set",
+        "epoch_us=1",
+        "--set",
+        "stall_us=3",
+        "--seeds",
+        "0..100",
         "--system",
         "silo,tictoc,cicada,2pl",
     ],
