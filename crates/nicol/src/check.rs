@@ -70,15 +70,17 @@ fn not_covered(content: &FileContent) -> Option<String> {
     let found = history.operations.iter().find(is_txn).filter(|_| of_single)?;
     Some(format!(
         "operation {} is a transaction, and '{}' is a promise about single operations: write \
-         'strict-serializable' or 'serializable' in the header",
-        found.id, history.promise
+         {} in the header",
+        found.id,
+        history.promise,
+        Promise::OF_TRANSACTIONS.map(|promise| format!("'{promise}'")).join(" or ")
     ))
 }
 
 fn judge(content: &FileContent) -> Verdict {
     let history = &content.history;
     match history.promise {
-        Promise::StrictSerializable | Promise::Serializable => {
+        Promise::StrictSerializable | Promise::SessionSerializable | Promise::Serializable => {
             let report = serializability::check(history);
             Verdict {
                 held: report.held(),
@@ -141,7 +143,7 @@ fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<(
         "more_violations": verdict.more,
         "not_told": content.not_told,
     });
-    if matches!(content.history.promise, Promise::StrictSerializable | Promise::Serializable) {
+    if content.history.promise.is_of_transactions() {
         value["serializable"] = json!(verdict.held);
     }
     match args.format {

@@ -54,9 +54,16 @@ pub(super) fn certain(
     }
     if promise != Promise::Serializable {
         client_order(index, &mut edges);
+    }
+    if is_strict(promise) {
         nodes += real_time(index, &mut edges, nodes);
     }
     Certain { edges, nodes }
+}
+
+/// Is real time a part of `promise`?
+pub(super) fn is_strict(promise: Promise) -> bool {
+    !matches!(promise, Promise::Serializable | Promise::SessionSerializable)
 }
 
 /// Loads that may have happened come before the node `begin`, and that before every operation.

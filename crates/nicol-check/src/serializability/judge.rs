@@ -90,8 +90,7 @@ impl<'i, 'h> Judge<'i, 'h> {
         }
         self.low_versions(&installs, report);
         self.values(&mut installs, report);
-        let strict = self.promise != Promise::Serializable;
-        let mut search = Search::new(index, installs, strict);
+        let mut search = Search::new(index, installs, edges::is_strict(self.promise));
         self.reads(&search, report);
         for read in std::mem::take(&mut self.orphans) {
             if search.has_explanation(read) {

@@ -3,7 +3,8 @@
 //! Versions order the installs of each key, so the direct serialization graph is known, not
 //! guessed: an edge from each install to the next (ww), from an install to its readers (wr), and
 //! from a reader to the next install (rw). Strictness adds an edge from each end to every later
-//! start (through a chain of instants) and from each operation to the next one of its client. A key
+//! start (through a chain of instants) and from each operation to the next one of its client, the
+//! order of sessions the latter alone. A key
 //! that a scan covers and does not return was absent: an edge from the deletion before it and to
 //! the insert after it.
 //!
@@ -126,9 +127,11 @@ impl Report {
     }
 }
 
-/// Judges a history by its promise: [`Promise::Serializable`] leaves time and clients out of
-/// account, every other promise is judged as strict serializability.
+/// Judges a history by its promise: [`Promise::SessionSerializable`] leaves time out of account,
+/// [`Promise::Serializable`] time and clients; every other promise is judged as strict
+/// serializability.
 ///
+/// [`Promise::SessionSerializable`]: nicol_core::history::Promise::SessionSerializable
 /// [`Promise::Serializable`]: nicol_core::history::Promise::Serializable
 pub fn check(history: &History) -> Report {
     judge::check(history)

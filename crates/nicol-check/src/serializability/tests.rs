@@ -217,6 +217,11 @@ fn plain_serializability_leaves_time_and_clients_out_of_account() {
         [txn(1, (0, 10), &[read(1, 1)], &[put(1, 2)]), txn(2, (20, 30), &[read(1, 1)], &[])];
     assert!(!check(&history(&stale)).held());
     assert!(check(&History { promise: Promise::Serializable, ..history(&stale) }).held());
+    assert!(check(&History { promise: Promise::SessionSerializable, ..history(&stale) }).held());
+    let mut own = stale.clone();
+    (own[1].client, own[1].sequence) = (own[0].client, own[0].sequence + 1);
+    assert!(check(&History { promise: Promise::Serializable, ..history(&own) }).held());
+    assert!(!check(&History { promise: Promise::SessionSerializable, ..history(&own) }).held());
     let skew = [
         txn(1, (0, 10), &[read(1, 1), read(2, 1)], &[put(1, 2)]),
         txn(2, (0, 10), &[read(1, 1), read(2, 1)], &[put(2, 2)]),

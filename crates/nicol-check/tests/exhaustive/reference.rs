@@ -46,8 +46,7 @@ fn holds_from(history: &History, loaded: &[Loaded]) -> bool {
     }
     let live: Vec<&Operation> =
         history.operations.iter().filter(|operation| operation.end != End::Failed).collect();
-    let strict = history.promise == Promise::StrictSerializable;
-    extend(&live, strict, &states)
+    extend(&live, history.promise, &states)
 }
 
 /// Every key that is written or read.
@@ -69,7 +68,7 @@ fn txn(operation: &Operation) -> &Txn {
 }
 
 /// Can `left` be run, one after the other, from `states`?
-fn extend(left: &[&Operation], strict: bool, states: &States) -> bool {
+fn extend(left: &[&Operation], promise: Promise, states: &States) -> bool {
     if left.iter().all(|operation| operation.end == End::Unknown) {
         return true;
     }
@@ -82,16 +81,19 @@ fn extend(left: &[&Operation], strict: bool, states: &States) -> bool {
             .map(|(_, one)| *one)
             .collect();
         let before_next = |other: &&Operation| {
-            let earlier = other.client == next.client && other.sequence < next.sequence
-                || other.client != next.client && other.responded < Some(next.invoked);
-            strict && other.end == End::Ok && earlier
+            let earlier = if other.client == next.client {
+                promise != Promise::Serializable && other.sequence < next.sequence
+            } else {
+                promise == Promise::StrictSerializable && other.responded < Some(next.invoked)
+            };
+            other.end == End::Ok && earlier
         };
         if rest.iter().any(before_next) {
             return false;
         }
         let mut states = states.clone();
         look(txn(next), &mut states)
-            && write(txn(next), 0, &mut states, &mut |states| extend(&rest, strict, states))
+            && write(txn(next), 0, &mut states, &mut |states| extend(&rest, promise, states))
     })
 }
 

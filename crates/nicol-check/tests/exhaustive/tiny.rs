@@ -75,6 +75,8 @@ pub fn honest(chances: Chances, random: &mut Stream) -> History {
     }
     let promise = if chance(random, chances.strict) {
         Promise::StrictSerializable
+    } else if chance(random, 50) {
+        Promise::SessionSerializable
     } else {
         Promise::Serializable
     };

@@ -41,6 +41,9 @@ pub enum Promise {
     /// each client.
     #[default]
     StrictSerializable,
+    /// Transactions are serializable in an order that agrees with the order of each client: strong
+    /// session serializability. [Daudjee04]
+    SessionSerializable,
     /// Transactions are serializable.
     Serializable,
     /// Operations on each key are linearizable.
@@ -52,9 +55,19 @@ pub enum Promise {
 impl Promise {
     /// Every promise.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::StrictSerializable, Self::Serializable, Self::Linearizable]
+        Self::OF_TRANSACTIONS
             .into_iter()
+            .chain([Self::Linearizable])
             .chain(Persistency::ALL.map(Self::Durable))
+    }
+
+    /// Those of transactions, the strongest one first.
+    pub const OF_TRANSACTIONS: [Self; 3] =
+        [Self::StrictSerializable, Self::SessionSerializable, Self::Serializable];
+
+    /// Is it one of transactions?
+    pub fn is_of_transactions(self) -> bool {
+        Self::OF_TRANSACTIONS.contains(&self)
     }
 }
 
@@ -62,6 +75,7 @@ impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StrictSerializable => f.write_str("strict-serializable"),
+            Self::SessionSerializable => f.write_str("session-serializable"),
             Self::Serializable => f.write_str("serializable"),
             Self::Linearizable => f.write_str("linearizable"),
             Self::Durable(model) => write!(f, "durable:{}", model.name()),

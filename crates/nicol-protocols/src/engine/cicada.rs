@@ -16,7 +16,9 @@
 //! | 3.8 | what was overwritten before every transaction under way began is freed at once | `collect`, `nicol_store::multicore::Horizon` |
 //!
 //! A writer only adds the newest version of a record. [Cicada17 3.5] Its order need not agree with
-//! time, since clocks of cores may differ: the promise is serializability.
+//! time, since clocks of cores may differ: the promise is serializability in each client's order.
+//! A client of a core gets its timestamps from that core, one after the other; one of a server has
+//! its transactions on several, whose clocks agree in both worlds.
 //!
 //! DEVIATION [Cicada17 3.4]: nothing is validated before the first version is installed. With 22
 //! workers on TPC-C of two warehouses that took more than it saved (decision 0071).
@@ -45,6 +47,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 
 use nicol_core::fabric::{Fabric, Work};
+use nicol_core::history::Promise;
 use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
@@ -392,7 +395,7 @@ fn free_older<F: Fabric>(worker: &Worker<F, Cicada>, record: Place) {
 }
 
 impl RecordForm for Cicada {
-    const STRICT: bool = false;
+    const PROMISE: Promise = Promise::SessionSerializable;
     const BEYOND: Option<fn(Record<'_>) -> Place> = Some(newest);
 
     const BESIDE: usize = version::HEADER;

@@ -1,12 +1,13 @@
 //! What a concurrency control protocol keeps in a record: the meaning of its word, and of its
 //! value.
 
+use nicol_core::history::Promise;
 use nicol_store::multicore::{Multicore, Place, Record, Room, State};
 
 /// How a protocol's records are made, loaded and read at rest.
 pub trait RecordForm: Send + Sync + Sized + 'static {
-    /// The order of transactions agrees with real time?
-    const STRICT: bool;
+    /// With what the order of transactions agrees.
+    const PROMISE: Promise;
 
     /// Where the value that a lookup is going to read most likely stands, if that is not in the
     /// record.

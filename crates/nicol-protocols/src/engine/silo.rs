@@ -19,6 +19,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use nicol_core::fabric::Fabric;
+use nicol_core::history::Promise;
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
@@ -84,7 +85,7 @@ fn next_id<F: Fabric>(worker: &Worker<F, Silo>, epoch: u64, Validated(highest): 
 }
 
 impl RecordForm for Silo {
-    const STRICT: bool = true;
+    const PROMISE: Promise = Promise::StrictSerializable;
 
     fn word(_: &Multicore, _: Place, _: Option<&mut Room>) -> Option<u64> {
         Some(0)

@@ -20,8 +20,7 @@ impl<P: Protocol> CommitNode for Node<P> {
 
     const SCANS: bool = true;
     const SCANS_FROM_AFAR: bool = true;
-    const PROMISE: Promise =
-        if P::STRICT { Promise::StrictSerializable } else { Promise::Serializable };
+    const PROMISE: Promise = P::PROMISE;
 
     fn start<F: Fabric>(
         self: &Arc<Self>,

@@ -20,6 +20,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use nicol_core::fabric::Fabric;
+use nicol_core::history::Promise;
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
@@ -131,7 +132,7 @@ async fn validate<F: Fabric>(
 }
 
 impl RecordForm for TicToc {
-    const STRICT: bool = false;
+    const PROMISE: Promise = Promise::Serializable;
 
     fn word(store: &Multicore, _: Place, _: Option<&mut Room>) -> Option<u64> {
         // Records of this key that are gone were read until then at most.

@@ -19,6 +19,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use nicol_core::fabric::{Fabric, Work};
+use nicol_core::history::Promise;
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
@@ -145,7 +146,7 @@ fn acquire<F: Fabric>(
 }
 
 impl RecordForm for TwoPhaseLocking {
-    const STRICT: bool = true;
+    const PROMISE: Promise = Promise::StrictSerializable;
 
     fn word(_: &Multicore, _: Place, _: Option<&mut Room>) -> Option<u64> {
         Some(0)

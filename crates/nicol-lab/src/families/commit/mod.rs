@@ -132,6 +132,7 @@ where
 const fn promised(promise: Promise) -> Promised {
     let words = match promise {
         Promise::Serializable => "serializable",
+        Promise::SessionSerializable => "serializable in each client's order",
         _ => "strictly serializable",
     };
     Promised {

@@ -90,7 +90,6 @@ where
 {
     System {
         family: "engine",
-        guarantee: if P::STRICT { "strictly serializable" } else { "serializable" },
         replication: "none",
         scans: "all",
         mirrors_engines: false,
