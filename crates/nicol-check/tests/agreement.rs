@@ -78,3 +78,28 @@ fn durability_agrees_with_every_order() {
         }
     }
 }
+
+#[test]
+fn durability_never_errs_where_much_is_not_told() {
+    for kind in KINDS {
+        for crashes in [1, 2] {
+            let mut decided = [0; 2];
+            for seed in 0..HISTORIES / 4 {
+                let mut random = Stream::new(seed, Purpose::Test, 1);
+                let mut history = draw(&mut random, kind, crashes);
+                sparse(&mut random, &mut history);
+                let model = Persistency::ALL[(seed % 5) as usize];
+                let report = durability::check(&history, model, STATES);
+                if report.violations.is_empty() && !report.undecided.is_empty() {
+                    continue;
+                }
+                let right = holds(&history, model);
+                let words = || format!("{kind:?}, seed {seed}, {model:?}, right: {right}");
+                assert_eq!(report.holds(), right, "{}\n{}\n{report:?}", words(), show(&history));
+                decided[usize::from(!right)] += 1;
+            }
+            println!("{kind:?}, {crashes} crashes: {decided:?} right and wrong");
+            assert!(decided.into_iter().all(|count| count > 100), "{kind:?}: {decided:?}");
+        }
+    }
+}

@@ -19,6 +19,10 @@
 //! Of a key that nobody looked at after a crash, every state that the crash may have left is
 //! carried on (`starts.rs`): what follows must be right from one of them.
 //!
+//! Of a key of which some operations tell a version or a digest and others none, and of every key
+//! where the load is untold, nobody can say what a crash has left: it is undecided behind one,
+//! unless what follows is wrong from every state.
+//!
 //! Of an operation that was under way at a crash and was acknowledged after it, the state before
 //! the crash says nothing: a write may have taken effect before it, or, sent again, after it, and a
 //! read's answer may come from either side, so that it is left out.
@@ -34,7 +38,7 @@ use nicol_core::history::{
     Action, Crash, End, History, Initial, Key, Operation, Persistency, Read,
 };
 
-use crate::linearizability::{self, KeyName, Problem};
+use crate::linearizability::{self, KeyName, Problem, Value};
 use of_key::OfKey;
 use starts::{Carried, Starts, Writers, is_under_way};
 
@@ -98,7 +102,7 @@ pub struct Report {
     pub acknowledged_lost: usize,
     /// What is wrong.
     pub violations: Vec<Violation>,
-    /// Keys whose search met its bound.
+    /// Keys that are neither right nor wrong.
     pub undecided: Vec<linearizability::Undecided>,
     /// Transactions, which this checker does not judge.
     pub not_judged: usize,
@@ -120,6 +124,7 @@ pub fn check(history: &History, model: Persistency, states_max: usize) -> Report
     operations.sort_by_key(|operation| (operation.invoked, operation.client, operation.sequence));
     let initial = linearizability::in_order(&history.initial);
     let writers = starts::writers(history);
+    let told_in_part = told_in_part(history, &initial);
     let mut starts = BTreeMap::new();
     let mut rest = &operations[..];
     for number in 0..=history.crashes.len() {
@@ -129,10 +134,51 @@ pub fn check(history: &History, model: Persistency, states_max: usize) -> Report
         let (own, later) = rest.split_at(ends);
         rest = later;
         let (initial, earlier, writers) = (&initial, history, &writers);
-        let piece = Piece { number, crash, own, initial, earlier, writers, model, states_max };
+        let told_in_part = &told_in_part;
+        let piece = Piece {
+            number,
+            crash,
+            own,
+            initial,
+            earlier,
+            writers,
+            told_in_part,
+            model,
+            states_max,
+        };
         piece.judge(&mut starts, &mut report);
     }
     report
+}
+
+/// The keys of which some operations, or some of what was recovered, tell a version or a digest,
+/// and others none.
+#[derive(Default)]
+struct ToldInPart {
+    keys: BTreeSet<Key>,
+    /// Those of which operations tell no version, and what was recovered does: what is known after
+    /// a crash is enough, if somebody looked.
+    unless_recovered: BTreeSet<Key>,
+}
+
+fn told_in_part(history: &History, initial: &Initial) -> ToldInPart {
+    let mut recovered: BTreeMap<&Key, Vec<Value>> = BTreeMap::new();
+    for read in history.crashes.iter().flat_map(|crash| &crash.recovered) {
+        recovered.entry(&read.key).or_default().push(Value::read(read));
+    }
+    let by_key = linearizability::by_key(initial, &BTreeSet::new(), &history.operations);
+    let mut told = ToldInPart::default();
+    for (key, problem) in by_key.problems {
+        let recovered = recovered.get(&key).map_or(&[][..], Vec::as_slice);
+        if problem.is_told_in_part(recovered) {
+            told.keys.insert(key);
+        } else if problem.leaves_out_versions()
+            && recovered.iter().any(|value| value.version.is_some())
+        {
+            told.unless_recovered.insert(key);
+        }
+    }
+    told
 }
 
 /// What is known of an operation at the crash that ends its piece: one that is under way has no
@@ -158,6 +204,7 @@ struct Piece<'a, 'h> {
     initial: &'a Initial,
     earlier: &'h History,
     writers: &'a Writers<'h>,
+    told_in_part: &'a ToldInPart,
     model: Persistency,
     states_max: usize,
 }

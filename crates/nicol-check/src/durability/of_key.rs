@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nicol_core::history::{End, Persistency, Read};
+use nicol_core::history::{End, Initial, Persistency, Read};
 
 use super::starts::{Came, Carried, STARTS_MAX, Start, Starts};
 use super::{Anomaly, Piece, ReadValues, Report, Violation};
-use crate::linearizability::{self, Decision, Found, Problem, Recovered, Value};
+use crate::linearizability::{self, Decision, Found, Problem, Reason, Recovered, Value};
 
 /// Writes of a key of which it is told whether they must have taken effect before a crash: every
 /// set of them is tried.
@@ -70,7 +70,7 @@ impl<'h> OfKey<'_, 'h> {
         }
         match (right, unsure, wrong) {
             (true, ..) => {}
-            (false, Some(states), _) => self.undecided(states, report),
+            (false, Some(states), _) => self.undecided(Reason::Bound { states }, report),
             (false, None, wrong) => {
                 let (start, problem, found) = wrong.expect("a key is in some state");
                 report.violations.push(self.name(problem, found));
@@ -78,17 +78,32 @@ impl<'h> OfKey<'_, 'h> {
                 left.add(Start { carried: self.open(start, recovered), ..behind(recovered, None) });
             }
         }
-        if left.len() > STARTS_MAX {
-            self.undecided(left.len(), report);
-            return Starts::loaded(None);
-        }
-        left
+        // What is not told of a state would be taken for what it is not, behind the crash.
+        let untold = matches!(self.piece.initial, Initial::Untold);
+        let (key, told) = (&self.problem.key, self.piece.told_in_part);
+        let unseen = recovered.is_none() && told.unless_recovered.contains(key);
+        let in_part = untold || unseen || told.keys.contains(key);
+        let reason = match left.len() {
+            _ if self.piece.crash.is_some() && in_part => Reason::ToldInPart,
+            states if states > STARTS_MAX => Reason::Bound { states },
+            _ => return left,
+        };
+        self.undecided(reason, report);
+        Starts::one(self.any_state(from))
     }
 
-    fn undecided(&self, states: usize, report: &mut Report) {
+    /// What a crash may have left, whatever that is, with all writes that may still take effect.
+    fn any_state(&self, from: &Starts<'h>) -> Start<'h> {
+        let at = self.piece.crash.map_or(0, |crash| crash.at);
+        let all = from.carried().chain(self.writes).filter_map(|one| one.behind(at, None));
+        let carried: BTreeMap<u64, Carried<'h>> = all.map(|one| (one.operation.id, one)).collect();
+        Start { initial: None, carried: carried.into_values().collect(), doubtful: None }
+    }
+
+    fn undecided(&self, reason: Reason, report: &mut Report) {
         let key = self.problem.key.clone();
         let operations = self.problem.certain.len() + self.problem.unsure.len();
-        report.undecided.push(linearizability::Undecided { key, operations, states });
+        report.undecided.push(linearizability::Undecided { key, operations, reason });
     }
 
     /// The problem, if the piece began in `start`.

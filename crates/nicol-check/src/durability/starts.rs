@@ -156,7 +156,7 @@ impl Came<'_, '_> {
         }
         written.digest.is_some_and(|digest| {
             self.writers.get(&(key, digest)) == Some(&1)
-                && (found.is_some()
+                && (found.is_some_and(|found| found.digest == Some(digest))
                     || self.read.get(&(key, digest)).is_some_and(|read| {
                         let versions = read.zip(self.kept.and_then(|kept| kept.version));
                         versions.map_or(self.keeps_read, |(read, kept)| read <= kept)

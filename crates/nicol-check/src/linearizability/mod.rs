@@ -126,26 +126,39 @@ impl fmt::Display for KeyName<'_> {
     }
 }
 
-/// A key whose search met its bound: neither right nor wrong.
+/// A key that is neither right nor wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undecided {
     /// The key.
     pub key: Key,
     /// Operations on it.
     pub operations: usize,
-    /// Configurations visited.
-    pub states: usize,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a key is undecided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The search met its bound.
+    Bound {
+        /// Configurations visited.
+        states: usize,
+    },
+    /// What a crash has left of it is not told well enough.
+    ToldInPart,
 }
 
 impl fmt::Display for Undecided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} operations, and {} configurations were not enough",
-            KeyName(&self.key),
-            self.operations,
-            self.states
-        )
+        write!(f, "{}: {} operations, and ", KeyName(&self.key), self.operations)?;
+        match self.reason {
+            Reason::Bound { states } => write!(f, "{states} configurations were not enough"),
+            Reason::ToldInPart => f.write_str(
+                "only some of them tell a version or a digest, or nobody tells what was loaded: what \
+                 the crash has left cannot be known",
+            ),
+        }
     }
 }
 
@@ -191,7 +204,7 @@ pub fn check(history: &History, states_max: usize) -> Report {
             Decision::Undecided { states } => report.undecided.push(Undecided {
                 operations: problem.certain.len() + problem.unsure.len(),
                 key: problem.key,
-                states,
+                reason: Reason::Bound { states },
             }),
         }
     }

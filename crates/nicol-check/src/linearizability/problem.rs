@@ -1,5 +1,7 @@
 //! One key's operations, as the deciders see them.
 
+use std::collections::BTreeSet;
+
 use nicol_core::history::{Action, Effect, End, Found, Initial, Key, Operation, Read, Write};
 
 /// The time of a response that never came.
@@ -147,6 +149,23 @@ impl Problem {
         let values = self.certain.iter().chain(&self.unsure).map(|op| &op.value);
         let recovered = self.recovered.iter().map(|recovered| &recovered.value);
         values.chain(recovered).any(|value| value.version.is_some())
+    }
+
+    /// Do some operations tell a version, and others that took effect none? Or some, or some values
+    /// `recovered` after crashes, a digest, and others none? Absences that were read need not tell
+    /// any.
+    pub(crate) fn is_told_in_part(&self, recovered: &[Value]) -> bool {
+        let values = || self.certain.iter().chain(&self.unsure).map(|op| &op.value);
+        let present = |value: &&Value| value.present == Some(true);
+        let digests = values().chain(recovered).filter(present);
+        let digests: BTreeSet<bool> = digests.map(|value| value.digest.is_some()).collect();
+        self.tells_versions() && self.leaves_out_versions() || digests.len() > 1
+    }
+
+    /// Does an operation that took effect, but for absences that were read, tell no version?
+    pub(crate) fn leaves_out_versions(&self) -> bool {
+        let mut certain = self.certain.iter().filter(|op| op.writes || !op.value.is_absent());
+        certain.any(|op| op.value.version.is_none())
     }
 
     /// Must the certain operation `first` take effect before `then`, by real time or by the order

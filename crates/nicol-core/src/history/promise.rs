@@ -42,7 +42,7 @@ pub enum Promise {
     #[default]
     StrictSerializable,
     /// Transactions are serializable in an order that agrees with the order of each client: strong
-    /// session serializability. [Daudjee04]
+    /// session serializability (Daudjee and Salem, ICDE '04).
     SessionSerializable,
     /// Transactions are serializable.
     Serializable,
