@@ -162,12 +162,15 @@ struct ToldInPart {
 }
 
 fn told_in_part(history: &History, initial: &Initial) -> ToldInPart {
+    let mut told = ToldInPart::default();
+    if history.crashes.is_empty() {
+        return told;
+    }
     let mut recovered: BTreeMap<&Key, Vec<Value>> = BTreeMap::new();
     for read in history.crashes.iter().flat_map(|crash| &crash.recovered) {
         recovered.entry(&read.key).or_default().push(Value::read(read));
     }
     let by_key = linearizability::by_key(initial, &BTreeSet::new(), &history.operations);
-    let mut told = ToldInPart::default();
     for (key, problem) in by_key.problems {
         let recovered = recovered.get(&key).map_or(&[][..], Vec::as_slice);
         if problem.is_told_in_part(recovered) {
