@@ -15,7 +15,7 @@ use super::config::{ServerConfig, StartError};
 use super::front::{Front, LISTENER, WAKER};
 use super::roll::{Enrolled, Roll};
 use super::shared::{Counters, ServerInfo, Shared};
-use super::socket::{SocketFile, listen};
+use super::socket::{self, SocketFile, listen};
 
 /// Fronts that make sense on any machine.
 pub const FRONTS_MAX: usize = 64;
@@ -25,6 +25,17 @@ pub const FRONTS_MAX: usize = 64;
 pub struct Server;
 
 impl Server {
+    /// Would a server with this configuration start now? For those who have long work to do before
+    /// they start it.
+    ///
+    /// # Errors
+    /// As [`Server::start`], but for threads that the system refuses.
+    pub fn check(config: &ServerConfig) -> Result<(), StartError> {
+        check(config)?;
+        let refused = |reason| StartError::Io { listen: config.listen.clone(), reason };
+        socket::check(&config.listen).map_err(refused)
+    }
+
     /// Starts a server over `backend`, each front on a thread of its own.
     ///
     /// # Errors
@@ -61,24 +72,26 @@ impl Server {
         info: ServerInfo,
         place: impl FnMut(usize, Front) -> io::Result<()>,
     ) -> Result<ServerHandle, StartError> {
-        config.limits.check()?;
-        if config.threads == 0 || config.threads > FRONTS_MAX {
-            return Err(StartError::Threads(config.threads));
-        }
-        match &config.password {
-            None if config.listen.ip().is_some_and(|ip| !ip.is_loopback()) => {
-                return Err(StartError::Unprotected(config.listen));
-            }
-            None => {}
-            Some(password) => {
-                let (len, max) = (password.len(), config.limits.login_bulk_bytes);
-                if len == 0 || len > max {
-                    return Err(StartError::Password { len, max });
-                }
-            }
-        }
+        check(&config)?;
         let listen = config.listen.clone();
         start(config, backend, info, place).map_err(|reason| StartError::Io { listen, reason })
+    }
+}
+
+fn check(config: &ServerConfig) -> Result<(), StartError> {
+    config.limits.check()?;
+    if config.threads == 0 || config.threads > FRONTS_MAX {
+        return Err(StartError::Threads(config.threads));
+    }
+    match &config.password {
+        None if config.listen.ip().is_some_and(|ip| !ip.is_loopback()) => {
+            Err(StartError::Unprotected(config.listen.clone()))
+        }
+        None => Ok(()),
+        Some(password) => match (password.len(), config.limits.login_bulk_bytes) {
+            (len, max) if len == 0 || len > max => Err(StartError::Password { len, max }),
+            _ => Ok(()),
+        },
     }
 }
 

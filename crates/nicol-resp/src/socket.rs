@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Error, ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,11 +53,7 @@ pub struct SocketFile {
 pub fn listen(address: &Address) -> io::Result<(Listener, Option<SocketFile>)> {
     match address {
         Address::Tcp(address) => {
-            let kind = Domain::for_address(*address);
-            let socket = Socket::new(kind, Type::STREAM, Some(Protocol::TCP))?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&(*address).into())?;
-            let socket = listening(socket)?;
+            let socket = listening(bind_tcp(*address)?)?;
             Ok((Listener::Tcp(TcpListener::from_std(socket.into())), None))
         }
         Address::Unix(path) => {
@@ -66,6 +62,28 @@ pub fn listen(address: &Address) -> io::Result<(Listener, Option<SocketFile>)> {
             Ok((Listener::Unix(listener, address.clone()), Some(file)))
         }
     }
+}
+
+/// Could this process listen at `address` now? Nothing is left there.
+///
+/// # Errors
+/// As [`listen`].
+pub fn check(address: &Address) -> io::Result<()> {
+    match address {
+        Address::Tcp(address) => bind_tcp(*address).map(drop),
+        Address::Unix(path) => {
+            let _alone = lock_folder(path)?;
+            clear(path)
+        }
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
+    let kind = Domain::for_address(address);
+    let socket = Socket::new(kind, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 fn listening(socket: Socket) -> io::Result<Socket> {

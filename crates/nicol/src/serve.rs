@@ -93,13 +93,19 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
     let flags = "--records, --replicas or --nodes";
     memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
+    let mut config = front_config(&settings);
+    // Logs are read back, and rewritten, only for a server that can serve them.
+    Server::check(&config).map_err(not_started)?;
     let store = match &settings.log_device {
         LogDevice::Memory => None,
         LogDevice::File { dir } => Some(kept::open(dir, settings.system)?),
     };
     // Keys that were there are found under the seed by which they were spread, and no other.
     let seed = store.as_ref().and_then(Stored::hash_seed).unwrap_or(drawn);
-    let mut config = front_config(&settings, seed, store.as_ref());
+    config.hash_seed = seed;
+    if !config.single {
+        config.expiring = store.as_ref().map(kept::expiring).unwrap_or_default();
+    }
     let found = store.as_ref().map(|store| store.found.clone()).unwrap_or_default();
     let free = limits::free_memory();
     let Served { backend, world, mut keeper } = settings
@@ -172,19 +178,16 @@ fn clients(wanted: usize) -> (usize, Option<String>) {
     (clients, few.then(|| format!("{clients} {text} {granted})")))
 }
 
-/// The fronts of a store with what was read back, before the machine has said how many clients and
+/// The fronts, before anything is read back and before the machine has said how many clients and
 /// threads there may be.
-fn front_config(settings: &Settings, seed: u64, store: Option<&Stored>) -> ServerConfig {
+fn front_config(settings: &Settings) -> ServerConfig {
     let mut config = ServerConfig::new(settings.listen.clone());
     if let Some(single) = settings.system.single {
         // A record holds its key as well.
         config.single = true;
         config.limits.value_bytes = single.record_bytes - KEY_BYTES_MAX - RECORD_HEAD;
-    } else {
-        config.expiring = store.map(kept::expiring).unwrap_or_default();
     }
     config.password = settings.password.clone();
-    config.hash_seed = seed;
     if let Some(time) = settings.transaction_time {
         config.limits.transaction_time = time;
     }

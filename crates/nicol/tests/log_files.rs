@@ -4,9 +4,10 @@ mod live;
 #[path = "../../nicol-resp/tests/support/mod.rs"]
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -151,6 +152,46 @@ fn what_no_store_has_made_is_named_and_left_alone() {
         assert_eq!(fs::read(&path).unwrap(), b"random");
         fs::remove_file(&path).unwrap();
     }
+}
+
+/// The files below `dir` with their lengths.
+fn files(dir: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => drop(found.insert(path.clone(), path.metadata().unwrap().len())),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_taken_address_is_refused_before_the_logs_are_read() {
+    let dir = folder("log-taken");
+    let start = |address: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
+        command.args(["serve", "--records", "1000", "--threads", "1", "--listen", address]);
+        command.args(["--log-device", &device(&dir)]);
+        command
+    };
+    let (mut server, address) = live_with(&mut start("127.0.0.1:0"));
+    assert_eq!(set(&mut Client::open(&address).unwrap(), 20, "v").len(), 20);
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let before = files(&dir);
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    let output = start(&taken).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("--listen") && told.contains(&taken), "{told}");
+    assert_eq!(files(&dir), before);
+    let (_server, address) = live_with(&mut start("127.0.0.1:0"));
+    let mut client = Client::open(&address).unwrap();
+    client.send(b"GET key-19.\r\n");
+    assert_eq!(client.read(7), b"$1\r\nv\r\n");
 }
 
 #[test]
