@@ -280,14 +280,14 @@ impl ParallelMap for Sequential {
     }
 }
 
-/// There is no room for what is loaded: what there is too little of, and which setting gives more.
+/// There is no room for what is loaded: what there is too little of, and what to give instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no {what} is left for a record that is loaded: give more {setting}")]
+#[error("no {what} is left for a record that is loaded: give {instead}")]
 pub struct TooSmall {
     /// What there is too little of, such as slots.
     pub what: &'static str,
-    /// The setting's name.
-    pub setting: &'static str,
+    /// Such as more of a setting, or fewer records.
+    pub instead: &'static str,
 }
 
 /// Calls `load` with the records of `shard` until one has no room.

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode, TooSmall};
+use nicol_core::system::{
+    Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode, TooSmall, load_records,
+};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
@@ -109,6 +111,12 @@ fn longest(source: &dyn RecordSource, shards: &dyn ShardMap, shard: ShardId) -> 
     longest
 }
 
+/// What a store says that holds as many records as it can.
+const NO_MEMORY: TooSmall = TooSmall {
+    what: "memory (an engine's store has 64 GiB)",
+    instead: "fewer records or warehouses, or shorter values",
+};
+
 impl<P: RecordForm> SystemNode for Node<P> {
     type Config = EngineConfig;
 
@@ -137,10 +145,11 @@ impl<P: RecordForm> SystemNode for Node<P> {
         let longest = longest(source, view, shard);
         let store = Multicore::new(source, config.value_bytes, &longest, cores);
         let store = store.with_words_beside(P::BESIDE);
-        source.load(view, shard, &mut |key, value| {
-            let located = store.locate(key, P::word).expect("16 GiB of memory hold what is loaded");
+        load_records(source, view, shard, |key, value| {
+            let located = store.locate(key, P::word).map_err(|Full| NO_MEMORY)?;
             P::load(&store, located.place, value);
-        });
+            Ok(())
+        })?;
         store.reserve(config.reserve.0);
         Ok(store)
     }

@@ -10,10 +10,10 @@ use super::Line;
 
 /// Words of a unit: places are counted in units of 32 bytes.
 pub(super) const UNIT: usize = 4;
-/// Units of a chunk: 1 MiB, or less under Miri, which begins each word by itself.
-const CHUNK: usize = if cfg!(miri) { 1 << 9 } else { 1 << 15 };
-/// Chunks at most: 16 GiB.
-const CHUNKS_MAX: usize = if cfg!(miri) { 1 << 8 } else { 1 << 14 };
+/// Units of a chunk: 2 MiB, or less under Miri, which begins each word by itself.
+const CHUNK: usize = if cfg!(miri) { 1 << 9 } else { 1 << 16 };
+/// Chunks at most: 64 GiB, as much as places have bits for beside the lock of a hash index.
+const CHUNKS_MAX: usize = if cfg!(miri) { 1 << 8 } else { 1 << 15 };
 /// Places at most.
 pub(super) const PLACES: usize = CHUNK * CHUNKS_MAX;
 /// Words of the system's smallest page.

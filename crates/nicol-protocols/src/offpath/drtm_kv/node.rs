@@ -161,7 +161,7 @@ impl SystemNode for Node {
         source: &dyn RecordSource,
     ) -> Result<Shard, TooSmall> {
         let what = "bucket, or place for a value,";
-        let too_small = TooSmall { what, setting: "spare_buckets or extents" };
+        let too_small = TooSmall { what, instead: "more spare_buckets or extents" };
         let mut table = Table::new(config);
         load_records(source, view, shard, |key, value| {
             table.load(key, value).then_some(()).ok_or(too_small)

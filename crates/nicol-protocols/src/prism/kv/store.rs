@@ -55,7 +55,7 @@ impl Store {
         let unused = name
             .probes(self.hash, self.entries)
             .find(|&index| self.region.load(self.form.pointer_at(self.form.at(index))) == Ok(0));
-        let index = unused.ok_or(TooSmall { what: "slot", setting: "entries" })?;
+        let index = unused.ok_or(TooSmall { what: "slot", instead: "more entries" })?;
         let item = Item { stamp: LOADED, key: name.bytes(), value: Some(value) }.emit();
         let at = self.pool.load(item.len() as u64);
         let slot = self.form.at(index);

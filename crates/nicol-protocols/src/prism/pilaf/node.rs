@@ -108,12 +108,12 @@ impl SystemNode for Node {
             let key = key.0.to_be_bytes();
             let item = [&key, value].concat();
             let at = table.take(item.len());
-            let at = at.ok_or(TooSmall { what: "extent", setting: "extents" })?;
+            let at = at.ok_or(TooSmall { what: "extent", instead: "more extents" })?;
             let (crc, bytes) = (crc32c::crc32c(&item), key.len() as u32);
             let extent = Extent { at, key: bytes, value: value.len() as u32, crc };
             let written = table.region.write(at, &item).is_ok();
             let installed = written && table.install(&key, extent) == Ok(true);
-            installed.then_some(()).ok_or(TooSmall { what: "slot", setting: "entries" })
+            installed.then_some(()).ok_or(TooSmall { what: "slot", instead: "more entries" })
         })?;
         Ok(Shard(Some(table)))
     }

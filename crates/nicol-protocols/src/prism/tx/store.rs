@@ -54,7 +54,7 @@ impl Store {
     pub(super) fn load(&mut self, key: Key, value: &[u8]) -> Result<(), TooSmall> {
         let mut probes = self.probes(key);
         let unused = probes.find(|&at| self.region.load(at + word::ADDR) == Ok(0));
-        let at = unused.ok_or(TooSmall { what: "slot", setting: "entries" })?;
+        let at = unused.ok_or(TooSmall { what: "slot", instead: "more entries" })?;
         let mut item = Item::new(Tag::LOADED, key, Some(value), 1);
         item.meta = item.meta.finished();
         let bytes = item.emit();
