@@ -87,11 +87,19 @@ fn refuse_beyond_available(what: &str, needed: u64, flags: &str) -> Result<()> {
 fn refuse_beyond(what: &str, needed: u64, available: u64, flags: &str) -> Result<()> {
     ensure!(
         needed <= available,
-        "{what} take {:.1} GB at least and {:.1} GB are free: give fewer {flags}",
-        needed as f64 / 1e9,
-        available as f64 / 1e9
+        "{what} take {} at least and {} are free: give fewer {flags}",
+        told(needed),
+        told(available)
     );
     Ok(())
+}
+
+/// So many bytes in a unit in which they are not nothing.
+fn told(bytes: u64) -> String {
+    match bytes {
+        1_000_000_000.. => format!("{:.1} GB", bytes as f64 / 1e9),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
 }
 
 /// The memory of a load under way.
@@ -147,6 +155,8 @@ mod tests {
         assert!(error.ends_with("give fewer --records"), "{error}");
         assert!(error.contains("220.0 GB"), "{error}");
         assert!(error.contains("22.5 GB"), "{error}");
+        let error = refuse_beyond("the records", 31_400_000, 250_000, "--records").unwrap_err();
+        assert!(error.to_string().starts_with("the records take 31.4 MB at least and 0.2 MB are"));
         assert!(refuse_engines_beyond_machine(18).is_ok());
         let error = refuse_engines_beyond_machine(1 << 20).unwrap_err().to_string();
         assert!(error.contains("--nic-engines"), "{error}");
