@@ -10,7 +10,7 @@ use crate::cli::{Format, SystemsAction, SystemsArgs};
 use crate::output;
 
 /// What the list for people shows of a system: the rest is told one system at a time.
-const LISTED: [&str; 4] = ["system", "family", "guarantee", "survives"];
+const LISTED: [&str; 5] = ["system", "family", "guarantee", "survives", "serves"];
 
 /// Prints the systems, or one of them.
 pub fn run(args: &SystemsArgs) -> Result<()> {
@@ -27,8 +27,8 @@ pub fn run(args: &SystemsArgs) -> Result<()> {
             let rows: Vec<Vec<Value>> = systems::all().map(listed).collect::<Result<_>>()?;
             output::cells(&LISTED, &rows)?;
             output::tell(
-                "a system's replication and source, where it runs, which workloads, and whether `nicol serve` takes \
-                 it: nicol systems show NAME",
+                "a system's replication and source, where it runs, which workloads, and why `nicol serve` does not \
+                 take it: nicol systems show NAME",
             );
             Ok(())
         }
@@ -40,7 +40,8 @@ pub fn run(args: &SystemsArgs) -> Result<()> {
 }
 
 fn listed(system: &System) -> Result<Vec<Value>> {
-    let row = serde_json::to_value(system)?;
+    let mut row = serde_json::to_value(system)?;
+    row["serves"] = json!(if system.why_no_store().is_none() { "yes" } else { "no" });
     Ok(LISTED.iter().map(|column| row[column].clone()).collect())
 }
 

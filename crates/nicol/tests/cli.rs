@@ -246,8 +246,11 @@ fn systems_are_listed_in_short_and_told_one_by_one() {
     let inner = list.lines().filter_map(|line| line.strip_prefix("│ "));
     let mut rows = inner.map(|line| line.trim_end_matches('│'));
     let header: Vec<_> = rows.next().unwrap().split_whitespace().collect();
-    assert_eq!(header, ["system", "family", "guarantee", "survives"], "{list}");
-    assert!(rows.any(|row| row.starts_with("drtm-h-nc ")), "{list}");
+    assert_eq!(header, ["system", "family", "guarantee", "survives", "serves"], "{list}");
+    for (system, serves) in [("xenic", "yes"), ("drtm-h-nc", "no"), ("prism-kv", "yes")] {
+        let row = rows.find(|row| row.split_whitespace().next() == Some(system)).unwrap();
+        assert_eq!(row.split_whitespace().last(), Some(serves), "{row}");
+    }
     assert!(!list.contains("smallbank"), "{list}");
     let told = ends(0, &["systems", "show", "farm"]);
     assert!(told.contains("survives") && !told.contains("drtm-h-nc"), "{told}");
