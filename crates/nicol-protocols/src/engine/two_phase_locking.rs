@@ -13,8 +13,8 @@
 //! committed yet holds the lock of its record, which a later scan meets.
 //!
 //! A lock is one word: the number of holders, and the timestamp of the oldest transaction that has
-//! held it since it was free. A transaction waits only if it is older than that, and so older than
-//! every holder.
+//! held it since it was free. A transaction waits only if it is older than that, or is that one, and
+//! so older than every other holder.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -59,7 +59,7 @@ pub struct TwoPhaseLocking;
 enum Attempt {
     Locked,
     Gone,
-    /// Others hold it, of which none is older than this.
+    /// Others hold it. No holder is older than this.
     Held(u64),
 }
 
@@ -90,6 +90,16 @@ fn attempt(word: &AtomicU64, mode: u64, held: u64, age: u64) -> Attempt {
             Ok(_) => return Attempt::Locked,
             Err(changed) => seen = changed,
         }
+    }
+}
+
+/// May a transaction of this age, which holds the lock as `held`, wait for others that hold it? None
+/// of those that hold it is older than `oldest`. Whoever waits is older than whom it waits for, so
+/// that no ring of them waits for ever. [Rosenkrantz78 2]
+const fn may_wait(waiting: Waiting, age: u64, held: u64, oldest: u64) -> bool {
+    match waiting {
+        Waiting::NoWait => false,
+        Waiting::WaitDie => age < oldest || held == SHARED && age == oldest,
     }
 }
 
@@ -135,10 +145,7 @@ fn acquire<F: Fabric>(
         // It goes on without the lock.
         Attempt::Held(_) if !worker.hooks.heeds(true) => Ok(()),
         Attempt::Held(oldest) => {
-            let may_wait = match worker.node.config().waiting {
-                Waiting::NoWait => false,
-                Waiting::WaitDie => age < oldest,
-            };
+            let may_wait = may_wait(worker.node.config().waiting, age, held, oldest);
             let waits = worker.hooks.waits(may_wait);
             Err(if waits { Halt::Busy(key) } else { Abort::LockConflict { key }.into() })
         }
@@ -273,5 +280,34 @@ impl Protocol for TwoPhaseLocking {
             }
             Attempt::Gone | Attempt::Held(_) => Absence::Busy,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(word: &AtomicU64, mode: u64, held: u64, age: u64) -> Option<bool> {
+        match attempt(word, mode, held, age) {
+            Attempt::Held(oldest) => Some(may_wait(Waiting::WaitDie, age, held, oldest)),
+            Attempt::Locked | Attempt::Gone => None,
+        }
+    }
+
+    #[test]
+    fn the_oldest_of_those_that_read_waits_until_it_may_write() {
+        let word = AtomicU64::new(0);
+        assert_eq!(waits(&word, SHARED, 0, 5), None);
+        assert_eq!(waits(&word, SHARED, 0, 7), None);
+        assert_eq!(waits(&word, EXCLUSIVE, SHARED, 5), Some(true), "it has read first");
+        assert_eq!(waits(&word, EXCLUSIVE, SHARED, 7), Some(false), "one of both dies");
+        for (age, may_wait) in [(4, true), (6, false), (8, false)] {
+            assert_eq!(waits(&word, EXCLUSIVE, 0, age), Some(may_wait), "age {age} holds nothing");
+        }
+        assert!(!may_wait(Waiting::NoWait, 5, SHARED, 5));
+        release(&word, SHARED);
+        assert_eq!(waits(&word, EXCLUSIVE, SHARED, 5), None, "the other one has gone");
+        assert_eq!(waits(&word, SHARED, 0, 4), Some(true));
+        assert_eq!(waits(&word, SHARED, 0, 6), Some(false));
     }
 }
