@@ -37,8 +37,18 @@ fn what_has_no_room_for_its_records_is_refused_in_words() {
         let (name, _) = setting.split_once('=').unwrap();
         assert!(error.contains("is left for a record") && error.contains(name), "{error}");
     }
-    let error = refused("prism-kv", "connectx5-40g", "entries=4294967296");
-    assert!(error.contains("--set entries") && error.contains("GB"), "{error}");
+    for (system, on, setting) in [
+        ("prism-kv", "connectx5-40g", "entries=4294967296"),
+        ("pilaf", "connectx5-40g", "extents=4294967296"),
+        ("drtm-kv:a1", "bluefield2", "buckets=4294967296"),
+        ("drtm-kv:a4", "bluefield2", "spare_buckets=4294967296"),
+        ("drtm-kv:a5", "bluefield2", "extents=4294967295"),
+    ] {
+        let error = refused(system, on, setting);
+        let (name, _) = setting.split_once('=').unwrap();
+        assert!(error.contains("GB") && error.contains("--set"), "{error}");
+        assert!(error.contains(name), "{error}");
+    }
 }
 
 #[test]

@@ -110,18 +110,34 @@ impl Unused {
     const BYTES: usize = 24;
 }
 
-/// UNUSED: what is not used any more.
+/// Which buffers there may be at a server that nobody can report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Suspicion {
+    /// None.
+    #[default]
+    None,
+    /// One that was replaced, and whose stamp nobody has read.
+    Unseen,
+    /// What a chain allocates that went unanswered. It may still wait for its turn there.
+    Unanswered,
+}
+
+impl Suspicion {
+    const ALL: [Self; 3] = [Self::None, Self::Unseen, Self::Unanswered];
+}
+
+/// UNUSED: what is not used any more of a server's memory in this life of it, and what may be.
 pub(crate) struct Report<'a> {
+    pub(crate) life: Incarnation,
+    pub(crate) suspects: Suspicion,
     pub(crate) unused: &'a [Unused],
-    /// Has a chain gone unanswered? Then there may be buffers that no client can report.
-    pub(crate) suspects: bool,
 }
 
 impl Message for Report<'_> {
     const KIND: u16 = UNUSED;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        to.u8(u8::from(self.suspects));
+        to.u8(life_bits(self.life) << 2 | self.suspects as u8);
         for unused in self.unused {
             to.u64(unused.offset);
             to.u64(unused.stamp);
@@ -130,16 +146,28 @@ impl Message for Report<'_> {
     }
 }
 
-/// Parses an UNUSED: does it suspect more, and the buffers.
-pub(crate) fn parse_report(body: &[u8]) -> Result<(bool, Vec<Unused>), Malformed> {
+/// What a report names a life by: nothing waits for 64 lives.
+const fn life_bits(life: Incarnation) -> u8 {
+    (life.0 % 64) as u8
+}
+
+/// Parses an UNUSED that is told to a server in its life `here`: what it suspects, and the buffers.
+/// Those of another life are left out: what stands where they were is something else by now.
+pub(crate) fn parse_report(
+    body: &[u8],
+    here: Incarnation,
+) -> Result<(Suspicion, Vec<Unused>), Malformed> {
     let mut from = Reader::new(body);
-    let suspects = from.u8()? != 0;
+    let first = from.u8()?;
+    let suspects = Suspicion::ALL.get(usize::from(first & 3));
+    let suspects = suspects.ok_or(Malformed { what: "a suspicion" })?;
     let mut unused = Vec::with_capacity(from.rest().len() / Unused::BYTES);
     while !from.rest().is_empty() {
         let (offset, stamp, pointer) = (from.u64()?, from.u64()?, from.u64()?);
         unused.push(Unused { offset, stamp, pointer });
     }
-    Ok((suspects, unused))
+    unused.retain(|_| first >> 2 == life_bits(here));
+    Ok((*suspects, unused))
 }
 
 /// The answer to a request that has none.
@@ -171,8 +199,13 @@ mod tests {
         assert!((0..body.len()).all(|len| Handles::parse(&body[..len], 2).is_err()));
         assert!(Handles::parse(&body, 1).is_err(), "of a larger cluster");
         let unused = [Unused { offset: 1, stamp: 2, pointer: 3 }];
-        let body = emitted(&Report { unused: &unused, suspects: true });
-        assert_eq!(parse_report(&body), Ok((true, unused.to_vec())));
-        assert!((0..body.len()).all(|len| len == 1 || parse_report(&body[..len]).is_err()));
+        let (here, suspects) = (Incarnation(7), Suspicion::Unanswered);
+        let body = emitted(&Report { life: here, suspects, unused: &unused });
+        assert_eq!(parse_report(&body, here), Ok((suspects, unused.to_vec())));
+        let whole = |len: usize| parse_report(&body[..len], here);
+        assert!((0..body.len()).all(|len| len == 1 || whole(len).is_err()));
+        // What an earlier life had is not looked for in a later one.
+        assert_eq!(parse_report(&body, Incarnation(8)), Ok((suspects, Vec::new())));
+        assert!(parse_report(&[7 << 2 | 3], here).is_err(), "no such suspicion");
     }
 }

@@ -26,8 +26,9 @@ use super::messages::{List, Unused};
 mod scan;
 
 /// How long a scan for what a lost answer has left waits before it begins: by then a chain whose
-/// client gave it up, or died, has reached this node or is lost. One that is later still leaks its
-/// buffer until the next scan.
+/// client gave it up, or died, has reached this node or is lost. One that is on its way for longer
+/// still leaks its buffer until the next scan; one that has to wait here is
+/// waited for (`recycling.rs`).
 pub(crate) const SCAN_AFTER: Nanos = Nanos::from_millis(5);
 
 /// Buffers of one size.

@@ -7,12 +7,15 @@
 //! meanwhile, the next one looks for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nicol_core::fabric::Fabric;
+use nicol_core::fabric::{Fabric, Message, Timeout};
+use nicol_core::ids::{EngineId, Side};
 use nicol_core::system::Counter;
 use nicol_core::units::Nanos;
+use nicol_core::wire::Writer;
 
+use super::messages::Suspicion;
 use super::pool::{BufferPool, SCAN_AFTER};
 use crate::kit::{Open, count, counters};
 
@@ -54,6 +57,8 @@ impl Recycling {
 pub(crate) struct Recycled {
     /// How often a scan was asked for since the one under way has begun; 0: none is under way.
     asked: AtomicU64,
+    /// Was one asked for because of a chain that may still wait for its turn?
+    unanswered: AtomicBool,
     /// Chains that found no buffer, and were tried again.
     pub(crate) waits: AtomicU64,
     /// Buffers that were reported, and posted again.
@@ -68,6 +73,7 @@ impl Recycled {
     /// Its engines have crashed, and a scan with them.
     pub(crate) fn forget_scan(&self) {
         self.asked.store(0, Ordering::Relaxed);
+        self.unanswered.store(false, Ordering::Relaxed);
     }
 
     /// What it has counted, for the group of a system.
@@ -125,23 +131,35 @@ async fn scan_after_crashes<F: Fabric, N: Recycles>(fabric: F, node: Arc<N>) {
     let changes = fabric.view_changes();
     loop {
         changes.wait().await;
-        scan_later(&fabric, &node);
+        scan_later(&fabric, &node, Suspicion::Unanswered);
     }
 }
 
-/// Asks for a scan, since there may be buffers that are never reported. It begins once they are
+/// Asks for a scan, if there may be buffers that are never reported. It begins once they are
 /// unused.
-pub(crate) fn scan_later<F: Fabric, N: Recycles>(fabric: &F, node: &Arc<N>) {
-    if node.recycled().asked.fetch_add(1, Ordering::Relaxed) > 0 {
+pub(crate) fn scan_later<F: Fabric, N: Recycles>(fabric: &F, node: &Arc<N>, suspects: Suspicion) {
+    if suspects == Suspicion::None {
+        return;
+    }
+    let Recycled { asked, unanswered, .. } = node.recycled();
+    unanswered.fetch_or(suspects == Suspicion::Unanswered, Ordering::Relaxed);
+    if asked.fetch_add(1, Ordering::Relaxed) > 0 {
         return;
     }
     let open = Open::begin(node.open());
     let (fabric, node) = (fabric.clone(), node.clone());
     fabric.clone().spawn(async move {
         loop {
-            let asked = &node.recycled().asked;
+            let Recycled { asked, unanswered, .. } = node.recycled();
             let before = asked.load(Ordering::Relaxed);
-            scan(&fabric, &*node, SCAN_AFTER).await;
+            let after = match unanswered.swap(false, Ordering::Relaxed) {
+                true => {
+                    await_turns(&fabric).await;
+                    Nanos::ZERO
+                }
+                false => SCAN_AFTER,
+            };
+            scan(&fabric, &*node, after).await;
             node.with_pool(&mut |pool| pool.refill(&fabric));
             // A request that came meanwhile may be about a buffer that was too young for this scan.
             let ended =
@@ -158,4 +176,40 @@ async fn scan<F: Fabric, N: Recycles>(fabric: &F, node: &N, after: Nanos) {
     count(&node.recycled().scans);
     let found = node.scan(fabric, after).await;
     node.recycled().found.fetch_add(found as u64, Ordering::Relaxed);
+}
+
+/// How often the end of chains under way is asked for.
+const POLL: Nanos = Nanos::from_micros(20);
+
+/// Waits until no chain is under way at this node, or waits there, that was sent long ago.
+pub(crate) async fn drain<F: Fabric>(fabric: &F) {
+    await_turns(fabric).await;
+    let mark = fabric.mark_chains();
+    while !fabric.have_ended(mark) {
+        fabric.sleep_until(fabric.now() + POLL).await;
+    }
+}
+
+/// To an engine that executes chains: is it your turn by now? It serves nothing else, and says so.
+struct Turn;
+
+impl Message for Turn {
+    const KIND: u16 = 32;
+
+    fn emit(&self, _to: &mut Writer<'_>) {}
+}
+
+/// Waits until every chain that was sent to this node long ago has begun, or never will. None is on
+/// its way any more; but an engine that stands still leaves one waiting for as long as that lasts,
+/// and does not answer meanwhile.
+async fn await_turns<F: Fabric>(fabric: &F) {
+    fabric.sleep_until(fabric.now() + SCAN_AFTER).await;
+    let node = fabric.here().node;
+    let engines = fabric.view().engines(node, Side::Nic);
+    let ask = |core| fabric.call(EngineId::nic(node, core as u8), &Turn, Timeout::Never);
+    let asked: Vec<F::Completion> = (0..engines).map(ask).collect();
+    for answer in asked {
+        // Whatever it says: what has come before this it has taken, too.
+        drop(answer.await);
+    }
 }

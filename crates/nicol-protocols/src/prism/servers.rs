@@ -9,7 +9,7 @@ use nicol_core::fabric::{Fabric, FabricError, Timeout};
 use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
 use nicol_core::units::Nanos;
 
-use super::messages::{Handles, Hello, Report, Unused};
+use super::messages::{Handles, Hello, Report, Suspicion, Unused};
 use crate::kit::Open;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
@@ -33,8 +33,10 @@ struct Server {
     handles: Option<Rc<Handles>>,
     /// Is a HELLO under way?
     asked: bool,
+    /// What is to be reported, and the life of the server that it is of.
     unused: Vec<Unused>,
-    suspects: bool,
+    life: Option<Incarnation>,
+    suspects: Suspicion,
     /// Is a task about to send what is in `unused`?
     reports: bool,
 }
@@ -158,13 +160,23 @@ impl<F: Fabric> Servers<F> {
         server.handles = Some(Rc::new(handles));
     }
 
-    /// A buffer of `node` is not used any more: reports it soon, with others.
-    pub(crate) fn report(&self, node: NodeId, unused: Unused) {
-        self.add(node, |server| server.unused.push(unused));
+    /// A buffer of `node`, as it was reached by `handles`, is not used any more: reports it soon,
+    /// with others. What an earlier life of the node had is gone.
+    pub(crate) fn report(&self, node: NodeId, handles: &Handles, unused: Unused) {
+        let life = Some(handles.lives[node.index()]);
+        self.add(node, |server| {
+            if server.life < life {
+                server.unused.clear();
+                server.life = life;
+            }
+            if server.life == life {
+                server.unused.push(unused);
+            }
+        });
     }
 
-    pub(crate) fn suspect(&self, node: NodeId) {
-        self.add(node, |server| server.suspects = true);
+    pub(crate) fn suspect(&self, node: NodeId, suspects: Suspicion) {
+        self.add(node, |server| server.suspects = server.suspects.max(suspects));
     }
 
     fn add(&self, node: NodeId, what: impl FnOnce(&mut Server)) {
@@ -182,8 +194,8 @@ impl<F: Fabric> Servers<F> {
         let fabric = &self.0.fabric;
         loop {
             fabric.sleep_until(fabric.now() + REPORT_AFTER).await;
-            let Some((unused, suspects)) = self.take_reports(node) else { break };
-            let mut report = Report { unused: &unused, suspects };
+            let Some((life, suspects, unused)) = self.take_reports(node) else { break };
+            let mut report = Report { life, suspects, unused: &unused };
             for _ in 0..REPORT_ATTEMPTS {
                 let timeout = Timeout::After(REPORT_TIMEOUT);
                 let sent = fabric.call(EngineId::host(node, 0), &report, timeout).await;
@@ -193,22 +205,24 @@ impl<F: Fabric> Servers<F> {
                     break;
                 }
                 if self.0.reports_once {
-                    report = Report { unused: &[], suspects: true };
+                    let suspects = suspects.max(Suspicion::Unseen);
+                    report = Report { life, suspects, unused: &[] };
                 }
             }
         }
         drop(open);
     }
 
-    fn take_reports(&self, node: NodeId) -> Option<(Vec<Unused>, bool)> {
+    fn take_reports(&self, node: NodeId) -> Option<(Incarnation, Suspicion, Vec<Unused>)> {
         let server = &mut self.0.servers.borrow_mut()[node.index()];
-        if server.unused.is_empty() && !server.suspects {
+        if server.unused.is_empty() && server.suspects == Suspicion::None {
             server.reports = false;
             return None;
         }
         let count = server.unused.len().min(REPORTS_MAX);
         let unused = server.unused.drain(..count).collect();
-        Some((unused, std::mem::take(&mut server.suspects)))
+        let life = server.life.unwrap_or(Incarnation::FIRST);
+        Some((life, std::mem::take(&mut server.suspects), unused))
     }
 }
 
@@ -224,6 +238,7 @@ mod tests {
     use nicol_core::engine::Start;
     use nicol_core::fabric::{Delivery, Service};
     use nicol_core::faults::FaultPlan;
+    use nicol_core::ids::RKey;
     use nicol_core::view::View;
     use nicol_core::wire::Malformed;
     use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -233,15 +248,15 @@ mod tests {
 
     const SERVER: NodeId = NodeId(1);
 
-    /// What a server was told: whether there may be more, and of how many buffers.
-    type Told = Arc<Mutex<Vec<(bool, usize)>>>;
+    /// What a server was told: what there may be besides, and of how many buffers.
+    type Told = Arc<Mutex<Vec<(Suspicion, usize)>>>;
 
     /// A server that answers nothing.
     struct Silent(Told);
 
     impl Service for Silent {
         fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
-            let (suspects, unused) = parse_report(delivery.body)?;
+            let (suspects, unused) = parse_report(delivery.body, Incarnation::FIRST)?;
             self.0.lock().unwrap().push((suspects, unused.len()));
             Ok(())
         }
@@ -264,14 +279,22 @@ mod tests {
                     true => Servers::reporting_once(fabric, &open),
                     false => Servers::new(fabric, &open),
                 };
-                servers.report(SERVER, Unused { offset: 64, stamp: 1, pointer: 0 });
+                let unused = Unused { offset: 64, stamp: 1, pointer: 0 };
+                servers.report(SERVER, &handles(Incarnation::FIRST), unused);
             }
         }
     }
 
+    /// What `life` of the server has told.
+    fn handles(life: Incarnation) -> Handles {
+        let (key, lists) = (RKey(1), Vec::new());
+        Handles { region: key, pointers: key, lists, lives: vec![Incarnation::FIRST, life] }
+    }
+
     #[test]
     fn what_is_not_answered_is_told_again_or_the_server_is_asked_to_look() {
-        for (once, again) in [(false, (false, 1)), (true, (true, 0))] {
+        let first = (Suspicion::None, 1);
+        for (once, again) in [(false, first), (true, (Suspicion::Unseen, 0))] {
             let told = Told::default();
             let view = View::new(2, 1, 1, 1).unwrap();
             let profile = Arc::new(Profile::load("connectx5-40g").unwrap());
@@ -282,7 +305,7 @@ mod tests {
             cluster.start(Arc::new(Reporting { once, told: told.clone() }));
             let done = |_| told.lock().unwrap().len() == 3;
             assert_eq!(cluster.run_until(&mut { done }, Nanos::from_millis(20)), RunEnd::Done);
-            assert_eq!(*told.lock().unwrap(), [(false, 1), again, again]);
+            assert_eq!(*told.lock().unwrap(), [first, again, again]);
         }
     }
 }

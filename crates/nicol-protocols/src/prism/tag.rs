@@ -68,11 +68,12 @@ impl Writer {
         hosts.nth((self.0 >> LIFE_BITS) as usize)
     }
 
-    /// Is this life of the engine a member of `view`?
-    pub(crate) fn lives_in(self, view: &View) -> bool {
-        self.engine(view).is_some_and(|engine| {
-            let side = view.side(engine.node, Side::Host);
-            side.up && u64::from(side.incarnation.0) == self.0 & ((1 << LIFE_BITS) - 1)
+    /// Does `view` say that this life of the engine is over? A side that was given up has there the
+    /// number of its next life, which may not have begun.
+    pub(crate) fn is_over_in(self, view: &View) -> bool {
+        self.engine(view).is_none_or(|engine| {
+            let known = view.side(engine.node, Side::Host).incarnation;
+            self.0 & ((1 << LIFE_BITS) - 1) < u64::from(known.0)
         })
     }
 }
@@ -127,15 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_whether_its_holder_lives() {
+    fn a_name_tells_whether_its_holder_s_life_is_over() {
         let view = View::new(3, 3, 2, 1).unwrap();
         let (first, other) = (writer(&view, 1, 1), writer(&view, 2, 1));
-        assert!(first.lives_in(&view) && other.lives_in(&view));
+        assert!(!first.is_over_in(&view) && !other.is_over_in(&view));
         let second = Incarnation(2);
         let state = |up| SideState { up, incarnation: second };
         let down = view.with_side(NodeId(1), Side::Host, state(false));
-        assert!(!first.lives_in(&down) && other.lives_in(&down));
+        assert!(first.is_over_in(&down) && !other.is_over_in(&down));
+        assert!(!writer(&view, 1, 2).is_over_in(&down), "it is to come");
         let back = down.with_side(NodeId(1), Side::Host, state(true));
-        assert!(!first.lives_in(&back) && writer(&view, 1, 2).lives_in(&back));
+        assert!(first.is_over_in(&back) && !writer(&view, 1, 2).is_over_in(&back));
     }
 }

@@ -8,6 +8,7 @@ mod delays;
 mod drtm_kv;
 mod engines;
 mod farm_in_prism;
+mod late_chains;
 mod linefs;
 mod minos;
 mod minos_crashes;

@@ -9,6 +9,7 @@ use nicol_protocols::offpath::drtm_kv::{
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
+use crate::memory::refuse_places_beyond_machine;
 use crate::settings::{
     EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
 };
@@ -95,7 +96,7 @@ impl Settings for DrtmKvConfig {
     const KEYS: &'static [Setting] = &[
         ("buckets", "1..2^32", "buckets of 64 B that keys hash to"),
         ("spare_buckets", "0..2^32", "further buckets, for chains"),
-        ("extents", "1..2^32", "extents of a server, for values and for puts under way"),
+        ("extents", "1..2^32-1", "extents of a server, for values and for puts under way"),
         ("cached", "0..2^32", "most values that the SoC keeps (a5, a4+a5)"),
         (
             "kept_by",
@@ -120,7 +121,7 @@ impl Settings for DrtmKvConfig {
         match key {
             "buckets" => self.buckets = number(value, 1, 1 << 32)?,
             "spare_buckets" => self.spare_buckets = number(value, 0, 1 << 32)?,
-            "extents" => self.extents = number(value, 1, 1 << 32)?,
+            "extents" => self.extents = number(value, 1, u32::MAX.into())?,
             "cached" => self.cached = number(value, 0, 1 << 32)?,
             "kept_by" => {
                 self.kept_by = match value {
@@ -179,6 +180,13 @@ impl SystemConfig for DrtmKvConfig {
     /// SENDs are datagrams of one message each, as C4.22 counts them.
     fn engines(&self) -> EngineSettings {
         EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_places_beyond_machine(
+            self.table_bytes().saturating_mul(config.nodes as u64),
+            "--set buckets, spare_buckets or extents",
+        )
     }
 
     fn warnings(&self) -> Vec<String> {

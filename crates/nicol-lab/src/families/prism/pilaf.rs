@@ -7,7 +7,7 @@ use nicol_protocols::prism::pilaf::{Index, Node, PilafConfig, Reads, Sabotage};
 use super::key_values::{KEY_BYTES, churn_on_two_servers};
 use crate::config::BenchConfig;
 use crate::families::key_value::{KeyValueConfig, system};
-use crate::memory::refuse_slots_beyond_machine;
+use crate::memory::refuse_places_beyond_machine;
 use crate::settings::{
     SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
 };
@@ -85,9 +85,8 @@ impl SystemConfig for PilafConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
-        refuse_slots_beyond_machine(
-            self.entries.saturating_add(self.extents),
-            config.nodes,
+        refuse_places_beyond_machine(
+            self.table_bytes().saturating_mul(config.nodes as u64),
             "--set entries or extents",
         )
     }

@@ -4,7 +4,7 @@ use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
 
 use super::broken::{Hooks, Sabotage};
-use super::layout::{KEPT_MAX, extent_bytes};
+use super::layout::{BUCKET, KEPT_MAX, extent_bytes};
 
 /// Copies at most.
 pub const COPIES_MAX: u64 = 16;
@@ -97,6 +97,13 @@ impl DrtmKvConfig {
     pub(super) fn kept_bytes(&self) -> u64 {
         let slots = if self.reads_kept() { self.kept_most() } else { 0 };
         slots * extent_bytes(self.value_bytes)
+    }
+
+    /// Bytes of a server's index, in all its copies, and of its extents.
+    pub fn table_bytes(&self) -> u64 {
+        let buckets = self.buckets.saturating_add(self.spare_buckets);
+        let index = buckets.saturating_mul(BUCKET * self.copies);
+        index.saturating_add(self.extents.saturating_mul(extent_bytes(self.value_bytes)))
     }
 
     /// Do clients READ values of the SoC?

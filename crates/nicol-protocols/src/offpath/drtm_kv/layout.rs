@@ -50,6 +50,16 @@ pub(super) struct ValueAddress {
 }
 
 impl ValueAddress {
+    /// Where the next value of the key is, in `extent`. After 2^32 versions they begin anew: no
+    /// reader has the address of so long ago.
+    pub(super) const fn next(self, extent: u32) -> Self {
+        let version = match self.version.checked_add(1) {
+            Some(version) => version,
+            None => 1,
+        };
+        Self { extent, version }
+    }
+
     pub(super) const fn word(self) -> u64 {
         (self.extent as u64) << 32 | self.version as u64
     }

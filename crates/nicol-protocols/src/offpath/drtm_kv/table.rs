@@ -189,7 +189,7 @@ impl Table {
         }
         let Some(extent) = self.free.pop_front() else { return Err(Full) };
         self.writing.insert(key);
-        Ok(Some(ValueAddress { extent, version: record.address.version + 1 }))
+        Ok(Some(record.address.next(extent)))
     }
 
     /// Takes `key` out of the cache: was it there? From here on it is not cached before the put
@@ -219,7 +219,7 @@ impl Table {
         assert!(self.writing.remove(&key), "a put that ends has begun");
         if let Some(record) = self.records.get_mut(&key) {
             let old = std::mem::replace(&mut record.address, address);
-            assert!(old.version < address.version, "a put moves the version forward");
+            assert_eq!(old.next(address.extent), address, "a put takes the next version");
             if frees {
                 // Behind all that are free: a reader that still has its address sees another
                 // version.
@@ -294,3 +294,31 @@ impl Table {
 /// There is no such record, or no extent is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::ids::TableId;
+
+    use super::super::config::Alternative;
+    use super::*;
+
+    #[test]
+    fn a_key_outlives_its_last_version() {
+        let key = Key::new(TableId(1), 1);
+        let mut table = Table::new(&DrtmKvConfig::paper(Alternative::A3, 4, 8));
+        assert!(table.load(key, b"loaded"));
+        table.records.get_mut(&key).unwrap().address.version = u32::MAX - 1;
+        for (version, value) in [(u32::MAX, b"one"), (1, b"two"), (2, b"six")] {
+            let address = table.begin_put(key).unwrap().unwrap();
+            assert_eq!(address.version, version, "0 names no value");
+            assert_eq!(table.begin_put(key), Ok(None), "one put at a time");
+            let offset = address.offset(extent_bytes(8));
+            table.values.write(offset, &emit(key, version, value)).unwrap();
+            let (_, word) = table.entry(key).unwrap();
+            assert!(table.store(word, address.word()));
+            table.end_put(key, address, None, true);
+            assert_eq!(table.get(key).as_deref(), Some(&value[..]));
+            table.check();
+        }
+    }
+}

@@ -204,6 +204,7 @@ impl<F: Fabric> Service for SocServer<F> {
             return serve_chain(&self.0, to, kind, body);
         }
         let submit = Submit::parse(body)?;
+        self.0.memory.check_submit(&submit)?;
         let member = self.0.clone();
         let open = member.node.begin();
         member.fabric.clone().spawn(async move {
@@ -239,4 +240,79 @@ fn serve_chain<F: Fabric>(
         _ => return Err(Malformed { what: "no message of LineFS's" }),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use nicol_core::engine::Start;
+    use nicol_core::ids::{Epoch, ShardId};
+    use nicol_core::records::Empty;
+    use nicol_core::system::{Sequential, load_nodes};
+    use nicol_core::units::Nanos;
+    use nicol_core::view::View;
+    use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+
+    use super::super::config::{Alternative, LineFsConfig};
+    use super::super::messages::{Slot, Way};
+    use super::*;
+
+    type Answers = Arc<Mutex<Vec<Result<(), FabricError>>>>;
+
+    /// A host that asks its SoC for the impossible.
+    struct Asking {
+        nodes: Vec<Arc<Node>>,
+        answers: Answers,
+    }
+
+    /// A SUBMIT that names the first slot, and these that do not exist.
+    fn impossible() -> Vec<Submit> {
+        let slot = Slot { node: NodeId(0), core: 0, slot: 0 };
+        let (epoch, since) = (Epoch(1), Epoch(1));
+        let way = Way { shard: ShardId(0), epoch, since, rest: Vec::new() };
+        let submit = Submit { slot, len: 64, way: way.clone() };
+        vec![
+            Submit { way: Way { shard: ShardId(9), ..way.clone() }, ..submit.clone() },
+            Submit { way: Way { rest: vec![NodeId(9)], ..way }, ..submit.clone() },
+            Submit { slot: Slot { core: 9, ..slot }, ..submit.clone() },
+            Submit { slot: Slot { slot: 200, ..slot }, ..submit.clone() },
+            Submit { len: u32::MAX, ..submit },
+        ]
+    }
+
+    impl Start for Asking {
+        fn start<F: Fabric>(&self, fabric: &F) {
+            let here = fabric.here();
+            let _client = self.nodes[here.node.index()].start_engine(fabric);
+            if here != EngineId::host(NodeId(0), 0) {
+                return;
+            }
+            let (fabric, answers) = (fabric.clone(), self.answers.clone());
+            fabric.clone().spawn(async move {
+                for submit in impossible() {
+                    let soc = EngineId::nic(NodeId(0), 0);
+                    let answer = fabric.call(soc, &submit, Timeout::Never).await;
+                    answers.lock().unwrap().push(answer.map(drop));
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_soc_refuses_what_no_log_holds() {
+        let view = View::new(2, 2, 1, 1).unwrap();
+        let config = LineFsConfig::paper(Alternative::A1);
+        let empty = Empty { capacity_per_shard: 0 };
+        let nodes = load_nodes::<Node>(&view, &config, &empty, &Sequential).unwrap();
+        let answers = Answers::default();
+        let profile = Arc::new(Profile::load("bluefield2").unwrap());
+        let cluster = SimCluster::new(SimConfig::new(view, profile, 1));
+        cluster.start(Arc::new(Asking { nodes, answers: answers.clone() }));
+        let most = impossible().len();
+        let is_done = |_| answers.lock().unwrap().len() == most;
+        assert_eq!(cluster.run_until(&mut { is_done }, Nanos::from_millis(5)), RunEnd::Done);
+        let refused = |answer: &Result<(), FabricError>| *answer == Err(FabricError::Malformed);
+        assert!(answers.lock().unwrap().iter().all(refused), "{answers:?}");
+    }
 }

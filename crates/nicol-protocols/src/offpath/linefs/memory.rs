@@ -11,7 +11,7 @@ use nicol_core::wire::Malformed;
 
 use super::compress::packed_max;
 use super::config::LineFsConfig;
-use super::messages::{Chunk, Keys, Slot};
+use super::messages::{Chunk, Keys, Slot, Submit, Way};
 
 /// Names of a node's logs on its medium.
 const LOG: u32 = 1;
@@ -105,14 +105,24 @@ impl Memory {
 
     /// That a chunk names a slot that there is and fits into it.
     pub(super) fn check(&self, chunk: &Chunk) -> Result<(), Malformed> {
-        self.check_shard(chunk.way.shard)?;
-        let Slot { node, core, slot } = chunk.slot;
+        self.check_content(chunk.slot, chunk.raw, &chunk.way)?;
+        let fits = u64::from(chunk.len) <= self.slot_bytes(Side::Nic);
+        if fits { Ok(()) } else { Err(Malformed { what: "a chunk's length" }) }
+    }
+
+    /// The same of a chunk in a slot of the own log.
+    pub(super) fn check_submit(&self, submit: &Submit) -> Result<(), Malformed> {
+        self.check_content(submit.slot, submit.len, &submit.way)
+    }
+
+    fn check_content(&self, slot: Slot, raw: u32, way: &Way) -> Result<(), Malformed> {
+        self.check_shard(way.shard)?;
+        let Slot { node, core, slot } = slot;
         let there = node.index() < self.nodes
             && u64::from(core) < self.engines
             && slot < self.slots
-            && u64::from(chunk.raw) <= self.chunk.0
-            && u64::from(chunk.len) <= self.slot_bytes(Side::Nic)
-            && chunk.way.rest.iter().all(|backup| backup.index() < self.nodes);
+            && u64::from(raw) <= self.chunk.0
+            && way.rest.iter().all(|backup| backup.index() < self.nodes);
         if there { Ok(()) } else { Err(Malformed { what: "a chunk's slot" }) }
     }
 

@@ -67,10 +67,10 @@ impl Node {
             .filter(|(_, holder)| *holder != 0)
     }
 
-    /// Releases what is held by lives that are over in `view`.
+    /// Releases what is held by lives that are over in `view`, of which nothing arrives any more.
     pub(super) fn release_locks_of_the_dead(&self, view: &View) {
         let Some(Memory { region, .. }) = self.memory() else { return };
-        let gone = |holder: u64| !Name(holder).writer().lives_in(view);
+        let gone = |holder: u64| Name(holder).writer().is_over_in(view);
         for (block, holder) in self.locked().filter(|(_, holder)| gone(*holder)) {
             // A holder that has released it meanwhile is not hurt: its name is never used again.
             let _released = region.compare_swap(self.config.lock(block), holder, 0);

@@ -5,16 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, FabricError, Service};
-use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
 use super::node::Node;
 use crate::kit::Open;
 use crate::prism::messages::HELLO;
-
-/// How long after a view has told of a holder's end its locks are released: by then its verbs have
-/// arrived, or never will.
-const RELEASE_AFTER: Nanos = Nanos::from_millis(5);
+use crate::prism::recycling::drain;
 
 /// A host engine of a server.
 pub(super) struct Server<F> {
@@ -44,14 +40,18 @@ impl<F: Fabric> Service for Server<F> {
     }
 }
 
-/// Releases what engines hold whose lives are over, after every view that tells of such.
+/// Releases what engines hold whose lives are over, after every view that tells of such, once their
+/// verbs have arrived, or never will. Those of whom a later view tells meanwhile have their turn
+/// after this.
 async fn release_locks_of_the_dead<F: Fabric>(fabric: F, node: Arc<Node>) {
     let changes = fabric.view_changes();
+    let mut change = changes.wait();
     loop {
-        changes.wait().await;
-        let open = Open::begin(node.open());
-        fabric.sleep_until(fabric.now() + RELEASE_AFTER).await;
-        node.release_locks_of_the_dead(fabric.view());
+        change.await;
+        change = changes.wait();
+        let (open, told) = (Open::begin(node.open()), fabric.view().clone());
+        drain(&fabric).await;
+        node.release_locks_of_the_dead(&told);
         drop(open);
     }
 }

@@ -18,7 +18,7 @@ use super::layout::{ITEM_HEADER, Item, Located, SLOT_WORDS_MAX, stamp, words_of}
 use super::name::Name;
 use super::node::Node;
 use crate::kit::count;
-use crate::prism::messages::{Handles, List, Unused};
+use crate::prism::messages::{Handles, List, Suspicion, Unused};
 use crate::prism::servers::{Servers, Unreached, voids_handles};
 
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
@@ -176,7 +176,8 @@ impl<F: Fabric> Client<F> {
             let form = self.config().form();
             let (offset, pointer) = (located.words[form.pointer], form.pointer_at(located.slot));
             let unused = located.stamp.map(|stamp| Unused { offset, stamp, pointer });
-            unused.into_iter().for_each(|unused| self.0.servers.report(server.node, unused));
+            let report = |unused| self.0.servers.report(server.node, &server.handles, unused);
+            unused.into_iter().for_each(report);
         }
     }
 
@@ -337,7 +338,7 @@ impl<F: Fabric> Client<F> {
                     return Err(Failure::Aborted(Reason::Fabric(FabricError::Malformed)));
                 }
                 Err(_) => {
-                    self.0.servers.suspect(server.node);
+                    self.0.servers.suspect(server.node, Suspicion::Unanswered);
                     return Err(Failure::Unknown);
                 }
             };
@@ -402,7 +403,7 @@ impl<F: Fabric> Client<F> {
         match located.stamp.filter(|_| replaced == located.words[form.pointer]) {
             Some(stamp) => self.report(server, Unused { offset: replaced, stamp, pointer }),
             // Another PUT came between: what it has written nobody has read here.
-            None => self.0.servers.suspect(server.node),
+            None => self.0.servers.suspect(server.node, Suspicion::Unseen),
         }
     }
 
@@ -422,7 +423,7 @@ impl<F: Fabric> Client<F> {
 
     fn report(&self, server: &Server, unused: Unused) {
         if self.0.node.config().recycling.has_reports() {
-            self.0.servers.report(server.node, unused);
+            self.0.servers.report(server.node, &server.handles, unused);
         }
     }
 

@@ -16,7 +16,7 @@ use super::node::Node;
 use super::slots::Keeper;
 use super::store::Store;
 use crate::kit::count;
-use crate::prism::messages::{Done, HELLO, Handles, UNUSED, Unused, parse_report};
+use crate::prism::messages::{Done, HELLO, Handles, Suspicion, UNUSED, Unused, parse_report};
 use crate::prism::recycling::{self, scan_later};
 
 /// What a host engine of a server answers.
@@ -74,7 +74,7 @@ impl<F: Fabric> Server<F> {
         if posted < reported.len() {
             // Said twice; or a buffer that was replaced holds a later item than its client has
             // seen.
-            scan_later(&self.fabric, &self.node);
+            scan_later(&self.fabric, &self.node, Suspicion::Unseen);
         }
     }
 }
@@ -115,11 +115,9 @@ impl<F: Fabric> Service for Server<F> {
         match (kind, reply_to) {
             (HELLO, Some(reply_to)) => self.fabric.reply(reply_to, &self.hello()),
             (UNUSED, Some(reply_to)) => {
-                let (suspects, reported) = parse_report(body)?;
+                let (suspects, reported) = parse_report(body, self.fabric.incarnation())?;
                 self.take_back(&reported);
-                if suspects {
-                    scan_later(&self.fabric, &self.node);
-                }
+                scan_later(&self.fabric, &self.node, suspects);
                 self.fabric.reply(reply_to, &Done);
             }
             (CLAIM, Some(reply_to)) if !body.is_empty() => {

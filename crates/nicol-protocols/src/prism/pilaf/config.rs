@@ -3,6 +3,7 @@
 use nicol_core::units::Nanos;
 
 use super::broken::{Hooks, Sabotage};
+use super::layout::{ENTRY, extent_bytes};
 
 /// How a hash table resolves collisions. [PRISM21 6]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,12 @@ impl PilafConfig {
     /// What the steps ask where a planted fault may decide otherwise.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks::new(self.sabotage)
+    }
+
+    /// Bytes of a server's table and of its extents.
+    pub fn table_bytes(&self) -> u64 {
+        let extents = self.extents.saturating_mul(extent_bytes(self.item_bytes));
+        self.entries.saturating_mul(ENTRY).saturating_add(extents)
     }
 
     /// The paper's choices for so many items of so many bytes at most.

@@ -10,6 +10,11 @@ use nicol_core::wire::{Malformed, Reader};
 
 /// Bytes of an entry.
 pub(super) const ENTRY: u64 = 32;
+/// Bytes of an extent for items of so many at most.
+pub(super) const fn extent_bytes(item_bytes: u64) -> u64 {
+    item_bytes.next_multiple_of(64)
+}
+
 /// The extent of an entry that has held an item and does not any more: searches go on.
 const DELETED: u64 = 1;
 

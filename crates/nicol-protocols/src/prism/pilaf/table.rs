@@ -7,7 +7,7 @@ use nicol_core::memory::{AccessError, Region};
 use nicol_core::units::Bytes;
 
 use super::config::{Index, PilafConfig};
-use super::layout::{ENTRY, Entry, Extent};
+use super::layout::{ENTRY, Entry, Extent, extent_bytes};
 use crate::prism::kv::Hash;
 use crate::prism::kv::name::Name;
 
@@ -33,7 +33,7 @@ enum Found {
 impl Table {
     pub(super) fn new(config: &PilafConfig) -> Self {
         let first_extent = config.entries * ENTRY;
-        let extent_bytes = config.item_bytes.next_multiple_of(64);
+        let extent_bytes = extent_bytes(config.item_bytes);
         let size = first_extent + extent_bytes * config.extents;
         let free = (0..config.extents).map(|extent| first_extent + extent * extent_bytes);
         Self {

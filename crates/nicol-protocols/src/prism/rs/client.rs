@@ -16,7 +16,7 @@ use super::chains;
 use super::config::Blocks;
 use super::node::Node;
 use crate::kit::{Open, count};
-use crate::prism::messages::Handles;
+use crate::prism::messages::{Handles, Suspicion};
 use crate::prism::recycling::Recycles;
 use crate::prism::servers::{Servers, voids_handles};
 use crate::prism::tag::{Tag, Writer};
@@ -290,16 +290,16 @@ impl<F: Fabric> Client<F> {
         let open = Open::begin(self.0.node.open());
         self.0.fabric.spawn(async move {
             let config = client.0.node.config();
-            for ((node, _), reply) in posted.iter().zip(rest.await) {
+            for ((node, handles), reply) in posted.iter().zip(rest.await) {
                 let written = reply
                     .and_then(|reply| chains::write_result(config, reply.as_ref(), block, tag));
                 match written {
                     Ok(written) => {
                         let reports = config.recycling.has_reports();
                         let unused = written.unused.filter(|_| reports).into_iter();
-                        unused.for_each(|unused| client.0.servers.report(*node, unused));
+                        unused.for_each(|one| client.0.servers.report(*node, handles, one));
                     }
-                    Err(_) => client.0.servers.suspect(*node),
+                    Err(_) => client.0.servers.suspect(*node, Suspicion::Unanswered),
                 }
             }
             drop(open);

@@ -9,7 +9,7 @@ use super::coordinator::{Access, Steps, list_for};
 use super::layout::{HEADER, slot_at};
 use crate::kit::{Calls, count};
 use crate::prism::kv::name::Name;
-use crate::prism::messages::Unused;
+use crate::prism::messages::{Suspicion, Unused};
 use crate::prism::tag::Tag;
 
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
@@ -160,7 +160,7 @@ impl<F: Fabric> Steps<F> {
                     let pointer = access.slot;
                     let unused = Unused { offset: allocated, stamp: stamp.0, pointer };
                     if self.node.config().recycling.has_reports() {
-                        self.servers.report(access.server, unused);
+                        self.servers.report(access.server, &access.handles, unused);
                     }
                     return Ok(());
                 }
@@ -170,7 +170,7 @@ impl<F: Fabric> Steps<F> {
                     wait = wait * 2;
                 }
                 Err(error) => {
-                    self.servers.suspect(access.server);
+                    self.servers.suspect(access.server, Suspicion::Unanswered);
                     return Err(self.failure(access, error).await);
                 }
             }

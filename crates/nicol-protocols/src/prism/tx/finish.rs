@@ -14,7 +14,7 @@ use super::layout::word;
 use super::prepare::{Prepared, Write, item_of};
 use super::recovery::UNDECIDED_AFTER;
 use crate::kit::{Calls, Open, count};
-use crate::prism::messages::Unused;
+use crate::prism::messages::{Suspicion, Unused};
 use crate::prism::tag::Tag;
 
 /// How long a client waits before it looks at C again, or sends again what must happen: at first,
@@ -99,11 +99,11 @@ impl<F: Fabric> Steps<F> {
     /// Tells the server which buffers are not used any more, and that nobody needs to know any more
     /// what has become of this write.
     fn report(&self, write: &Write, ts: Tag, Ended { replaced, again }: Ended) {
-        let Access { server, slot, item, .. } = write.access;
+        let Access { server, slot, item, ref handles, .. } = write.access;
         self.report_own(write, ts);
         if again {
             // An earlier attempt may have replaced an item that this one has not seen.
-            self.servers.suspect(server);
+            self.servers.suspect(server, Suspicion::Unanswered);
         }
         let reports = self.node.config().recycling.has_reports();
         if replaced == 0 || !reports || !self.hooks().reports_replaced() {
@@ -112,19 +112,21 @@ impl<F: Fabric> Steps<F> {
         match item.filter(|(addr, _)| *addr == replaced) {
             Some((offset, stamp)) => {
                 let pointer = slot + word::ADDR;
-                self.servers.report(server, Unused { offset, stamp: stamp.0, pointer });
+                let unused = Unused { offset, stamp: stamp.0, pointer };
+                self.servers.report(server, handles, unused);
             }
             // Another write came between, which this transaction has not read.
-            None => self.servers.suspect(server),
+            None => self.servers.suspect(server, Suspicion::Unseen),
         }
     }
 
     /// The transaction is complete, as far as `write` is concerned.
     fn report_own(&self, write: &Write, ts: Tag) {
-        let Access { server, slot, .. } = write.access;
+        let Access { server, slot, ref handles, .. } = write.access;
         let offset = staged(write);
         if offset != 0 {
-            self.servers.report(server, Unused { offset, stamp: ts.0, pointer: slot });
+            let unused = Unused { offset, stamp: ts.0, pointer: slot };
+            self.servers.report(server, handles, unused);
         }
     }
 

@@ -31,10 +31,10 @@ use super::layout::Item;
 use super::messages::{Of, Staged, StagedWrite, Stock};
 use super::node::Node;
 use crate::kit::{Open, count};
-use crate::prism::pool::SCAN_AFTER;
+use crate::prism::recycling::drain;
 use crate::prism::tag::Tag;
 
-/// How often the end of chains under way is asked for.
+/// How often what is waited for is asked for again.
 const POLL: Nanos = Nanos::from_micros(20);
 /// How long a STOCK waits for its answer, and the next one after a refusal.
 const STOCK_TIMEOUT: Nanos = Nanos::from_millis(5);
@@ -42,15 +42,6 @@ const STOCK_WAIT: Nanos = Nanos::from_micros(500);
 /// How long a write that was given up waits for the one before it, if a server has died: that one
 /// may stay undecided. Many times what a recovery takes.
 pub(super) const UNDECIDED_AFTER: Nanos = Nanos::from_millis(60);
-
-/// Waits until no chain is under way at this node that was sent long ago.
-pub(super) async fn drain<F: Fabric>(fabric: &F) {
-    fabric.sleep_until(fabric.now() + SCAN_AFTER).await;
-    let mark = fabric.mark_chains();
-    while !fabric.have_ended(mark) {
-        fabric.sleep_until(fabric.now() + POLL).await;
-    }
-}
 
 /// Ends the transactions of every node that dies, for ever.
 pub(super) async fn end_what_is_left<F: Fabric>(fabric: F, node: Arc<Node>) {

@@ -10,10 +10,9 @@ use nicol_core::wire::Malformed;
 
 use super::messages::{Of, STOCK, Staged, Stock};
 use super::node::Node;
-use super::recovery::drain;
 use crate::kit::{Open, count};
-use crate::prism::messages::{Done, HELLO, Handles, UNUSED, Unused, parse_report};
-use crate::prism::recycling::{self, scan_later};
+use crate::prism::messages::{Done, HELLO, Handles, Suspicion, UNUSED, Unused, parse_report};
+use crate::prism::recycling::{self, drain, scan_later};
 use crate::prism::tag::Tag;
 
 /// What a host engine of a server answers.
@@ -40,7 +39,7 @@ impl<F: Fabric> Server<F> {
     }
 
     /// Takes back what clients report, once this core has come so far.
-    fn take_back(&self, reports: Vec<Unused>, suspects: bool, to: ReplyTo) {
+    fn take_back(&self, reports: Vec<Unused>, suspects: Suspicion, to: ReplyTo) {
         let (fabric, node) = (self.fabric.clone(), self.node.clone());
         let open = Open::begin(&node.open);
         self.fabric.spawn(async move {
@@ -50,9 +49,7 @@ impl<F: Fabric> Server<F> {
             (0..posted).for_each(|_| count(&node.recycled.posted));
             node.store().pool.refill(&fabric);
             fabric.reply(to, &Done);
-            if suspects {
-                scan_later(&fabric, &node);
-            }
+            scan_later(&fabric, &node, suspects);
             drop(open);
         });
     }
@@ -75,7 +72,7 @@ impl<F: Fabric> Service for Server<F> {
         match kind {
             HELLO => self.fabric.reply(to, &self.hello()),
             UNUSED => {
-                let (suspects, reports) = parse_report(body)?;
+                let (suspects, reports) = parse_report(body, self.fabric.incarnation())?;
                 self.take_back(reports, suspects, to);
             }
             STOCK => match Stock::parse(body)?.0 {
