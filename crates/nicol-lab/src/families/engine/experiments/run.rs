@@ -134,8 +134,7 @@ impl Run {
 
     fn config(&self, context: &Context<'_>) -> BenchConfig {
         let form = context.options.form;
-        let (warmup, window) = times(form, self.workload.is_tpcc());
-        let window = window * self.longer;
+        let (warmup, window) = self.times(form);
         let mut settings = vec![
             format!("scheduler={}", self.scheduler),
             format!("epoch_us={}", form.of(EPOCH_US)),
@@ -171,6 +170,12 @@ impl Run {
         }
     }
 
+    /// The warm-up and the measured time.
+    fn times(&self, form: Form) -> (Nanos, Nanos) {
+        let (warmup, window) = times(form, self.workload.is_tpcc());
+        (warmup, window * self.longer)
+    }
+
     /// Records that are loaded, about.
     fn records(&self) -> u64 {
         let WorkloadSpec { warehouses, items, customers, records, .. } = &self.workload;
@@ -188,7 +193,7 @@ impl Run {
         let system = systems::find(self.engine)?;
         context.point(&run, memory, || {
             let ran = (system.run)(system, &config)?;
-            point(&ran, self, config.warmup.unwrap_or_default())
+            point(&ran, self, self.times(context.options.form))
         })
     }
 }
@@ -199,19 +204,19 @@ fn times(form: Form, tpcc: bool) -> (Nanos, Nanos) {
     (form.of(WARM_UP[which]), form.of(WINDOW[which]))
 }
 
-/// Commits by slice of the measured time, which begins at `from`.
-fn series(history: &History, from: Nanos, window: u64) -> Vec<u64> {
+/// Commits by slice of the measured `window`, which begins at `from`.
+fn series(history: &History, (from, window): (Nanos, Nanos)) -> Vec<u64> {
     let mut slices = vec![0; SLICES as usize];
     let ended = history.operations.iter().filter(|operation| operation.end == End::Ok);
     for at in ended.filter_map(|operation| operation.responded?.checked_sub(from.0)) {
-        if let Some(slice) = slices.get_mut((at * SLICES / window) as usize) {
+        if let Some(slice) = slices.get_mut((at * SLICES / window.0) as usize) {
             *slice += 1;
         }
     }
     slices
 }
 
-fn point(ran: &BenchRun, run: &Run, warmup: Nanos) -> Result<Point> {
+fn point(ran: &BenchRun, run: &Run, times: (Nanos, Nanos)) -> Result<Point> {
     let report = &ran.report;
     let what = format!("{} behind {}", run.engine, run.scheduler);
     ensure!(report.committed > 0, "{what}: nothing committed in the measured time");
@@ -227,14 +232,13 @@ fn point(ran: &BenchRun, run: &Run, warmup: Nanos) -> Result<Point> {
     };
     // Commits of the whole run, as the counters of aborts are.
     let committed = ran.history.operations.iter().filter(|one| one.end == End::Ok).count() as f64;
-    let window = (report.committed as f64 / report.throughput_per_s * 1e9).round() as u64;
     Ok(Point {
         throughput: report.throughput_per_s,
         p50: report.latency_us.p50,
         kinds: report.kinds.iter().map(kind).collect(),
         abort_fraction: share(aborts, aborts + committed),
         accuracy: share(counted("aborts_on_weighed"), counted("aborts_since_vectors")),
-        series: series(&ran.history, warmup, window.max(1)),
+        series: series(&ran.history, times),
         violations: violations.collect(),
     })
 }
