@@ -19,10 +19,19 @@ struct Module<'a> {
     file: &'a str,
     /// Its code without tests.
     code: String,
-    /// What it imports: the path from the crate's root, and where it says so.
-    imports: Vec<(Names, usize)>,
-    /// By the name under which it hands something on: what that is.
+    /// What it imports.
+    imports: Vec<Import>,
+    /// By the name under which it has something, for others or for its children: what that is.
     handed_on: BTreeMap<String, Names>,
+}
+
+struct Import {
+    /// The path from the crate's root.
+    path: Names,
+    /// The name that it has here.
+    name: String,
+    /// The line that says so.
+    line: usize,
 }
 
 /// The files of one crate, by the names that lead to them.
@@ -60,8 +69,7 @@ impl<'a> Module<'a> {
         for (at, _) in code.match_indices("use ") {
             let line_begin = code[..at].rfind('\n').map_or(0, |newline| newline + 1);
             let before = code[line_begin..at].trim();
-            let is_public = before.starts_with("pub");
-            if !(before.is_empty() || is_public) {
+            if !(before.is_empty() || before.starts_with("pub")) {
                 continue;
             }
             let Some(end) = code[at..].find(';') else { continue };
@@ -70,14 +78,16 @@ impl<'a> Module<'a> {
                 let Some(path) = from_root(module, path.trim()) else { continue };
                 let alias = alias.trim();
                 let last = path.last().map_or("", String::as_str);
-                let name = if alias.is_empty() { last } else { alias };
-                if is_public {
-                    handed_on.insert(name.to_owned(), path.clone());
-                }
-                imports.push((path, source.line(at)));
+                let name = if alias.is_empty() { last } else { alias }.to_owned();
+                // A child may take what its parent imports for itself.
+                handed_on.insert(name.clone(), path.clone());
+                imports.push(Import { path, name, line: source.line(at) });
             }
         }
-        imports.extend(named_in_place(module, &code).map(|(path, at)| (path, source.line(at))));
+        imports.extend(named_in_place(module, &code).map(|(path, at)| {
+            let name = path.last().cloned().unwrap_or_default();
+            Import { path, name, line: source.line(at) }
+        }));
         Self { file, code, imports, handed_on }
     }
 
@@ -181,10 +191,10 @@ fn arrows<'f>(files: &'f Crate<'_>) -> BTreeMap<&'f Names, BTreeMap<Names, usize
     let mut arrows = BTreeMap::new();
     for (name, module) in files {
         let mut taken = BTreeMap::new();
-        for (path, line) in &module.imports {
+        for Import { path, name: here, line } in &module.imports {
             let found = match resolve(files, path, 0) {
                 Some(Target::Item(other)) => vec![other],
-                Some(Target::Module(other)) => through(files, module, &other),
+                Some(Target::Module(other)) => through(files, module, &other, here),
                 None => Vec::new(),
             };
             for other in found {
@@ -198,11 +208,14 @@ fn arrows<'f>(files: &'f Crate<'_>) -> BTreeMap<&'f Names, BTreeMap<Names, usize
     arrows
 }
 
-/// What `module` takes from the imported module `other`, by the names that it writes behind it.
-fn through(files: &Crate<'_>, module: &Module<'_>, other: &Names) -> Vec<Names> {
-    let Some(last) = other.last() else { return Vec::new() };
+/// What `module` takes from the imported module `other`, which it calls `name`, by the names that
+/// it writes behind it.
+fn through(files: &Crate<'_>, module: &Module<'_>, other: &Names, name: &str) -> Vec<Names> {
+    if name.is_empty() {
+        return Vec::new();
+    }
     let mut found = Vec::new();
-    let prefix = format!("{last}::");
+    let prefix = format!("{name}::");
     for (at, _) in module.code.match_indices(&prefix) {
         let rest = &module.code[at + prefix.len()..];
         let end = rest.find(|char: char| !char.is_alphanumeric() && char != '_');
@@ -302,6 +315,25 @@ mod tests {
             ("crates/x/src/c.rs", "use crate::a::A;\npub struct C;\n"),
         ];
         assert_eq!(found(&three).len(), 1);
+    }
+
+    #[test]
+    fn a_ring_is_found_behind_a_module_s_other_name() {
+        let a = ("crates/x/src/a.rs", "use crate::b::B;\npub struct A;\n");
+        for b in ["use crate::a as other;\n", "use crate::a::{self as other};\n"] {
+            let b = format!("{b}pub struct B(other::A);\n");
+            assert_eq!(found(&[a, ("crates/x/src/b.rs", &b)]).len(), 1, "{b}");
+        }
+    }
+
+    #[test]
+    fn a_ring_is_found_behind_what_a_parent_imports_for_itself() {
+        let parent = ("crates/x/src/a.rs", "mod child;\nuse crate::b::B;\npub use child::C;\n");
+        let child = ("crates/x/src/a/child.rs", "use super::B;\npub struct C(B);\n");
+        let b = ("crates/x/src/b.rs", "use crate::a::child::C;\npub struct B;\n");
+        assert_eq!(found(&[parent, child, b]).len(), 1);
+        let alone = ("crates/x/src/b.rs", "pub struct B;\n");
+        assert_eq!(found(&[parent, child, alone]), []);
     }
 
     #[test]

@@ -118,7 +118,7 @@ const WORDS: &[(&str, &str)] = &[
     ("time_ms", "time (milliseconds)"),
     ("us", "time (microseconds)"),
     ("value", "its value"),
-    ("variant", "mechanisms, each with all to its left"),
+    ("variant", "mechanisms"),
     ("workload", "workload"),
     ("write_fraction", "percent of writes"),
     ("write_latency_us", "mean latency of a write (microseconds)"),
@@ -150,15 +150,16 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
         root.fill(&WHITE).map_err(drawing)?;
         match outcome.experiment().chart {
             Chart::Lines { x, y, series, scale } => {
-                let lines = gather(outcome, series, |row| {
-                    Ok((number(outcome, row, x)?, number(outcome, row, y)?))
+                let mut lines = gather(outcome, series, |row| {
+                    Ok((optional(outcome, row, x)?, optional(outcome, row, y)?))
                 })?;
+                lines.iter_mut().for_each(|line| line.points.retain(|point| has(scale, *point)));
                 draw_lines(&root, outcome, &lines, (words(x), words(y)), scale)?;
             }
             Chart::Bars { category, series, y, inside } => {
                 let mut groups: Vec<Group> = Vec::new();
                 let mut bars = gather(outcome, series, |row| {
-                    let height = height(outcome, row, y)?;
+                    let height = optional(outcome, row, y)?;
                     // A group without a bar has no place.
                     if height.is_nan() {
                         return Ok((f64::NAN, height));
@@ -198,8 +199,19 @@ fn number(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     cell(outcome, row, column)?.as_f64().with_context(|| format!("{column} holds no number"))
 }
 
-/// The number of a bar; not a number where the row has none, which is no bar.
-fn height(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
+/// Does a plot have a place for a point? Not for what is no number, and a logarithmic axis has none
+/// for what is not above zero.
+fn has(scale: Scale, (x, y): (f64, f64)) -> bool {
+    match scale {
+        _ if x.is_nan() || y.is_nan() => false,
+        Scale::LogX => x > 0.0,
+        Scale::LogY => y > 0.0,
+        Scale::Linear => true,
+    }
+}
+
+/// The number of a bar or of a point; not a number where the row has none, which is neither.
+fn optional(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     if cell(outcome, row, column)?.is_null() { Ok(f64::NAN) } else { number(outcome, row, column) }
 }
 
@@ -350,7 +362,11 @@ fn draw_lines(
     scale: Scale,
 ) -> Result<()> {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MAX, f64::min).max(1e-9);
+    // Of no points at all, some axis below the top of 1.
+    let least = |values: &mut dyn Iterator<Item = f64>| {
+        let least = values.fold(f64::MAX, f64::min).max(1e-9);
+        if least < f64::MAX { least } else { 0.5 }
+    };
     let x_top = top(points().map(|point| point.0), ROOM);
     let y_top = top(points().map(|point| point.1), ROOM);
     let in_bytes = names.0.ends_with("(bytes)");
@@ -504,6 +520,26 @@ mod tests {
                 assert!(experiment.columns.contains(&column), "{}: {column}", experiment.id);
                 assert!(WORDS.iter().any(|(name, _)| *name == column), "{column} has no words");
             }
+        }
+    }
+
+    /// The quick form of a figure with its first latency, which is drawn on a logarithmic axis.
+    fn with_latency(latency: &str) -> String {
+        const GOLDEN: &str = include_str!("../../golden/commit/xenic-fig8d.json");
+        let mut file: Value = serde_json::from_str(GOLDEN).unwrap();
+        file["rows"][0]["latency_p50_us"] = serde_json::from_str(latency).unwrap();
+        svg(&Outcome::parse(&file.to_string(), crate::figures::find).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_has_no_place_on_an_axis_leaves_the_other_points() {
+        let all = with_latency("7.479");
+        for none in ["null", "0.0", "-1.0"] {
+            let without = with_latency(none);
+            // As high as the least of the others: a zero would stretch the axis over decades.
+            let marks = |text: &str| text.matches("<polygon").count();
+            assert_eq!(marks(&without), marks(&all) - 1, "{none}");
+            assert!(without.contains("\n10\n") && !without.contains("\n0.001\n"), "{without}");
         }
     }
 

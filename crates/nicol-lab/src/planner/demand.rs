@@ -184,22 +184,27 @@ impl<'a> Hardware<'a> {
         let mut sum =
             Demand { takes: [0.0; Resource::ALL.len()], latency: 0.0, network_bytes: 0.0 };
         let posting = self.posting(alternative);
+        // How often a receiver of SENDs takes its steps: once for each of them.
+        let mut received = 1.0;
         for step in &alternative.steps {
             match *step {
                 Step::Compute { side, ns } => {
-                    let core =
-                        if side == Side::Host { Resource::HostCores } else { Resource::SocCores };
-                    sum.take(core, ns as f64 * 1e3, 1.0);
+                    sum.take(Self::cores(side), ns as f64 * 1e3, received);
                     // A core that has computed looks at what has come before it goes on.
-                    sum.latency += ns as f64 * 1e3 + ps(self.profile.core(side).poll.value);
+                    let taken = ns as f64 * 1e3 + ps(self.profile.core(side).poll.value);
+                    sum.latency += taken * received;
                 }
-                Step::Operation { way, verb, bytes, reply, count, range } => {
+                Step::Operation { way, verb, reply, count, range, .. } => {
+                    let inbound = matches!(way, Way::Inbound(_));
                     // Advice 2 and 3: pieces, one after another.
-                    let piece = self.mitigated.segment.map_or(bytes, |most| bytes.min(most));
-                    let pieces = bytes.div_ceil(piece.max(1)) as f64;
+                    let (piece, pieces) = step.cut(self.mitigated.segment);
+                    let times = count * pieces as f64 * if inbound { 1.0 } else { received };
                     let one = Operation { verb, bytes: piece, reply, range, posting };
-                    let latency = self.operation(&mut sum, way, one, count * pieces);
-                    sum.latency += latency * count * pieces;
+                    let latency = self.operation(&mut sum, way, one, times);
+                    sum.latency += latency * times;
+                    if inbound {
+                        received = if verb == Verb::Send { count } else { 1.0 };
+                    }
                 }
             }
         }
@@ -458,7 +463,8 @@ impl<'a> Hardware<'a> {
         let packets = one.bytes.div_ceil(pcie.tlp_payload.value.0).max(1);
         let carried = (one.bytes + packets * pcie.tlp_overhead.value.0) as f64;
         let lanes = if reads { Resource::Pcie0ToNic } else { Resource::Pcie0ToHost };
-        sum.take(lanes, per_bytes(pcie.rate.value, carried), count);
+        let crossed = per_bytes(pcie.rate.value, carried);
+        sum.take(lanes, crossed, count);
         let memory = if reads { Resource::HostReads } else { Resource::HostWrites };
         sum.take(memory, ps(engine.host_interval.value), count);
         let vector = self.mitigated.doorbell_batch.clamp(1, dma.vector.value.max(1));
@@ -468,7 +474,9 @@ impl<'a> Hardware<'a> {
             sum.take(Resource::SocCores, ps(dma.submit.value) * submissions, turns);
         }
         let latency = if reads { &dma.read_latency } else { &dma.write_latency };
-        ps(latency.value).max(moved) + ps(dma.submit.value) + ps(dma.completed.value)
+        // Its bytes have moved in the first half of it, unless they take longer.
+        let half = ps(latency.value) / 2.0;
+        half.max(moved).max(crossed) + half + ps(dma.submit.value) + ps(dma.completed.value)
     }
 
     fn message(&self, sum: &mut Demand, side: Side, one: Operation, count: f64) -> f64 {
@@ -493,7 +501,10 @@ impl<'a> Hardware<'a> {
             + self.lanes(sum, side, true, answered, count, 1.0);
         let network = self.network(sum, asked, answered, count);
         let own = &self.client.host_core;
-        let client = ps(own.packet_sent.value) * packets(asked)
+        let client = self.client_lanes(asked)
+            + self.client_lanes(answered)
+            + per_bytes(own.copy.value, (one.bytes + one.reply) as f64)
+            + ps(own.packet_sent.value) * packets(asked)
             + ps(own.packet_received.value) * packets(answered)
             + ps(own.message_sent.value)
             + ps(own.message_received.value);

@@ -1,6 +1,7 @@
 //! A description of alternatives, as `nicol plan` reads it: TOML, checked, with errors that name
 //! the line.
 
+mod criteria;
 mod quantities;
 mod raw;
 
@@ -14,7 +15,10 @@ use nicol_sim::checks::paths::Verb;
 use toml::Spanned;
 
 use crate::profiles;
-use raw::{Raw, RawAlternative, RawMitigations, RawStep};
+use criteria::CRITERIA;
+pub use criteria::Criterion;
+use quantities::percent_below;
+use raw::{Raw, RawAlternative, RawMitigations, RawStep, remedy};
 
 /// Why a description cannot be planned with: its file and line, what is wrong, what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,34 +30,6 @@ pub struct Wrong {
     pub line: usize,
     /// What is wrong, and the remedy.
     pub what: String,
-}
-
-/// By what alternatives are ranked. [OffPath23 4.2]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Criterion {
-    /// More requests a second.
-    Throughput,
-    /// A shorter time of one request.
-    Latency,
-    /// Less time of host cores.
-    HostCpu,
-    /// Fewer bytes on the network.
-    Network,
-}
-
-/// Their names, in the order of error messages.
-const CRITERIA: [(&str, Criterion); 4] = [
-    ("throughput", Criterion::Throughput),
-    ("latency", Criterion::Latency),
-    ("host_cpu", Criterion::HostCpu),
-    ("network", Criterion::Network),
-];
-
-impl Criterion {
-    /// Its name in descriptions.
-    pub fn name(self) -> &'static str {
-        CRITERIA.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| *name)
-    }
 }
 
 /// The way of a step.
@@ -125,10 +101,23 @@ impl Step {
         }
     }
 
+    /// Bytes of a piece, and how many of them there are, if READs and WRITEs are cut into `segment`
+    /// bytes. A SEND is one message, whatever its size.
+    pub(super) fn cut(&self, segment: Option<u64>) -> (u64, u64) {
+        match *self {
+            Self::Operation { verb, bytes, .. } => {
+                let segment = segment.filter(|_| verb != Verb::Send);
+                let piece = segment.map_or(bytes, |most| most.min(bytes));
+                (piece, bytes.div_ceil(piece))
+            }
+            Self::Compute { .. } => (0, 1),
+        }
+    }
+
     /// Its operations of a request if transfers are cut into `segment` bytes.
     fn pieces(&self, segment: u64) -> f64 {
         match *self {
-            Self::Operation { bytes, count, .. } => count * bytes.div_ceil(segment) as f64,
+            Self::Operation { count, .. } => count * self.cut(Some(segment)).1 as f64,
             Self::Compute { .. } => 0.0,
         }
     }
@@ -167,6 +156,21 @@ impl Alternative {
             Some(Side::Nic) => doorbell_batch.min(BYTES_UNDER_WAY / bytes.max(1.0) as u64).max(1),
             _ => 1,
         }
+    }
+
+    /// Nanoseconds that cores compute for a request, on the mean: the receiver of a SEND for each.
+    pub(super) fn computed_ns(&self) -> u64 {
+        let (mut sum, mut received) = (0.0, 1.0);
+        for step in &self.steps {
+            match *step {
+                Step::Compute { ns, .. } => sum += ns as f64 * received,
+                Step::Operation { way: Way::Inbound(_), verb, count, .. } => {
+                    received = if verb == Verb::Send { count } else { 1.0 };
+                }
+                Step::Operation { .. } => {}
+            }
+        }
+        sum as u64
     }
 }
 
@@ -341,6 +345,9 @@ impl Text<'_> {
             let place = step.count.as_ref().map_or(at, Spanned::span);
             return Err(self.wrong(&place, "count: give a number from 0.001 up to 1000"));
         }
+        if let Some(range) = step.range.as_ref().filter(|_| operation == Verb::Send) {
+            return Err(self.wrong(&range.span(), "a SEND has no addresses: leave `range` out"));
+        }
         let range = |range| self.size_within("range", range, (1, u64::MAX), "1B or more");
         let range = step.range.as_ref().map(range).transpose()?;
         Ok(Step::Operation { way, verb: operation, bytes: len, reply, count, range })
@@ -370,6 +377,11 @@ impl Text<'_> {
         match written.get_ref().trim() {
             "" => {
                 Err(self.wrong(&written.span(), "name = \"\": give it one, to find it in the plan"))
+            }
+            name if name.chars().any(char::is_control) => {
+                let what =
+                    format!("name = {name:?}: write it in one line, in characters that print");
+                Err(self.wrong(&written.span(), what))
             }
             name => Ok(name.to_owned()),
         }
@@ -504,18 +516,6 @@ impl Text<'_> {
     }
 }
 
-/// What to write where TOML has another type than is wanted.
-fn remedy(message: &str) -> &'static str {
-    const REMEDIES: [(&str, &str); 4] = [
-        ("expected a sequence", ": write a list, such as [\"throughput\"]"),
-        ("expected a string", ": write it in quotes, such as \"64B\""),
-        ("expected f64", ": write a number, such as 0.5"),
-        ("expected u64", ": write a whole number, such as 8"),
-    ];
-    let found = REMEDIES.iter().find(|(wanted, _)| message.ends_with(wanted));
-    found.map_or("", |(_, remedy)| remedy)
-}
-
 impl Description {
     /// Reads the file at `path`.
     ///
@@ -562,9 +562,9 @@ impl Description {
         let last = raw.alternative.iter().rev().find_map(|one| one.get_ref().share_max.as_ref());
         if let Some(last) = last.filter(|_| shares < 1.0 - ROUNDED) {
             let what = format!(
-                "share_max: all alternatives together take {:.0} % of requests at most; nobody is left for \
+                "share_max: all alternatives together take {} % of requests at most; nobody is left for \
                  the others: raise one, or leave it out",
-                shares * 1e2
+                percent_below(shares)
             );
             return Err(place.wrong(&last.span(), what));
         }

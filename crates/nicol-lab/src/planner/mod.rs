@@ -119,8 +119,9 @@ impl Plan {
 /// How much more the best mix must be than the greedy one to be recommended instead; rates that
 /// differ by less are equal, and other criteria decide.
 const WORTH: f64 = 1.01;
-/// Share of a rate below which an alternative takes no part.
-const PART: f64 = 1e-6;
+/// Share of what it could take alone, and of all requests, below which an alternative takes no part
+/// in a mix: what the solver's rounding leaves.
+const PART: [f64; 2] = [1e-9, 1e-6];
 
 /// Plans `description`: in closed form, and with the simulator if `simulated`.
 ///
@@ -153,9 +154,16 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         candidates.push(one);
     }
     let ranked = rank(&candidates, &description.criteria);
-    let mix = |rates: Vec<f64>, asked: bool| -> Result<Mix> {
+    let mix = |mut rates: Vec<f64>, asked: bool| -> Result<Mix> {
+        let [alone, of_all] = PART.map(|part| part / 1e6);
+        let all = rates.iter().sum::<f64>() * 1e6;
+        for (rate, one) in rates.iter_mut().zip(&candidates) {
+            if *rate < one.mops * alone && *rate < all * of_all {
+                *rate = 0.0;
+            }
+        }
         let mops: Vec<f64> = rates.iter().map(|rate| rate * 1e6).collect();
-        let part = rates.iter().filter(|rate| **rate * 1e6 > PART).count();
+        let part = rates.iter().filter(|rate| **rate > 0.0).count();
         let simulated =
             if asked && part > 1 { Some(ask(&Arrival::Mixed(mops.clone()))?.mops) } else { None };
         Ok(mixed(&candidates, &demands, mops, taken(&programme, &rates), simulated))
@@ -292,7 +300,7 @@ fn mixed(
 /// The resource that binds is a queue with random arrivals and one server of its whole rate
 /// (M/M/1): at a share r of that rate a request waits r / (1 - r) times its service.
 fn switches(candidates: &[Candidate], ranked: &[usize], mix: &Mix) -> Vec<Switch> {
-    let mut used: Vec<usize> = ranked.iter().copied().filter(|at| mix.mops[*at] > PART).collect();
+    let mut used: Vec<usize> = ranked.iter().copied().filter(|at| mix.mops[*at] > 0.0).collect();
     used.sort_by(|a, b| candidates[*a].latency_us.total_cmp(&candidates[*b].latency_us));
     let pairs = used.windows(2).map(|pair| {
         let (first, next) = (&candidates[pair[0]], &candidates[pair[1]]);

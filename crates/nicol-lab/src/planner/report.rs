@@ -52,13 +52,14 @@ impl Plan {
                 json!({
                     "rank": rank + 1,
                     "alternative": one.name,
-                    "throughput_mops": rounded(one.mops),
+                    "summary": self.description.alternatives[*at].summary,
+                    "throughput_mops": rounded_rate(one.mops),
                     "bandwidth_gbps": self.gbps(one.mops).map(rounded),
                     "binds": one.binds.name(),
                     "latency_us": rounded(one.latency_us),
                     "host_cores": rounded(one.host_cores),
                     "network_bytes": rounded(one.network_bytes),
-                    "simulated_mops": one.simulated.map(|found| rounded(found.0)),
+                    "simulated_mops": one.simulated.map(|found| rounded_rate(found.0)),
                     "simulated_latency_us": one.simulated.map(|found| rounded(found.1)),
                     "grounds": grounds[*at].iter().map(ground_json).collect::<Vec<_>>(),
                 })
@@ -68,7 +69,7 @@ impl Plan {
             json!({
                 "from": one.from,
                 "to": one.to,
-                "throughput_mops": rounded(one.mops),
+                "throughput_mops": rounded_rate(one.mops),
                 "under_way": rounded(one.under_way),
             })
         });
@@ -78,6 +79,7 @@ impl Plan {
             "schema": SCHEMA,
             "name": self.description.name,
             "hardware": self.description.hardware,
+            "clients": self.description.clients,
             "criteria": self.description.criteria.iter().map(|one| one.name()).collect::<Vec<_>>(),
             "alternatives": alternatives,
             "recommended": if self.takes_greedy { "greedy" } else { "best" },
@@ -93,10 +95,10 @@ impl Plan {
         let total = mix.total();
         let mut parts = Vec::new();
         for (at, mops) in mix.mops.iter().enumerate() {
-            let simulated = mix.simulated.as_ref().map(|found| rounded(found[at]));
+            let simulated = mix.simulated.as_ref().map(|found| rounded_rate(found[at]));
             parts.push(json!({
                 "alternative": self.candidates[at].name,
-                "throughput_mops": rounded(*mops),
+                "throughput_mops": rounded_rate(*mops),
                 "share": rounded(mops / total.max(f64::MIN_POSITIVE)),
                 "simulated_mops": simulated,
             }));
@@ -104,7 +106,7 @@ impl Plan {
         let taken =
             mix.taken.iter().map(|(resource, share)| (resource.name().to_owned(), rounded(*share)));
         json!({
-            "throughput_mops": rounded(total),
+            "throughput_mops": rounded_rate(total),
             "bandwidth_gbps": self.gbps(total).map(rounded),
             "host_cores": rounded(mix.host_cores),
             "network_bytes": rounded(mix.network_bytes),
@@ -118,7 +120,7 @@ impl Plan {
 fn ground_json(ground: &Ground) -> Value {
     let (slope, switched) = match ground.effect {
         Effect::Slope(slope) => (Some(rounded(slope)), None),
-        Effect::Switched(mops) => (None, Some(rounded(mops))),
+        Effect::Switched(mops) => (None, Some(rounded_rate(mops))),
     };
     json!({
         "value": ground.key,
@@ -133,7 +135,7 @@ fn ground_json(ground: &Ground) -> Value {
 fn advice_json(advice: &Advice) -> Value {
     let gain = advice.gain.map(|gain| {
         json!({
-            "throughput_mops": gain.mops.map(rounded),
+            "throughput_mops": gain.mops.map(rounded_rate),
             "latency_us": gain.latency_us.map(rounded),
         })
     });
@@ -149,12 +151,38 @@ fn advice_json(advice: &Advice) -> Value {
 /// What following a piece of advice gives, in words.
 fn gained(gain: &Gain) -> String {
     let [[now, then], [us, then_us]] = [gain.mops, gain.latency_us];
-    let rates =
-        format!("{then:.3} instead of {now:.3} M req/s, {then_us:.1} instead of {us:.1} us");
+    let rates = format!(
+        "{} instead of {} M req/s, {then_us:.1} instead of {us:.1} us",
+        rate(then),
+        rate(now)
+    );
     match (gain.pays(), then * WORTH < now) {
         (true, _) => format!(" ({rates})"),
         (false, false) => format!(" (no higher rate here: {rates})"),
         (false, true) => format!(" (a lower rate here: {rates})"),
+    }
+}
+
+/// A rate in millions of requests a second: three digits at least, of however slow requests.
+pub(super) fn rate(mops: f64) -> String {
+    match mops {
+        small if small > 0.0 && small < 1e-4 => format!("{small:.2e}"),
+        small if small > 0.0 && small < 0.1 => {
+            let digits = 2 + (-small.log10()).ceil() as usize;
+            format!("{small:.digits$}")
+        }
+        mops => format!("{mops:.3}"),
+    }
+}
+
+/// A rate in millions of requests a second: four digits at least.
+fn rounded_rate(mops: f64) -> Value {
+    match mops {
+        small if small > 0.0 && small < 1.0 => {
+            let scale = 10_f64.powi(4 + (-small.log10()).floor().min(290.0) as i32);
+            json!((small * scale).round() / scale)
+        }
+        mops => rounded(mops),
     }
 }
 
@@ -199,17 +227,17 @@ impl Plan {
             let one = &self.candidates[*at];
             write!(
                 f,
-                "{:3}  {:16} {:8.3} {:5.1} {:11.1} {:9.0}  {:24}",
+                "{:3}  {:16} {:>8} {:5.1} {:11.1} {:9.0}  {:24}",
                 rank + 1,
                 one.name,
-                one.mops,
+                rate(one.mops),
                 one.latency_us,
                 one.host_cores,
                 one.network_bytes,
                 one.binds.name()
             )?;
             if let Some((mops, us)) = one.simulated {
-                write!(f, " {mops:8.3} M, {us:.1} us")?;
+                write!(f, " {:>8} M, {us:.1} us", rate(mops))?;
             }
             writeln!(f)?;
         }
@@ -224,8 +252,11 @@ impl Plan {
         for one in &self.switches {
             writeln!(
                 f,
-                "From {:.3} M req/s on ({:.0} under way), requests queue at {} for so long that {} answers sooner.",
-                one.mops, one.under_way, one.from, one.to
+                "From {} M req/s on ({:.0} under way), requests queue at {} for so long that {} answers sooner.",
+                rate(one.mops),
+                one.under_way,
+                one.from,
+                one.to
             )?;
         }
         Ok(())
@@ -272,7 +303,7 @@ fn ground_text(ground: &Ground) -> String {
     let letter = ground.evidence.letter();
     let effect = match ground.effect {
         Effect::Slope(slope) => format!("{slope:+.2}"),
-        Effect::Switched(mops) => format!("otherwise {mops:.3} M req/s"),
+        Effect::Switched(mops) => format!("otherwise {} M req/s", rate(mops)),
     };
     let source = if source == "assumed" { String::new() } else { format!(" ({source})") };
     let beyond = ground
@@ -284,19 +315,20 @@ fn ground_text(ground: &Ground) -> String {
 impl Plan {
     fn write_mix(&self, f: &mut Formatter<'_>, name: &str, mix: &Mix) -> fmt::Result {
         let total = mix.total();
-        write!(f, "\nTogether ({name}): {total:.3} M req/s")?;
+        write!(f, "\nTogether ({name}): {} M req/s", rate(total))?;
         if let Some(gbps) = self.gbps(total) {
             write!(f, ", {gbps:.1} Gbps")?;
         }
         if let Some(found) = &mix.simulated {
-            write!(f, " (simulated {:.3} M req/s)", found.iter().sum::<f64>())?;
+            write!(f, " (simulated {} M req/s)", rate(found.iter().sum()))?;
         }
         writeln!(f)?;
         for (one, mops) in self.candidates.iter().zip(&mix.mops).filter(|(_, mops)| **mops > 0.0) {
             writeln!(
                 f,
-                "  {:16} {mops:8.3} M req/s, {:5.1} % of requests",
+                "  {:16} {:>8} M req/s, {:5.1} % of requests",
                 one.name,
+                rate(*mops),
                 mops / total * 1e2
             )?;
         }

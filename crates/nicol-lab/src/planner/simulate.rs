@@ -1,33 +1,34 @@
 //! The simulator's answer: requests of alternatives as steps on the real fabric.
 
+mod server;
+
 use std::iter;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use nicol_core::engine::{DoorbellBatch, Start};
-use nicol_core::fabric::{
-    Delivery, Fabric, FabricError, Message, OneSided, Service, Timeout, Work,
-};
+use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout, Work};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{NodeSpec, Role, View};
-use nicol_core::wire::{Malformed, Writer};
 use nicol_sim::checks::paths::Verb;
 use nicol_sim::{Profile, SimCluster, SimConfig};
 
 use super::description::{Alternative, BYTES_UNDER_WAY, Description, Mitigations, Step, Way};
+use server::{Asked, Server};
 
 /// The node whose card is planned for, and the first of the others.
 const TARGET: NodeId = NodeId(0);
-/// Machines that ask, of 24 cores each.
+/// Machines that ask at least, of 24 cores each, and at most.
 const MACHINES: usize = 6;
+const MACHINES_MAX: u64 = 32;
 /// Addresses of what has no range of its own.
 const RANGE: u64 = 16 << 20;
-/// Requests that a core has under way at most, and their bytes if it has several; what all cores
-/// together have at least.
+/// Requests of an alternative that a core has under way at most, and their bytes if it has several;
+/// what all cores together have at least.
 const WORKERS_MAX: u64 = 16;
 const UNDER_WAY_MIN: u64 = 64;
 /// Groups of requests that share doorbells which a core has under way at least: the card has the
@@ -35,11 +36,18 @@ const UNDER_WAY_MIN: u64 = 64;
 const GROUPS_MIN: u64 = 6;
 /// Requests of a window at least.
 const REQUESTS_MIN: u64 = 200;
+/// How often a window has all that cores have under way which compute for themselves, at least:
+/// what a core computes in one round ends at once.
+const BURSTS: u64 = 32;
+/// Of larger requests, which wait for their transfers, a window need not have so many.
+const BURST_BYTES: u64 = 64 << 10;
 /// How much two windows of a steady rate differ at most.
 const STEADY: f64 = 0.02;
 /// Share of a step's operations by which more may begin than end.
 const PILED_UP: f64 = 0.05;
-/// Simulated time that a window takes at least, and a run at most.
+/// Windows that the time of a run is enough for, if its requests compute for long.
+const WINDOWS: u64 = 4;
+/// Simulated time that a window takes at least, and a run at most beside what its requests compute.
 const SPAN_MIN: Nanos = Nanos::from_micros(200);
 const SPAN_MAX: Nanos = Nanos::from_secs(20);
 
@@ -67,7 +75,7 @@ pub enum Arrival {
 /// Runs requests of `description`'s alternatives.
 ///
 /// # Errors
-/// If the profiles have too few cores.
+/// If the profiles have too few cores, or no request ends in the time of a run.
 pub fn run(
     target: &Arc<Profile>,
     client: &Arc<Profile>,
@@ -75,7 +83,75 @@ pub fn run(
     arrival: &Arrival,
 ) -> Result<Simulated> {
     let alone = matches!(arrival, Arrival::Alone(_));
-    let machines = if alone { 1 } else { MACHINES };
+    let machines = if alone { 1 } else { machines(target, client) };
+    let config = configured(target, client, description, machines)?;
+    let largest =
+        description.alternatives.iter().flat_map(|one| &one.steps).map(|step| match step {
+            Step::Operation { bytes, .. } => *bytes,
+            Step::Compute { .. } => 0,
+        });
+    let largest = largest.max().unwrap_or(0);
+    let requests = Arc::new(Requests::new(description, arrival.clone(), machines, largest));
+    let view = config.view.clone();
+    let cluster = SimCluster::new(config);
+    cluster.start(Arc::new(Started(requests.clone())));
+    let under_way = if alone { 1 } else { requests.under_way(&view) };
+    let groups = (0..description.alternatives.len()).map(|at| requests.group(at));
+    let slack = 2 * groups.max().unwrap_or(1);
+    let most = REQUESTS_MIN.max(2 * under_way);
+    let most = if alone { most } else { most.max(BURSTS * requests.computing(&view)) };
+    let span_max =
+        SPAN_MAX + Nanos(requests.computed_ns().saturating_mul(most * WINDOWS).min(u64::MAX / 4));
+    let window = || {
+        let (began, before, done) = (cluster.now(), requests.counts(), requests.done());
+        let least = began + SPAN_MIN;
+        let ends = |now| now >= least && requests.done() >= done + most;
+        cluster.run_until(&mut { ends }, span_max + SPAN_MIN);
+        let span = cluster.now().since(began).0.max(1) as f64;
+        let found = before.iter().zip(requests.counts()).map(|(before, after)| {
+            let done = (after.0 - before.0) as f64;
+            (done * 1e3 / span, (after.1 - before.1) as f64 / done.max(1.0) / 1e3)
+        });
+        let (mops, latency_us) = found.unzip();
+        Simulated { mops, latency_us }
+    };
+    // What is under way at first is over before the first of two windows that agree.
+    let rate = |of: &Simulated| of.mops.iter().sum::<f64>();
+    let (first, mut found) = (window(), window());
+    if rate(&found) == 0.0 {
+        // There was time for one only.
+        found = first;
+    }
+    while cluster.now() < span_max {
+        let steps = requests.steps();
+        let before = std::mem::replace(&mut found, window());
+        if cluster.now() >= span_max && rate(&before) > 0.0 {
+            // One that was cut off tells less than the whole one before it.
+            found = before;
+            break;
+        }
+        let same = (rate(&found) / rate(&before) - 1.0).abs() < STEADY;
+        if same && !piles_up(&steps, &requests.steps(), slack) {
+            break;
+        }
+    }
+    ensure!(
+        rate(&found) > 0.0,
+        "--simulate: no request of {} ended in {} s of simulated time: describe a smaller one, or plan \
+         without --simulate",
+        requests.names(),
+        span_max.0 / 1_000_000_000
+    );
+    Ok(found)
+}
+
+/// The node, and the machines beside it.
+fn configured(
+    target: &Arc<Profile>,
+    client: &Arc<Profile>,
+    description: &Description,
+    machines: usize,
+) -> Result<SimConfig> {
     let limit = |side, asked: Option<u64>| {
         let there = target.engines(side);
         asked.map_or(there, |asked| there.min(asked.max(1) as usize))
@@ -95,45 +171,14 @@ pub fn run(
     let batch = description.mitigations.doorbell_batch.max(1) as usize;
     config.tuning.doorbell_batch = DoorbellBatch::OfNic(batch);
     config.tuning.dma_vector = config.tuning.dma_vector.min(batch);
-    let largest =
-        description.alternatives.iter().flat_map(|one| &one.steps).map(|step| match step {
-            Step::Operation { bytes, .. } => *bytes,
-            Step::Compute { .. } => 0,
-        });
-    let largest = largest.max().unwrap_or(0);
-    let requests = Arc::new(Requests::new(description, arrival.clone(), machines, largest));
-    let view = config.view.clone();
-    let cluster = SimCluster::new(config);
-    cluster.start(Arc::new(Started(requests.clone())));
-    let under_way = if alone { 1 } else { requests.under_way(&view) };
-    let groups = (0..description.alternatives.len()).map(|at| requests.group(at));
-    let slack = 2 * groups.max().unwrap_or(1);
-    let window = || {
-        let (began, before, done) = (cluster.now(), requests.counts(), requests.done());
-        let (least, most) = (began + SPAN_MIN, REQUESTS_MIN.max(2 * under_way));
-        let ends = |now| now >= least && requests.done() >= done + most;
-        cluster.run_until(&mut { ends }, SPAN_MAX + SPAN_MIN);
-        let span = cluster.now().since(began).0.max(1) as f64;
-        let found = before.iter().zip(requests.counts()).map(|(before, after)| {
-            let done = (after.0 - before.0) as f64;
-            (done * 1e3 / span, (after.1 - before.1) as f64 / done.max(1.0) / 1e3)
-        });
-        let (mops, latency_us) = found.unzip();
-        Simulated { mops, latency_us }
-    };
-    // What is under way at first is over before the first of two windows that agree.
-    window();
-    let mut found = window();
-    while cluster.now() < SPAN_MAX {
-        let steps = requests.steps();
-        let before = std::mem::replace(&mut found, window());
-        let rate = |of: &Simulated| of.mops.iter().sum::<f64>();
-        let same = (rate(&found) / rate(&before) - 1.0).abs() < STEADY;
-        if same && !piles_up(&steps, &requests.steps(), slack) {
-            break;
-        }
-    }
-    Ok(found)
+    Ok(config)
+}
+
+/// Machines that ask: so many that their links carry half as much again as the node's, which else
+/// would not bind.
+fn machines(target: &Profile, client: &Profile) -> usize {
+    let needed = (3 * target.link.rate.value.0).div_ceil(2 * client.link.rate.value.0.max(1));
+    MACHINES.max(needed.min(MACHINES_MAX) as usize)
 }
 
 /// Do requests wait in ever greater numbers for a step? Then fewer of it end than begin: what
@@ -221,38 +266,77 @@ impl Requests {
         self.done.iter().map(|done| done[0].load(Ordering::Relaxed)).sum()
     }
 
-    /// How many groups of requests each of `cores` that begin one of `begun` has under way.
-    fn workers(&self, begun: &[(usize, f64)], cores: usize) -> u64 {
-        let bytes = |at: usize| self.alternatives[at].steps.iter().map(Step::total_bytes).sum();
-        let largest: f64 = begun.iter().map(|(at, _)| bytes(*at)).fold(1.0, f64::max);
-        let by_bytes = (BYTES_UNDER_WAY as f64 / largest).ceil().min(WORKERS_MAX as f64) as u64;
-        let requests = by_bytes.max(UNDER_WAY_MIN.div_ceil(cores as u64));
-        match begun.iter().map(|(at, _)| self.group(*at)).max() {
-            Some(group) if group > 1 => requests.div_ceil(group).max(GROUPS_MIN),
-            _ => requests,
+    /// The alternatives that are asked for.
+    fn asked(&self) -> impl Iterator<Item = &Alternative> {
+        let weights = self.weights();
+        let all = self.alternatives.iter().zip(weights);
+        all.filter(|(_, weight)| *weight > 0.0).map(|(one, _)| one)
+    }
+
+    /// Their names.
+    fn names(&self) -> String {
+        self.asked().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What a request of the slowest of them computes.
+    fn computed_ns(&self) -> u64 {
+        self.asked().map(Alternative::computed_ns).max().unwrap_or(0)
+    }
+
+    /// Bytes that a request of an alternative moves.
+    fn bytes(&self, at: usize) -> f64 {
+        self.alternatives[at].steps.iter().map(Step::total_bytes).sum()
+    }
+
+    /// How many groups of requests of an alternative each of `cores` that begin it has under way.
+    fn workers(&self, at: usize, cores: usize) -> u64 {
+        let by_bytes =
+            (BYTES_UNDER_WAY as f64 / self.bytes(at).max(1.0)).ceil().min(WORKERS_MAX as f64);
+        let requests = (by_bytes as u64).max(UNDER_WAY_MIN.div_ceil(cores as u64));
+        match self.group(at) {
+            1 => requests,
+            group => requests.div_ceil(group).max(GROUPS_MIN),
         }
     }
 
     /// Requests of all engines of `view` that are under way at a time.
     fn under_way(&self, view: &View) -> u64 {
-        let of = |here: EngineId| match self.begun_by(here) {
-            begun if begun.is_empty() => 0,
-            begun => {
-                let group = begun.iter().map(|(at, _)| self.group(*at)).max().unwrap_or(1);
-                self.workers(&begun, beside(view, here)) * group
-            }
+        let of = |here: EngineId| -> u64 {
+            let cores = beside(view, here);
+            self.begun_by(here)
+                .iter()
+                .map(|&(at, _)| self.workers(at, cores) * self.group(at))
+                .sum()
         };
         view.engine_ids().map(of).sum()
     }
 
-    /// The alternatives that `here` begins, each with its weight.
-    fn begun_by(&self, here: EngineId) -> Vec<(usize, f64)> {
-        let weights: Vec<f64> = match &self.arrival {
+    /// How often each alternative is asked for.
+    fn weights(&self) -> Vec<f64> {
+        match &self.arrival {
             Arrival::Alone(at) | Arrival::Saturated(at) => {
                 (0..self.alternatives.len()).map(|one| f64::from(u8::from(one == *at))).collect()
             }
             Arrival::Mixed(rates) => rates.clone(),
+        }
+    }
+
+    /// Requests under way that cores of the node itself begin and compute for.
+    fn computing(&self, view: &View) -> u64 {
+        let of = |here: EngineId| -> u64 {
+            let cores = beside(view, here);
+            let begun = self.begun_by(here).into_iter().map(|(at, _)| at);
+            let computed = begun.filter(|&at| {
+                self.alternatives[at].computed_ns() > 0 && self.bytes(at) <= BURST_BYTES as f64
+            });
+            computed.map(|at| self.workers(at, cores) * self.group(at)).sum()
         };
+        view.engine_ids().filter(|here| here.node == TARGET).map(of).sum()
+    }
+
+    /// The alternatives that `here` begins, each with its weight.
+    fn begun_by(&self, here: EngineId) -> Vec<(usize, f64)> {
+        let weights = self.weights();
         let mine = |at: &usize| match self.alternatives[*at].steps[0].own_side() {
             None => here.node != TARGET && here.side == Side::Host,
             Some(side) => here.node == TARGET && here.side == side,
@@ -327,9 +411,9 @@ impl Requests {
     ) -> Result<(), FabricError> {
         let ended = &self.due[alternative][at][1];
         let (bytes, count) = match *step {
-            Step::Operation { count, bytes, .. } => {
-                let piece = self.mitigations.segment.map_or(bytes, |most| most.min(bytes));
-                (piece, count * bytes.div_ceil(piece.max(1)) as f64)
+            Step::Operation { count, .. } => {
+                let (piece, pieces) = step.cut(self.mitigations.segment);
+                (piece, count * pieces as f64)
             }
             Step::Compute { side, ns } => {
                 debug_assert!(fabric.here().side == side, "the side that the description names");
@@ -447,52 +531,37 @@ impl Start for Started {
         }
         let (begun, everywhere) = (requests.begun_by(here), beside(fabric.view(), here));
         let alone = matches!(requests.arrival, Arrival::Alone(_));
-        let workers = match alone {
-            true => u64::from(here.core == 0 && here.node.0 <= 1),
-            false => requests.workers(&begun, everywhere),
-        };
-        let rate: f64 = turns(requests, &begun).iter().map(|(_, turns)| turns).sum();
-        // In a mix each asks at its part of the rate: else the fastest would take the most.
-        let paced = matches!(requests.arrival, Arrival::Mixed(_));
-        let every = if paced { (everywhere as u64 * workers) as f64 * 1e3 / rate } else { 0.0 };
-        for _ in 0..if begun.is_empty() { 0 } else { workers } {
-            fabric.spawn(work(fabric.clone(), requests.clone(), begun.clone(), every as u64));
+        for (at, rate) in begun {
+            let workers = match alone {
+                true => u64::from(here.core == 0 && here.node.0 <= 1),
+                false => requests.workers(at, everywhere),
+            };
+            // In a mix each asks at its part of the rate, since else the fastest would take the
+            // most; and each alternative has its own, since else those that wait for a slow one
+            // would ask for no fast one.
+            let paced = matches!(requests.arrival, Arrival::Mixed(_));
+            let begins = everywhere as u64 * workers * requests.group(at);
+            let every = if paced { begins as f64 * 1e3 / rate } else { 0.0 };
+            for _ in 0..workers {
+                fabric.spawn(work(fabric.clone(), requests.clone(), at, every as u64));
+            }
         }
     }
 }
 
-/// How often groups of requests begin, for these rates of requests.
-fn turns(requests: &Requests, begun: &[(usize, f64)]) -> Vec<(usize, f64)> {
-    begun.iter().map(|&(at, rate)| (at, rate / requests.group(at) as f64)).collect()
-}
-
-/// Asks for ever, by the weights of the alternatives: every so often, or as soon as it was
-/// answered.
-async fn work<F: Fabric>(
-    fabric: F,
-    requests: Arc<Requests>,
-    begun: Vec<(usize, f64)>,
-    every_ns: u64,
-) {
+/// Asks for an alternative for ever: every so often, or as soon as it was answered.
+async fn work<F: Fabric>(fabric: F, requests: Arc<Requests>, alternative: usize, every_ns: u64) {
     let alone = matches!(requests.arrival, Arrival::Alone(_));
     // Not all at once: they would reach one resource after the other together.
     let mut next = fabric.now() + Nanos(fabric.random() % every_ns.max(SPAN_MIN.0));
     if !alone {
         fabric.sleep_until(next).await;
     }
-    let begun = turns(&requests, &begun);
-    let sum: f64 = begun.iter().map(|(_, weight)| weight).sum();
     loop {
         if every_ns > 0 {
             next += Nanos(every_ns);
             fabric.sleep_until(next).await;
         }
-        let mut draw = (fabric.random() % (1 << 32)) as f64 / (1u64 << 32) as f64 * sum;
-        let drawn = begun.iter().find(|(_, weight)| {
-            draw -= weight;
-            draw < 0.0
-        });
-        let alternative = drawn.map_or(begun[0].0, |(at, _)| *at);
         let began = fabric.now();
         let group = requests.group(alternative);
         let done = requests.take(&fabric, (alternative, 0), group).await;
@@ -500,63 +569,5 @@ async fn work<F: Fabric>(
         let [finished, waited] = &requests.done[alternative];
         finished.fetch_add(group, Ordering::Relaxed);
         waited.fetch_add(fabric.now().since(began).0 * group, Ordering::Relaxed);
-    }
-}
-
-/// A request of a SEND: which step it is, and as many bytes as the step says.
-struct Asked {
-    alternative: u8,
-    step: u8,
-    bytes: u64,
-}
-
-impl Message for Asked {
-    const KIND: u16 = 1;
-
-    fn emit(&self, to: &mut Writer<'_>) {
-        to.bytes(&[self.alternative, self.step]);
-        to.bytes(&vec![0; self.bytes.saturating_sub(2) as usize]);
-    }
-}
-
-struct Answer(u64);
-
-impl Message for Answer {
-    const KIND: u16 = 2;
-
-    fn emit(&self, to: &mut Writer<'_>) {
-        to.bytes(&vec![0; self.0 as usize]);
-    }
-}
-
-struct Server<F: Fabric> {
-    fabric: F,
-    requests: Arc<Requests>,
-}
-
-impl<F: Fabric> Service for Server<F> {
-    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
-        let &[alternative, step, ..] = delivery.body else {
-            return Err(Malformed { what: "a planned request" });
-        };
-        let (alternative, step) = (usize::from(alternative), usize::from(step));
-        let (fabric, requests) = (self.fabric.clone(), self.requests.clone());
-        let Some(to) = delivery.reply_to else { return Ok(()) };
-        let steps = &requests.alternatives[alternative].steps;
-        let reply = match &steps[step] {
-            Step::Operation { reply, .. } => *reply,
-            Step::Compute { .. } => 0,
-        };
-        let nested = steps.get(step + 1).is_some_and(|_| requests.is_nested(alternative, step + 1));
-        if !nested {
-            fabric.reply(to, &Answer(reply));
-            return Ok(());
-        }
-        self.fabric.spawn(async move {
-            let done = requests.take(&fabric, (alternative, step + 1), 1).await;
-            assert_eq!(done, Ok(()), "a plan meets no faults");
-            fabric.reply(to, &Answer(reply));
-        });
-        Ok(())
     }
 }

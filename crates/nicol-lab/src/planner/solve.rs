@@ -26,18 +26,17 @@ impl Programme {
     /// Rates in the order of `ranked`: each as much as the resources leave, the next with what is
     /// left. [OffPath23 4.2: step 3]
     ///
-    /// A share of at most s is a rate of at most s / (1 - s) times that of all others, so those
-    /// that are limited come after what they are limited by. Where all are, the first ones begin
-    /// together: each with its share, the last of them with what is left of all requests.
+    /// The first ones begin together where the first may not take all requests: each with its
+    /// share, the last of them with what is left of all requests. A share of at most s is a rate of
+    /// at most s / (1 - s) times that of all others, so of what then is left those that are limited
+    /// take after what they are limited by.
     pub fn greedy(&self, ranked: &[usize]) -> Vec<f64> {
         let mut rates = vec![0.0; self.takes.len()];
         let mut left = self.capacity.clone();
         let limited = |at: &&usize| self.share_max[**at] < 1.0;
-        let (after, first): (Vec<_>, Vec<_>) = ranked.iter().partition(limited);
-        let together = if first.is_empty() { self.together(&after) } else { Vec::new() };
-        let after = after.into_iter().skip(together.len());
+        let (after, first): (Vec<&usize>, Vec<&usize>) = ranked.iter().partition(limited);
         let alone = first.into_iter().chain(after).map(|at| vec![(*at, 1.0)]);
-        for parts in std::iter::once(together).chain(alone) {
+        for parts in std::iter::once(self.together(ranked)).chain(alone) {
             let of = |resource: usize| -> f64 {
                 parts.iter().map(|(at, share)| share * self.takes[*at][resource]).sum()
             };
@@ -51,10 +50,10 @@ impl Programme {
             if let [(at, _)] = parts[..]
                 && self.share_max[at] < 1.0
             {
-                let (others, share): (f64, _) = (rates.iter().sum(), self.share_max[at]);
-                rate = rate.min(others * share / (1.0 - share));
+                let (all, share): (f64, _) = (rates.iter().sum(), self.share_max[at]);
+                rate = rate.min(((all * share - rates[at]) / (1.0 - share)).max(0.0));
             }
-            parts.iter().for_each(|(at, share)| rates[*at] = share * rate);
+            parts.iter().for_each(|(at, share)| rates[*at] += share * rate);
             for ((left, takes), all) in left.iter_mut().zip(&takes).zip(&self.capacity) {
                 if *takes > 0.0 {
                     *left -= takes * rate;
@@ -67,11 +66,11 @@ impl Programme {
         rates
     }
 
-    /// The first of `limited` that together take all requests, each with its share; none if all of
+    /// The first of `ranked` that together take all requests, each with its share; none if all of
     /// them do not.
-    fn together(&self, limited: &[&usize]) -> Vec<(usize, f64)> {
+    fn together(&self, ranked: &[usize]) -> Vec<(usize, f64)> {
         let (mut parts, mut open) = (Vec::new(), 1.0_f64);
-        for &&at in limited {
+        for &at in ranked {
             let share = self.share_max[at].min(open);
             parts.push((at, share));
             open -= share;
@@ -278,6 +277,29 @@ pub(super) mod tests {
             share_max: vec![0.5, 0.5, 0.9],
         };
         assert_eq!(programme.greedy(&[0, 1, 2]), [1.0 / 3.0, 1.0 / 3.0, 0.0]);
+    }
+
+    /// What stands first has its share, however much the others could take.
+    #[test]
+    fn a_limited_share_that_is_ranked_first_is_taken_before_what_follows_it() {
+        let programme = Programme {
+            takes: vec![vec![1.0, 0.0], vec![1.0, 1.0]],
+            capacity: vec![1.0, 4.0],
+            share_max: vec![0.5, 1.0],
+        };
+        assert_eq!(programme.greedy(&[0, 1]), [0.5, 0.5]);
+        assert_eq!(programme.greedy(&[1, 0]), [0.0, 1.0]);
+        let mut draws = Draws(5);
+        for number in 0..200 {
+            let mut programme = drawn(&mut draws);
+            programme.share_max[0] = 0.1 + 0.8 * draws.next();
+            let ranked: Vec<usize> = (0..programme.takes.len()).collect();
+            let (rates, equal) = (programme.greedy(&ranked), vec![1.0; ranked.len()]);
+            let all: f64 = rates.iter().sum();
+            let share = rates[0] / all;
+            assert!(share > 1e-3 && share <= programme.share_max[0] + 1e-9, "{number}: {rates:?}");
+            assert!(all <= programme.best(&equal).iter().sum::<f64>() * (1.0 + 1e-6), "{number}");
+        }
     }
 
     #[test]

@@ -487,3 +487,136 @@ fn where_nobody_may_take_all_requests_greedy_shares_them_out() {
         assert!((made.greedy.total() / alone - 1.0).abs() < 0.01, "{count} times {share}");
     }
 }
+
+/// The alternative `steps`, with `extra` lines before it, on the simulator as well.
+fn asked(extra: &str, steps: &str) -> Plan {
+    let text = format!("name = \"x\"\n{extra}\n[[alternative]]\nname = \"a\"\nsteps = [{steps}]");
+    plan(&read(&text), true).unwrap()
+}
+
+/// Rate and time of what SENDs ask for, against the simulator: a receiver takes its steps once for
+/// each message, a message is never cut, and large ones cross the client's lanes and are copied.
+#[test]
+fn bounds_of_sends_are_those_of_the_simulator() {
+    const SEGMENT: &str = "[mitigations]\nsegment = \"64KiB\"";
+    let send = |path: &str, bytes: &str, reply: &str, count: &str| {
+        format!(
+            "{{ path = \"{path}\", verb = \"SEND\", bytes = \"{bytes}\", reply = \"{reply}\", count = {count} }}"
+        )
+    };
+    let read_first = "{ path = \"1\", verb = \"READ\", bytes = \"16B\" }, ";
+    let soc = ", { core = \"soc\", time = \"2us\" }";
+    for (extra, steps) in [
+        ("", send("2", "16B", "16B", "2") + soc),
+        ("", read_first.to_owned() + &send("2", "16B", "16B", "0.1") + soc),
+        (
+            "",
+            read_first.to_owned()
+                + &send("2", "16B", "16B", "0.1")
+                + ", { path = \"3*\", verb = \"READ\", bytes = \"64B\", count = 2 }",
+        ),
+        (SEGMENT, send("2", "256KiB", "16KiB", "1") + ", { core = \"soc\", time = \"20us\" }"),
+        ("", send("1", "64B", "256KiB", "1")),
+        ("", send("1", "1MiB", "64B", "1")),
+        ("", send("2", "1MiB", "64B", "1")),
+    ] {
+        let one = &asked(extra, &steps).candidates[0];
+        let ((mops, us), apart) = (one.simulated.unwrap(), |a: f64, b: f64| (a / b - 1.0).abs());
+        println!("{} and {mops} M/s, {} and {us} us: {steps}", one.mops, one.latency_us);
+        assert!(apart(one.mops, mops) < 0.15, "{} and {mops} M/s: {extra} {steps}", one.mops);
+        assert!(apart(one.latency_us, us) < 0.15, "{} and {us} us: {steps}", one.latency_us);
+    }
+}
+
+/// What a core has under way is done with at once if it computes: windows are longer than that.
+#[test]
+fn what_few_cores_compute_is_simulated_at_its_rate() {
+    for cores in [2, 4] {
+        for side in ["soc", "host"] {
+            let limits = format!("[limits]\n{side}_cores = {cores}");
+            let step = format!("{{ core = \"{side}\", time = \"30us\" }}");
+            let one = &asked(&limits, &step).candidates[0];
+            let (mops, _) = one.simulated.unwrap();
+            assert!((one.mops / mops - 1.0).abs() < 0.05, "{cores} {side}: {} {mops}", one.mops);
+        }
+    }
+}
+
+/// The time of a DMA, also where its bytes take about as long as it takes without any.
+#[test]
+fn times_of_dmas_of_any_size_are_those_of_the_simulator() {
+    for verb in ["READ", "WRITE"] {
+        for bytes in ["64B", "8KiB", "20KiB", "32KiB", "64KiB", "1MiB"] {
+            let step = format!("{{ path = \"3*\", verb = \"{verb}\", bytes = \"{bytes}\" }}");
+            let one = &asked("", &step).candidates[0];
+            let (_, us) = one.simulated.unwrap();
+            let apart = (one.latency_us / us - 1.0).abs();
+            assert!(apart < 0.05, "{verb} {bytes}: {} and {us} us", one.latency_us);
+        }
+    }
+}
+
+/// In a mix the small requests do not wait for those who ask for large ones.
+#[test]
+fn a_mix_of_large_and_small_requests_is_simulated_at_its_rate() {
+    let text = "name = \"x\"\n[[alternative]]\nname = \"small\"\nsteps = [\n\
+                { path = \"1\", verb = \"SEND\", bytes = \"16B\", reply = \"64B\" },\n\
+                { core = \"host\", time = \"900ns\" },\n]\n[[alternative]]\nname = \"large\"\n\
+                steps = [{ path = \"1\", verb = \"READ\", bytes = \"256KiB\", count = 2 }]\n";
+    let plan = plan(&read(text), true).unwrap();
+    let mix = plan.recommended();
+    assert!(mix.mops.iter().all(|mops| *mops > 0.0), "{:?}", mix.mops);
+    let found: f64 = mix.simulated.as_ref().unwrap().iter().sum();
+    assert!((mix.total() / found - 1.0).abs() < 0.15, "{} and {found} M/s", mix.total());
+}
+
+/// A core may compute for a second: the run is as long as that takes.
+#[test]
+fn requests_that_compute_for_seconds_are_simulated_to_their_end() {
+    let one = &asked("", &["{ core = \"soc\", time = \"1000ms\" }"; 3].join(", ")).candidates[0];
+    let (mops, us) = one.simulated.unwrap();
+    assert!((one.mops / mops - 1.0).abs() < 0.05, "{} and {mops} M/s", one.mops);
+    assert!((one.latency_us / us - 1.0).abs() < 0.05, "{} and {us} us", one.latency_us);
+}
+
+/// What a slow machine's link carries is no bound of the node: more of them ask.
+#[test]
+fn machines_with_slow_links_fill_the_link_of_the_node() {
+    let steps = "{ path = \"1\", verb = \"READ\", bytes = \"64KiB\" }";
+    let one = &asked("clients = \"connectx5-25g\"", steps).candidates[0];
+    let (mops, _) = one.simulated.unwrap();
+    assert!((one.mops / mops - 1.0).abs() < 0.1, "{} and {mops} M/s", one.mops);
+}
+
+/// The mix that is recommended begins with what the criteria rank first, also where that may take
+/// a share only.
+#[test]
+fn criteria_hold_for_an_alternative_that_may_take_a_share() {
+    let text = "name = \"x\"\ncriteria = [\"host_cpu\"]\n[[alternative]]\nname = \"soc\"\nshare_max = 0.5\n\
+                steps = [{ path = \"2\", verb = \"READ\", bytes = \"4KiB\" }]\n[[alternative]]\n\
+                name = \"host\"\n\
+                steps = [{ path = \"1\", verb = \"SEND\", bytes = \"16B\", reply = \"4KiB\" }]";
+    let plan = plan(&read(text), false).unwrap();
+    assert_eq!(plan.ranked, [0, 1]);
+    let mops = &plan.recommended().mops;
+    assert!((mops[0] / mops[1] - 1.0).abs() < 1e-6, "half of all requests: {mops:?}");
+}
+
+/// Rates of slow requests are told, and not rounded to nothing.
+#[test]
+fn rates_of_large_requests_are_told_with_three_digits() {
+    let of = |step: &str| {
+        let text = format!("name = \"x\"\n[[alternative]]\nname = \"a\"\nsteps = [{step}]");
+        let plan = plan(&read(&text), false).unwrap();
+        let report = plan.report().unwrap();
+        let json = report.json()["alternatives"][0]["throughput_mops"].as_f64().unwrap();
+        assert!((json / plan.candidates[0].mops - 1.0).abs() < 1e-3, "{json}");
+        assert!(!picture(&plan).contains("0.0 M"), "{}", picture(&plan));
+        report.to_string()
+    };
+    let text = of("{ path = \"2\", verb = \"READ\", bytes = \"16MiB\" }");
+    assert!(text.contains("0.000746 M req/s") && !text.contains("0.001 M req/s"), "{text}");
+    assert!(text.contains("0.00143 instead of 0.000746 M req/s"), "{text}");
+    let text = of("{ core = \"soc\", time = \"1000ms\" }");
+    assert!(text.contains("8.00e-6 M req/s"), "{text}");
+}

@@ -248,10 +248,10 @@ impl<'v> Logs<'v> {
             let mut backups = self.view.backups(part.shard).enumerate();
             backups.any(|(rank, node)| part.logged & 1 << rank == 0 && !self.is_nameless(node))
         };
-        // Of a shard without any sign, an undamaged log of a backup says that it had no record:
-        // every shard has one, or `decide` would have refused.
-        let none_lost = known.parts.iter().all(|part| part.intact);
-        known.parts.iter().any(never_there) || none_lost
+        // Of a shard without any sign, an undamaged log of a backup says that it had no record,
+        // whatever is lost of the others: every shard has one, or `decide` would have refused.
+        let one_has_no_sign = known.parts.len() < usize::from(known.shards);
+        known.parts.iter().any(never_there) || one_has_no_sign
     }
 
     fn is_nameless(&self, node: NodeId) -> bool {

@@ -22,3 +22,10 @@ pub(super) fn time(text: &str) -> Option<f64> {
         Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * scale)
     })
 }
+
+/// A share below 1 in percent, with as many digits as tell it from all.
+pub(super) fn percent_below(share: f64) -> String {
+    let mut written = (0..12).map(|digits| format!("{:.digits$}", share * 1e2));
+    let told = |one: &String| one.parse::<f64>().is_ok_and(|one| one < 100.0);
+    written.find(told).unwrap_or_else(|| "less than 100".to_owned())
+}

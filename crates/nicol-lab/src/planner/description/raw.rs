@@ -54,3 +54,15 @@ pub(super) struct RawStep {
     pub(super) core: Option<Spanned<String>>,
     pub(super) time: Option<Spanned<String>>,
 }
+
+/// What to write where TOML has another type than is wanted.
+pub(super) fn remedy(message: &str) -> &'static str {
+    const REMEDIES: [(&str, &str); 4] = [
+        ("expected a sequence", ": write a list, such as [\"throughput\"]"),
+        ("expected a string", ": write it in quotes, such as \"64B\""),
+        ("expected f64", ": write a number, such as 0.5"),
+        ("expected u64", ": write a whole number, such as 8"),
+    ];
+    let found = REMEDIES.iter().find(|(wanted, _)| message.ends_with(wanted));
+    found.map_or("", |(_, remedy)| remedy)
+}

@@ -56,6 +56,9 @@ fn a_wrong_description_is_refused_with_its_line_and_the_remedy() {
         ("time = \"150ns\"", "time = \"nanns\"", 14, "up to 1000ms"),
         ("time = \"150ns\"", "time = \"1001ms\"", 14, "up to 1000ms"),
         ("count = 2", "cuont = 2", 7, "unknown field `cuont`"),
+        ("reply = \"64B\"", "reply = \"64B\", range = \"1KiB\"", 13, "a SEND has no addresses"),
+        ("name = \"a2\"", "name = \"a\\u0001\"", 10, "in one line, in characters that print"),
+        ("name = \"a2\"", "name = \"a\\nb\"", 10, "in one line, in characters that print"),
         ("share_max = 0.5", "share_max = 1.5", 11, "up to 1"),
         ("time = \"150ns\"", "time = \"150\"", 14, "with its unit"),
         ("\"latency\"", "\"speed\"", 3, "throughput, latency"),
@@ -158,6 +161,7 @@ steps = [
         ("name = \"read\"", "name = \"\"", 11, "give it one"),
         ("share_max = 0.5", "share_max = \"50%\"", 16, "write a number"),
         ("share_max = 0.5", "share_max = 0.2", 16, "90 % of requests"),
+        ("share_max = 0.5", "share_max = 0.2999", 16, "99.99 % of requests"),
         ("time = \"350ns\"", "time = \"350ns\", reply = \"8B\"", 19, "nothing else"),
         ("[[alternative]]\nname = \"ask\"", "[alternative]\nname = \"ask\"", 14, "duplicate key"),
     ] {

@@ -163,6 +163,33 @@ fn a_lost_record_is_made_up_for_or_refused() {
     assert_eq!(decide_2(&[Nameless, Whole]), Err(Undecidable::Shard(ShardId(0))));
 }
 
+/// A shard that no log has a record of is enough: what else is lost of the transaction does not
+/// matter, since it was not acknowledged.
+#[test]
+fn a_lost_record_of_what_was_not_logged_everywhere_refuses_nothing() {
+    for replicas in [2, 3] {
+        let (view, samples) = (view(replicas), [sample(1, &[0, 1]), sample(2, &[2])]);
+        let mut logs = vec![Vec::new(); 3];
+        for (node, there) in records(&view, 0, &samples[0]) {
+            if there.shard == ShardId(0) && there.kind == RecordKind::Log {
+                logs[node.index()].push(Entry { state: State::Named, ..there });
+            }
+        }
+        for (node, there) in records(&view, 1, &samples[1]) {
+            logs[node.index()].push(there);
+        }
+        let (taken, counts) = decide(&view, &samples, &logs).unwrap();
+        assert_eq!((taken, counts.left_out), (vec![false, true], 1), "{replicas} replicas");
+        // Unless a log that may have had the other shard's record has lost one of nobody knows who.
+        let backups: Vec<NodeId> = view.backups(ShardId(1)).collect();
+        for backup in backups {
+            logs[backup.index()]
+                .push(Entry { state: State::Nameless, ..entry(0, RecordKind::Log, ShardId(1)) });
+        }
+        assert!(decide(&view, &samples, &logs).is_err(), "{replicas} replicas");
+    }
+}
+
 /// Draws transactions at any point of their way, and damage; returns them, who was acknowledged,
 /// and the logs.
 fn draw(rng: &mut Stream, view: &View, damaged: u64) -> (Vec<Sample>, Vec<bool>, Vec<Vec<Entry>>) {
