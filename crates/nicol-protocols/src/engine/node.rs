@@ -146,7 +146,7 @@ impl<P: RecordForm> SystemNode for Node<P> {
         let store = Multicore::new(source, config.value_bytes, &longest, cores);
         let store = store.with_words_beside(P::BESIDE);
         load_records(source, view, shard, |key, value| {
-            let located = store.locate(key, P::word).map_err(|Full| NO_MEMORY)?;
+            let located = store.locate(key, P::word).map_err(|_full| NO_MEMORY)?;
             P::load(&store, located.place, value);
             Ok(())
         })?;
