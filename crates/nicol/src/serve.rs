@@ -102,10 +102,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     };
     // Keys that were there are found under the seed by which they were spread, and no other.
     let seed = store.as_ref().and_then(Stored::hash_seed).unwrap_or(drawn);
-    config.hash_seed = seed;
-    if !config.single {
-        config.expiring = store.as_ref().map(kept::expiring).unwrap_or_default();
-    }
+    take_over(&mut config, seed, store.as_ref());
     let found = store.as_ref().map(|store| store.found.clone()).unwrap_or_default();
     let free = limits::free_memory();
     let Served { backend, world, mut keeper } = settings
@@ -192,6 +189,15 @@ fn front_config(settings: &Settings) -> ServerConfig {
         config.limits.transaction_time = time;
     }
     config
+}
+
+/// Sets what the fronts must know of a store: the seed by which its keys are spread, and those with
+/// a deadline.
+fn take_over(config: &mut ServerConfig, seed: u64, store: Option<&Stored>) {
+    config.hash_seed = seed;
+    if !config.single {
+        config.expiring = store.map(kept::expiring).unwrap_or_default();
+    }
 }
 
 /// What was asked for and the system, the machine or the cluster does not have: `threads` engine
