@@ -13,8 +13,8 @@
 //! committed yet holds the lock of its record, which a later scan meets.
 //!
 //! A lock is one word: the number of holders, and the timestamp of the oldest transaction that has
-//! held it since it was free. A transaction waits only if it is older than that, or is that one, and
-//! so older than every other holder.
+//! held it since it was free. A transaction waits only if it is older than that, or is that one: it
+//! is older than every other holder.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -93,9 +93,9 @@ fn attempt(word: &AtomicU64, mode: u64, held: u64, age: u64) -> Attempt {
     }
 }
 
-/// May a transaction of this age, which holds the lock as `held`, wait for others that hold it? None
-/// of those that hold it is older than `oldest`. Whoever waits is older than whom it waits for, so
-/// that no ring of them waits for ever. [Rosenkrantz78 2]
+/// May a transaction of this age, which holds the lock as `held`, wait for its other holders? None
+/// of them is older than `oldest`. Whoever waits is older than whom it waits for, so that no ring
+/// of them waits for ever. [Rosenkrantz78 2]
 const fn may_wait(waiting: Waiting, age: u64, held: u64, oldest: u64) -> bool {
     match waiting {
         Waiting::NoWait => false,
