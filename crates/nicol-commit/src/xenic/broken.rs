@@ -103,9 +103,9 @@ impl<F: Fabric> Broken<F> {
 async fn install_whatever<F: Fabric>(coordinator: Rc<NicCoordinator<F>>, mut open: InHand<F>) {
     let ended = coordinator.commit_transaction(&mut open).await;
     if let Err(abort @ (Abort::Stale { .. } | Abort::ValidateLocked { .. })) = ended {
-        coordinator.report(&mut open, Outcome::Aborted(abort));
+        coordinator.steps().report(&mut open, Outcome::Aborted(abort));
         open.note_shards_updated();
-        coordinator.install(&mut open).await;
+        coordinator.steps().install(&mut open).await;
     }
     coordinator.end(open, ended).await;
 }
