@@ -17,7 +17,7 @@ use crate::xenic::config::Faithful;
 use crate::xenic::messages::local::parse_txn_local;
 use crate::xenic::node::{Node, Path};
 use crate::xenic::open_txn::OpenTxn;
-use crate::xenic::server::NicServer;
+use crate::xenic::server::OwnKeys;
 use nicol_kit::{Selection, lock_all};
 
 /// Proof that what the host has read is current, with the write set locked.
@@ -27,7 +27,7 @@ pub(super) struct CurrentHere(());
 pub(super) struct LocalTxns<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
-    server: Rc<NicServer<F>>,
+    own: Rc<OwnKeys<F>>,
     steps: Rc<Steps<F>>,
 }
 
@@ -35,11 +35,11 @@ impl<F: Fabric> LocalTxns<F> {
     pub(super) fn new(
         fabric: &F,
         node: &Arc<Node>,
-        server: &Rc<NicServer<F>>,
+        own: &Rc<OwnKeys<F>>,
         steps: &Rc<Steps<F>>,
     ) -> Self {
-        let (fabric, node, server) = (fabric.clone(), node.clone(), server.clone());
-        Self { fabric, node, server, steps: steps.clone() }
+        let (fabric, node, own) = (fabric.clone(), node.clone(), own.clone());
+        Self { fabric, node, own, steps: steps.clone() }
     }
 
     /// Fills `open` from a TXN_LOCAL; returns whether the application has refused.
@@ -156,7 +156,7 @@ impl<F: Fabric> LocalTxns<F> {
         if unknown.is_empty() {
             return Ok(());
         }
-        let lookups = self.server.lookups();
+        let lookups = self.own.lookups();
         let mut found = lookups.batch();
         let keys = unknown.iter().map(|&index| txn.entries()[index].key);
         let mut checked = lookups.read_all(keys, &mut found).await.map_err(Abort::Fabric);

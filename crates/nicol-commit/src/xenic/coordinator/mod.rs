@@ -23,7 +23,7 @@ use super::messages::{
 };
 use super::node::Node;
 use super::open_txn::{InHand, OpenTxn, OpenTxns};
-use super::server::NicServer;
+use super::server::OwnKeys;
 use local::LocalTxns;
 use logic::{Computed, Logic};
 use multi_hop::{Ended, MultiHop};
@@ -41,18 +41,18 @@ pub(super) struct NicCoordinator<F: Fabric> {
 }
 
 impl<F: Fabric> NicCoordinator<F> {
-    /// `server`: this engine's own. A coordinator locks and reads its own shard's keys there.
+    /// `own`: a coordinator locks and reads its own shard's keys itself.
     pub(super) fn new(
         fabric: F,
         node: Arc<Node>,
         procedures: Procedures,
-        server: Rc<NicServer<F>>,
+        own: &Rc<OwnKeys<F>>,
         txns: Rc<OpenTxns<F>>,
     ) -> Self {
         let steps = Rc::new(Steps::new(fabric.clone(), node.clone()));
         let logic = Rc::new(Logic::new(fabric.clone(), node.clone(), procedures));
-        let multi_hop = MultiHop::new(&fabric, &node, &server, &steps, &logic);
-        let local = LocalTxns::new(&fabric, &node, &server, &steps);
+        let multi_hop = MultiHop::new(&fabric, &node, own, &steps, &logic);
+        let local = LocalTxns::new(&fabric, &node, own, &steps);
         Self { fabric, node, txns, steps, logic, multi_hop, local }
     }
 

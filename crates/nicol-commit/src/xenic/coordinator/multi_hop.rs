@@ -29,7 +29,7 @@ use crate::xenic::messages::HostReply;
 use crate::xenic::messages::ship::{Ship, ShipOutcome, Shipped, parse_ship_reply};
 use crate::xenic::node::{Node, Path};
 use crate::xenic::open_txn::{InHand, LogCall, OpenTxn};
-use crate::xenic::server::{NicServer, ReadAtOnce};
+use crate::xenic::server::{OwnKeys, ReadAtOnce};
 
 /// How many times its timeout a coordinator asks for an outcome that only P2 knows before it tells
 /// its host that the outcome is unknown. A host that is told so does not learn what was written
@@ -62,7 +62,7 @@ pub(super) enum Ended {
 pub(super) struct MultiHop<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
-    server: Rc<NicServer<F>>,
+    own: Rc<OwnKeys<F>>,
     steps: Rc<Steps<F>>,
     logic: Rc<Logic<F>>,
 }
@@ -71,12 +71,12 @@ impl<F: Fabric> MultiHop<F> {
     pub(super) fn new(
         fabric: &F,
         node: &Arc<Node>,
-        server: &Rc<NicServer<F>>,
+        own: &Rc<OwnKeys<F>>,
         steps: &Rc<Steps<F>>,
         logic: &Rc<Logic<F>>,
     ) -> Self {
-        let (fabric, node, server) = (fabric.clone(), node.clone(), server.clone());
-        Self { fabric, node, server, steps: steps.clone(), logic: logic.clone() }
+        let (fabric, node, own) = (fabric.clone(), node.clone(), own.clone());
+        Self { fabric, node, own, steps: steps.clone(), logic: logic.clone() }
     }
 
     /// The shards of a transaction if one primary may execute it: that of its only shard, or the
@@ -117,7 +117,7 @@ impl<F: Fabric> MultiHop<F> {
         // AMB-06: what P1 only reads is locked for reading until P2 has executed with its locks
         // held, since nobody validates it. The paper says nothing of it.
         let protect = execution.remote.is_none() || self.node.config().faithful == Faithful::Fixed;
-        let read = self.server.lock_and_read(open, protect).await?;
+        let read = self.own.lock_and_read(open, protect).await?;
         if let Some(own) = execution.own
             && open.txn.entries().iter().any(|entry| entry.write && entry.fetched)
         {
@@ -126,7 +126,7 @@ impl<F: Fabric> MultiHop<F> {
         match execution.remote {
             None => self.execute_alone(open, read).await,
             Some(_) if may_insert_without_space(open) => {
-                self.server.unlock_shared(open);
+                self.own.unlock_shared(open);
                 Ok(self.begin_again(open).await)
             }
             Some(remote) => self.ship(open, execution, remote).await,
@@ -136,7 +136,7 @@ impl<F: Fabric> MultiHop<F> {
     /// Every key is of this shard, and is locked.
     async fn execute_alone(&self, open: &mut InHand<F>, read: ReadAtOnce) -> Result<Ended, Abort> {
         let verdict = self.logic.execute_here(open);
-        self.server.unlock_shared(open);
+        self.own.unlock_shared(open);
         match verdict {
             Verdict::Commit => {
                 // [Xenic21 4.2 step 5] LOG at every backup.
@@ -165,7 +165,7 @@ impl<F: Fabric> MultiHop<F> {
         let _phase = self.fabric.phase("4.2.3: SHIP");
         self.open_delegated_logs(open, execution);
         let shipped = self.ask_to_execute(open, remote).await;
-        self.server.unlock_shared(open);
+        self.own.unlock_shared(open);
         match shipped {
             Ok(Shipped::Executed) => {
                 self.count_acks(open, execution, remote).await?;
