@@ -13,14 +13,14 @@ use nicol_core::system::{
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
+use nicol_kit::Recovered;
+use nicol_schedule::{ScheduleConfig, Shared};
 use nicol_store::multicore::{Line, Multicore};
 
 use super::config::EngineConfig;
 use super::log::NodeLog;
 use super::record_form::RecordForm;
 use super::recovery::Logs;
-use nicol_kit::Recovered;
-use nicol_schedule::{ScheduleConfig, Shared};
 
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;

@@ -12,6 +12,7 @@ use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode, TooSmall};
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, Role, ShardMap, View};
+use nicol_kit::counters;
 
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
@@ -28,7 +29,6 @@ use super::store::{Store, digest_of};
 use super::tags::mark_restart;
 use super::timestamp::Timestamp;
 use super::value::{Recent, Value};
-use nicol_kit::counters;
 
 impl Node {
     /// The engines of these sides are gone, and their tasks.

@@ -18,6 +18,9 @@ use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
+use nicol_kit::KeyShards;
+use nicol_kit::steering::Choice;
+use nicol_schedule::Shared;
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{
     Advance, ExhaustedSpace, Geometry, Growth, HostTable, LOAD_MAX_PERCENT, SlotHash,
@@ -34,9 +37,6 @@ use crate::load_shard;
 use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
 use losses::deny;
-use nicol_kit::KeyShards;
-use nicol_kit::steering::Choice;
-use nicol_schedule::Shared;
 use syncing::Syncing;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.

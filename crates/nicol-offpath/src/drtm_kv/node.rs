@@ -10,13 +10,13 @@ use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
 use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
 use nicol_core::view::{ShardMap, View};
+use nicol_kit::steering::Choice;
+use nicol_kit::{LostNodes, Open, count, counters};
 
 use super::config::{Alternative, DrtmKvConfig};
 use super::layout::{BUCKET, Unfit, copy_stride, extent_bytes};
 use super::messages::Keys;
 use super::table::Table;
-use nicol_kit::steering::Choice;
-use nicol_kit::{LostNodes, Open, count, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]

@@ -11,12 +11,12 @@ use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
+use nicol_kit::{Open, counters};
 
 use super::config::LineFsConfig;
 use super::files::{Files, digest_of};
 use super::memory::Memory;
 use super::standing::State;
-use nicol_kit::{Open, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]

@@ -11,13 +11,13 @@ use nicol_core::system::{
 };
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
+use nicol_kit::{LostNodes, counters};
 
 use super::config::KvConfig;
 use super::name::Name;
 use super::store::Store;
 use crate::pool::BufferPool;
 use crate::recycling::{Recycled, Recycles, Recycling};
-use nicol_kit::{LostNodes, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]

@@ -9,12 +9,12 @@ use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
 use nicol_core::view::{Halves, View};
+use nicol_kit::{LostNodes, Open, counters};
 
 use super::config::{PilafConfig, Reads};
 use super::layout::Extent;
 use super::table::Table;
 use crate::kv::name::Name;
-use nicol_kit::{LostNodes, Open, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]

@@ -11,6 +11,7 @@ use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
+use nicol_kit::{LostNodes, counters};
 
 use super::config::{Staging, TxConfig};
 use super::messages::StagedWrite;
@@ -18,7 +19,6 @@ use super::store::Store;
 use crate::pool::BufferPool;
 use crate::recycling::{Recycled, Recycles, Recycling};
 use crate::tag::Tag;
-use nicol_kit::{LostNodes, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::txn::{Abort, Entry, Txn};
+use nicol_kit::AllGranted;
 
 use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource, note_answer, shards_of};
 use super::reads::AllRead;
@@ -12,7 +13,6 @@ use crate::make_scans;
 use crate::messages::{Execute, parse_execute_reply};
 use crate::rdma_occ::config::{Execution, LockKeys, Locking};
 use crate::survivor::Survivor;
-use nicol_kit::AllGranted;
 
 /// Proof that every key was read, and that those are locked which are locked when they are read.
 #[must_use = "lock what was written"]

@@ -26,6 +26,7 @@ use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::{IdMap, Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Entry, Outcome, Procedures, Txn, Verdict};
 use nicol_core::view::View;
+use nicol_kit::follow_views;
 
 use super::ROUNDS_MAX;
 use super::host::HostEngine;
@@ -38,7 +39,6 @@ use super::rpc::Rpc;
 use crate::messages::{ReadOf, verdict};
 use crate::survivor::Survivor;
 use log_rings::LogRing;
-use nicol_kit::follow_views;
 use open_txn::{InHand, OpenTxn, OpenTxns};
 
 /// A host engine's coordinator.

@@ -12,12 +12,12 @@
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::{Abort, Txn};
+use nicol_kit::AllGranted;
 
 use super::Steps;
 use super::open_txn::{Held, OpenTxn, ValidationSource};
 use crate::rdma_occ::messages::Reserve;
 use crate::survivor::Survivor;
-use nicol_kit::AllGranted;
 
 impl<F: Fabric> Steps<F> {
     /// Must space be reserved for the write to the key at `index`? Of keys that are locked, so that

@@ -10,13 +10,13 @@ use std::rc::Rc;
 use nicol_core::fabric::{Delivery, Fabric, Work};
 use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::wire::Malformed;
+use nicol_kit::{Selection, lock_all};
 
 use super::NicCoordinator;
 use crate::xenic::config::Faithful;
 use crate::xenic::messages::local::parse_txn_local;
 use crate::xenic::node::Path;
 use crate::xenic::open_txn::{InHand, OpenTxn};
-use nicol_kit::{Selection, lock_all};
 
 /// Proof that what the host has read is current, with the write set locked.
 pub(super) struct CurrentHere(());

@@ -7,13 +7,13 @@
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::Abort;
+use nicol_kit::AllGranted;
 
 use super::steps::{Executed, note_locks};
 use super::{Computed, NicCoordinator};
 use crate::survivor::Survivor;
 use crate::xenic::messages::split_requests::{Lock, Read};
 use crate::xenic::open_txn::{InHand, OpenTxn, PrimaryCall};
-use nicol_kit::AllGranted;
 
 impl<F: Fabric> NicCoordinator<F> {
     /// [`NicCoordinator::commit_transaction`] with separate requests in its second step.

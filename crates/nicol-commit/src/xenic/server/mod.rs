@@ -18,6 +18,7 @@ use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{IdMap, Key, TxnId};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::wire::Malformed;
+use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
 use super::messages::{LOCK, READ, SHIP, SHIP_OUTCOME};
@@ -32,7 +33,6 @@ use crate::writes::Writes;
 pub(super) use lock_and_read::ReadAtOnce;
 use log_writer::{LogWriter, Position};
 use lookup::Lookups;
-use nicol_kit::lock_all;
 use remote_execution::RemoteExecution;
 
 /// The server's side of one NIC engine.

@@ -8,13 +8,13 @@ use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{EngineId, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Entry, Verdict};
 use nicol_core::wire::Malformed;
+use nicol_kit::KeyShards;
 
 use super::NicServer;
 use crate::writes::Log;
 use crate::xenic::capacity;
 use crate::xenic::messages::ship::{ShipReply, parse_ship};
 use crate::xenic::open_txn::OpenTxn;
-use nicol_kit::KeyShards;
 
 /// A transaction that another NIC has shipped here.
 pub(super) enum RemoteExecution<F: Fabric> {
