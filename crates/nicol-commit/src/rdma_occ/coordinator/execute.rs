@@ -7,6 +7,7 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::txn::{Abort, Entry, Txn};
+use nicol_kit::AllGranted;
 
 use super::context::Context;
 use super::lock::Locks;
@@ -16,7 +17,6 @@ use crate::make_scans;
 use crate::messages::{Execute, parse_execute_reply};
 use crate::rdma_occ::config::{Execution, LockKeys, Locking};
 use crate::survivor::Survivor;
-use nicol_kit::AllGranted;
 
 /// Proof that every key was read, and that those are locked which are locked when they are read.
 #[must_use = "lock what was written"]

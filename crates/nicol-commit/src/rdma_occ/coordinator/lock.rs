@@ -6,6 +6,7 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::{IdMap, Key, TxnId};
 use nicol_core::txn::{Abort, Txn};
+use nicol_kit::AllGranted;
 use nicol_store::remote_table::Header;
 
 use super::context::Context;
@@ -16,7 +17,6 @@ use crate::rdma_occ::config::{Execution, LockKeys, Locking, Primitive};
 use crate::rdma_occ::messages::Lock;
 use crate::rdma_occ::reach::word_of;
 use crate::survivor::Survivor;
-use nicol_kit::AllGranted;
 
 /// Proof that every key that was written is locked at the version read.
 #[must_use = "validate the others"]

@@ -24,6 +24,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::txn::{Abort, Entry, Outcome, Procedures, Txn, Verdict};
 use nicol_core::view::View;
+use nicol_kit::follow_views;
 
 use super::ROUNDS_MAX;
 use super::host::HostEngine;
@@ -35,7 +36,6 @@ use execute::Executions;
 use finish::Endings;
 use lock::Locks;
 use log::Logging;
-use nicol_kit::follow_views;
 use open_txn::{InHand, OpenTxn, OpenTxns};
 use validate::Checks;
 

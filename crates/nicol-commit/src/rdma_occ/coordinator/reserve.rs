@@ -14,12 +14,12 @@ use std::rc::Rc;
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::{Abort, Txn};
+use nicol_kit::AllGranted;
 
 use super::context::Context;
 use super::open_txn::{Held, OpenTxn, ValidationSource};
 use crate::rdma_occ::messages::Reserve;
 use crate::survivor::Survivor;
-use nicol_kit::AllGranted;
 
 /// The space that one host engine's transactions reserve.
 pub(super) struct Reservations<F: Fabric>(Rc<Context<F>>);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::ShardId;
 use nicol_core::txn::{Abort, Txn};
+use nicol_kit::AllGranted;
 use nicol_store::remote_table::Header;
 
 use super::context::Context;
@@ -16,7 +17,6 @@ use crate::messages::Validate;
 use crate::rdma_occ::config::Validation;
 use crate::rdma_occ::reach::word_of;
 use crate::survivor::Survivor;
-use nicol_kit::AllGranted;
 
 /// Proof that nothing read has changed since, and that what was written has space; the transaction
 /// will commit.

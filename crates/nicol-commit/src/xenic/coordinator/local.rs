@@ -11,6 +11,7 @@ use std::sync::Arc;
 use nicol_core::fabric::{Delivery, Fabric, Work};
 use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::wire::Malformed;
+use nicol_kit::{Selection, lock_all};
 
 use super::steps::Steps;
 use crate::xenic::config::Faithful;
@@ -18,7 +19,6 @@ use crate::xenic::messages::local::parse_txn_local;
 use crate::xenic::node::{Node, Path};
 use crate::xenic::open_txn::OpenTxn;
 use crate::xenic::server::OwnKeys;
-use nicol_kit::{Selection, lock_all};
 
 /// Proof that what the host has read is current, with the write set locked.
 pub(super) struct CurrentHere(());

@@ -7,6 +7,7 @@
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::Abort;
+use nicol_kit::AllGranted;
 
 use super::NicCoordinator;
 use super::logic::Computed;
@@ -14,7 +15,6 @@ use super::steps::{Executed, Steps, note_locks};
 use crate::survivor::Survivor;
 use crate::xenic::messages::split_requests::{Lock, Read};
 use crate::xenic::open_txn::{InHand, OpenTxn, PrimaryCall};
-use nicol_kit::AllGranted;
 
 impl<F: Fabric> NicCoordinator<F> {
     /// [`NicCoordinator::commit_transaction`] with separate requests in its second step.

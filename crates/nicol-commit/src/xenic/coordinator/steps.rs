@@ -7,6 +7,7 @@ use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Timeout};
 use nicol_core::ids::{EngineId, ShardId};
 use nicol_core::txn::{Abort, Entry, Outcome};
 use nicol_core::units::Nanos;
+use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
 use super::local::CurrentHere;
 use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply, verdict};
@@ -18,7 +19,6 @@ use crate::xenic::messages::HostReply;
 use crate::xenic::node::Node;
 use crate::xenic::open_txn::{LogCall, OpenTxn, PrimaryCall};
 use crate::xenic::server::ReadAtOnce;
-use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
 /// How long a request that found no free call slot waits before it tries again.
 pub(in crate::xenic) const SLOT_WAIT: Nanos = Nanos::from_micros(5);

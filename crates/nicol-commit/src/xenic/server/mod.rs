@@ -17,6 +17,7 @@ use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{Key, TxnId};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::wire::Malformed;
+use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
 use super::messages::{LOCK, READ, SHIP, SHIP_OUTCOME};
@@ -29,7 +30,6 @@ use crate::messages::{
 use crate::survivor::Survivor;
 use crate::writes::Writes;
 use log_writer::{LogWriter, Position};
-use nicol_kit::lock_all;
 pub(super) use own_keys::{OwnKeys, ReadAtOnce};
 use remote_execution::ShippedTxns;
 

@@ -10,6 +10,7 @@ use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{EngineId, IdMap, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Entry, Procedures, Verdict};
 use nicol_core::wire::Malformed;
+use nicol_kit::KeyShards;
 
 use super::OwnKeys;
 use crate::writes::Log;
@@ -17,7 +18,6 @@ use crate::xenic::capacity;
 use crate::xenic::messages::ship::{ShipReply, parse_ship};
 use crate::xenic::node::Node;
 use crate::xenic::open_txn::{OpenTxn, OpenTxns};
-use nicol_kit::KeyShards;
 
 /// A transaction that another NIC has shipped here.
 enum RemoteExecution<F: Fabric> {

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, ReplyTo, Work};
 use nicol_core::txn::Abort;
+use nicol_kit::lock_all;
 
 use super::NicServer;
 use crate::messages::{LockReads, Reads, ValidateReply};
-use nicol_kit::lock_all;
 
 impl<F: Fabric> NicServer<F> {
     /// LOCK: every key at the version read, or none.
