@@ -7,6 +7,7 @@
 //! baselines.
 
 pub mod abdlock;
+mod broken;
 pub mod kv;
 mod messages;
 pub mod pilaf;
