@@ -1,0 +1,109 @@
+//! MINOS broken on purpose, for the checkers' negative tests. What spoils messages stands before
+//! the server (`broken/server.rs`); what spoils a recovery stands before the log that it reads. Of
+//! the rest the steps ask [`Hooks`], and know no fault by name.
+
+mod server;
+
+use nicol_core::engine::Revival;
+use nicol_core::view::Halves;
+
+use super::log::{Logged, QUEUE_LABEL};
+use super::node::Node;
+use super::recovery;
+
+pub(super) use self::server::service;
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// Reads do not wait for the read lock.
+    ReadsThroughLocks,
+    /// The coordinator validates a follower as soon as that acknowledges.
+    ReleasesEarly,
+    /// The coordinator takes one follower's ACK for that of another one, too.
+    ForgetsFollower,
+    /// A node applies an update over a newer one.
+    AppliesObsolete,
+    /// An obsolete write is acknowledged without waiting for what made it so.
+    SkipsSpins,
+    /// What should be durable is acknowledged before it is.
+    AcksBeforePersist,
+    /// A recovery reads no entry of the dFIFO.
+    LosesQueue,
+    /// A recovery applies its log in any order, and checks no update for obsoleteness.
+    Resurrects,
+    /// Nobody takes part in a replay of what a dead coordinator has left.
+    DropsReplays,
+    /// The dFIFO is lost when its NIC crashes alone.
+    LosesQueueWithNic,
+    /// The vFIFO is still there when its NIC has crashed.
+    KeepsVolatileQueue,
+    /// A host whose NIC has crashed goes on serving reads.
+    ServesAlone,
+    /// A replay has a timestamp of its own at the others, as a new write of the old value would.
+    ReplaysAsNew,
+}
+
+/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hooks(pub(super) Sabotage);
+
+impl Hooks {
+    fn is(self, fault: Sabotage) -> bool {
+        self.0 == fault
+    }
+
+    /// True if a client may read a record. `free`: nobody has its read lock.
+    pub(super) fn may_read(self, free: bool) -> bool {
+        free || self.is(Sabotage::ReadsThroughLocks)
+    }
+
+    /// True if a host serves reads without its NIC.
+    pub(super) fn reads_alone(self) -> bool {
+        self.is(Sabotage::ServesAlone)
+    }
+
+    /// Which halves of a node serve without the other.
+    pub(super) fn halves(self) -> Halves {
+        if self.reads_alone() { Halves::Apart } else { Halves::Paired }
+    }
+
+    /// True if an obsolete write waits for what made it so.
+    pub(super) fn spins(self) -> bool {
+        !self.is(Sabotage::SkipsSpins)
+    }
+
+    /// True if a step goes on before the medium has what it should make durable.
+    pub(super) fn promises_early(self) -> bool {
+        self.is(Sabotage::AcksBeforePersist)
+    }
+
+    /// True if the vFIFO outlives its NIC.
+    pub(super) fn keeps_volatile_queue(self) -> bool {
+        self.is(Sabotage::KeepsVolatileQueue)
+    }
+}
+
+/// Applies what the medium of a node has kept, as far as a planted fault finds it.
+pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
+    let sabotage = node.config().sabotage;
+    let finds_queue = match sabotage {
+        Sabotage::LosesQueue => false,
+        Sabotage::LosesQueueWithNic => !node.keeps_memory(),
+        _ => true,
+    };
+    let found = revival.medium.iter().filter(|write| finds_queue || write.label & QUEUE_LABEL == 0);
+    if sabotage != Sabotage::Resurrects {
+        return recovery::apply_medium(node, found);
+    }
+    for write in found.rev().filter(|write| write.intact) {
+        let Ok(Logged::Update { key, ts, value }) = Logged::parse(&write.bytes) else { continue };
+        node.store().change(key, |record| {
+            record.update(ts, value.map(Into::into));
+            record.durable_ts = record.durable_ts.max(ts);
+        });
+    }
+}

@@ -1,0 +1,134 @@
+//! PRISM-RS broken on purpose, for the checkers' negative tests. Services before the server spoil
+//! what it is told. Of the rest the steps ask [`Hooks`], and know no fault by name.
+
+pub(super) mod rejoin;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, Service};
+use nicol_core::memory::Compare;
+use nicol_core::wire::Malformed;
+
+use super::node::Node;
+use super::server::Server;
+use crate::broken::LosesReports;
+use crate::messages::{REJOIN, Rejoin};
+use crate::recycling;
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// A GET does not write back what it has read.
+    SkipsWriteBack,
+    /// Phases wait for f replicas.
+    SmallQuorum,
+    /// Replicas take what they are sent, however old.
+    SwapsAlways,
+    /// A PUT does not exceed the timestamp that it has read.
+    ReusesTimestamps,
+    /// Reports of the buffers that clients have replaced are lost.
+    KeepsOldBuffers,
+    /// A replica that has come back serves before it has copied anything.
+    RejoinsEmpty,
+    /// A replica does not look for what clients have left that have died.
+    ForgetsTheDead,
+    /// A client counts what a replica has acknowledged in a life that is over.
+    CountsTheDead,
+    /// A replica lets another one rejoin without taking the key back under which clients write.
+    SkipsFence,
+}
+
+/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hooks(pub(super) Sabotage);
+
+impl Hooks {
+    fn is(self, fault: Sabotage) -> bool {
+        self.0 == fault
+    }
+
+    /// Does a GET write back what it has read? `needed`: not all of its quorum is known to have it.
+    pub(super) fn writes_back(self, needed: bool) -> bool {
+        needed && !self.is(Sabotage::SkipsWriteBack)
+    }
+
+    /// The timestamp of a PUT that has read `found`, by an engine whose last one was `last`.
+    pub(super) fn timestamp(self, found: u64, last: u64) -> u64 {
+        if self.is(Sabotage::ReusesTimestamps) { found.max(1) } else { found.max(last) + 1 }
+    }
+
+    /// How many replicas a phase waits for.
+    pub(super) fn needed(self, majority: usize) -> usize {
+        if self.is(Sabotage::SmallQuorum) { (majority - 1).max(1) } else { majority }
+    }
+
+    /// How the CAS that writes a block compares, and which bits of the tag: only if it is later.
+    pub(super) fn swap_if(self) -> (Compare, u64) {
+        if self.is(Sabotage::SwapsAlways) {
+            // Nothing is compared, and nothing equals nothing.
+            (Compare::Equal, 0)
+        } else {
+            (Compare::Greater, u64::MAX)
+        }
+    }
+
+    /// Does a replica that comes back copy its blocks before it serves?
+    pub(super) fn copies(self) -> bool {
+        !self.is(Sabotage::RejoinsEmpty)
+    }
+
+    /// Is what a replica has acknowledged void? `is_over`: its life is known to be.
+    pub(super) fn voids(self, is_over: bool) -> bool {
+        is_over && !self.is(Sabotage::CountsTheDead)
+    }
+}
+
+/// What a host engine of a server answers: `server`, unless a planted fault stands before it.
+pub(super) fn service<F: Fabric>(
+    fabric: &F,
+    node: &Arc<Node>,
+    server: Server<F>,
+) -> Rc<dyn Service> {
+    match node.config().sabotage {
+        Sabotage::KeepsOldBuffers => Rc::new(LosesReports::before(fabric, server, |_, _| true)),
+        Sabotage::SkipsFence => {
+            Rc::new(SkipsFence { fabric: fabric.clone(), node: node.clone(), server })
+        }
+        _ => Rc::new(server),
+    }
+}
+
+/// Starts the daemon of a server; broken on purpose, one that does not look for what clients have
+/// left that have died.
+pub(super) fn start_daemon<F: Fabric>(fabric: &F, node: &Arc<Node>) {
+    match node.config().sabotage {
+        Sabotage::ForgetsTheDead => recycling::start_filling(fabric, node),
+        _ => recycling::start(fabric, node),
+    }
+}
+
+/// A server that lets another one rejoin at once.
+struct SkipsFence<F> {
+    fabric: F,
+    node: Arc<Node>,
+    server: Server<F>,
+}
+
+impl<F: Fabric> Service for SkipsFence<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        if let (REJOIN, Some(to), Some(replica)) =
+            (delivery.kind, delivery.reply_to, self.node.serving())
+        {
+            let Rejoin(life) = Rejoin::parse(delivery.body)?;
+            let (fabric, node) = (&self.fabric, &self.node);
+            replica.learn_of(delivery.from.node, life);
+            fabric.reply(to, &replica.open(fabric, node.id(), fabric.incarnation()));
+            return Ok(());
+        }
+        self.server.deliver(delivery)
+    }
+}
