@@ -1,6 +1,6 @@
-//! PRISM-KV broken on purpose, for the checkers' negative tests: a client before the true one, which
-//! does its operations wrongly ([`Front`]), and services before the server, which spoil what is
-//! reported to it. Of the rest the steps ask [`Hooks`], and know no fault by name.
+//! PRISM-KV broken on purpose, for the checkers' negative tests: a client before the true one,
+//! which does its operations wrongly ([`Front`]), and services before the server, which spoil what
+//! is reported to it. Of the rest the steps ask [`Hooks`], and know no fault by name.
 
 use std::rc::Rc;
 use std::sync::Arc;
