@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abdlock;
+mod broken;
 pub mod kv;
 mod messages;
 pub mod pilaf;

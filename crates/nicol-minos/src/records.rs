@@ -5,19 +5,19 @@
 //! What only reads or sets a timestamp is a load or a store of the line that the core has by then:
 //! it waits until memory has caught up with the core, and costs nothing (decision 0039).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use nicol_core::fabric::{Fabric, FabricError, Work};
+use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::Key;
 
-use super::log::Logged;
-use super::member::Member;
 use super::messages::Inv;
-use super::model::Step;
+use super::model::{Spin, Step, Validation};
+use super::node::Node;
 use super::record::Record;
-use super::tags::Tag;
+use super::tags::{Tag, mark};
 use super::timestamp::Timestamp;
-use super::value::Value;
+use super::value::{Recent, Value};
+use super::write::Write;
 
 /// Proof that a write is obsolete: the volatileTS that made it so, which the spins wait for. AMB-16
 #[must_use = "an obsolete write waits for what made it so"]
@@ -27,23 +27,53 @@ pub(super) struct Obsolete(Timestamp);
 #[must_use = "a write lock is released"]
 pub(super) struct WrLocked(Key, Timestamp);
 
-impl<F: Fabric> Member<F> {
+/// The records of a node, as one of its engines works on them.
+pub(super) struct Records<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+}
+
+impl<F: Fabric> Records<F> {
+    pub(super) fn new(fabric: &F, node: &Arc<Node>) -> Self {
+        Self { fabric: fabric.clone(), node: node.clone() }
+    }
+
+    /// Where replicas share the values of a record. Only modelled ones do: those on threads would
+    /// take each other's cache lines.
+    fn recent(&self, key: Key) -> Option<&Recent> {
+        if F::ACCESS_POINTS { self.node.recent(key) } else { None }
+    }
+
+    /// The value of a write that has come as `bytes`.
+    pub(super) fn take_value(&self, key: Key, ts: Timestamp, bytes: &[u8]) -> Value {
+        self.recent(key).map_or_else(|| bytes.into(), |recent| recent.share(key, ts, bytes))
+    }
+
+    /// A write has got its timestamp: its followers may share its value.
+    pub(super) fn offer_value(&self, write: &Write) {
+        if let (Some(value), Some(recent)) = (&write.value, self.recent(write.key)) {
+            recent.offer(write.key, write.ts(), value);
+        }
+    }
+
     /// Finds a record by its key: once for each operation or message that names one. A SmartNIC,
     /// and its host, keep metadata in a small memory on their chips. [MINOS24 V-B2]
     pub(super) fn look_up(&self) {
-        let offload = self.config().offload;
+        let offload = self.node.config().offload;
         self.fabric.work(if offload { Work::IndexLookup } else { Work::TableLookup });
     }
 
     /// Obsolete(TS_WR), under the WRLock or without.
     pub(super) async fn obsolete(&self, inv: &Inv<'_>) -> Option<Obsolete> {
         self.fabric.caught_up().await;
-        let newer = |record: &Record| {
-            let obsolete = self.hooks().is_obsolete(record.is_obsolete(inv.ts));
-            obsolete.then_some(record.volatile_ts)
-        };
+        let newer = |record: &Record| record.is_obsolete(inv.ts).then_some(record.volatile_ts);
         let newer = self.node.store().look(inv.key, newer).map(Obsolete);
-        self.mark(if newer.is_some() { Tag::Obsolete } else { Tag::Current }, inv.key, inv.ts);
+        mark(
+            &self.fabric,
+            if newer.is_some() { Tag::Obsolete } else { Tag::Current },
+            inv.key,
+            inv.ts,
+        );
         newer
     }
 
@@ -58,7 +88,7 @@ impl<F: Fabric> Member<F> {
                 record.snatch_rd_lock(inv.ts);
             }
         });
-        self.mark(Tag::Snatches, inv.key, inv.ts);
+        mark(&self.fabric, Tag::Snatches, inv.key, inv.ts);
     }
 
     /// Spins until it has the WRLock.
@@ -73,7 +103,7 @@ impl<F: Fabric> Member<F> {
             self.fabric.access().await;
             match self.node.store().take_or_watch(inv.key, take) {
                 Ok(()) => {
-                    self.mark(Tag::Locks, inv.key, inv.ts);
+                    mark(&self.fabric, Tag::Locks, inv.key, inv.ts);
                     return WrLocked(inv.key, inv.ts);
                 }
                 Err((bell, rings)) => self.fabric.wait_for_doorbell(&bell, rings).await,
@@ -91,11 +121,11 @@ impl<F: Fabric> Member<F> {
         self.node.store().change(inv.key, |record| {
             assert!(record.wr_lock, "an update holds the write lock");
             // A node that recovers may have copied a newer one meanwhile, without the lock.
-            if !self.hooks().is_obsolete(record.volatile_ts > inv.ts) {
+            if record.volatile_ts <= inv.ts {
                 record.update(inv.ts, value.clone());
             }
         });
-        self.mark(Tag::Updates, inv.key, inv.ts);
+        mark(&self.fabric, Tag::Updates, inv.key, inv.ts);
         self.node.note_scope(inv);
     }
 
@@ -107,7 +137,7 @@ impl<F: Fabric> Member<F> {
             assert!(record.wr_lock, "a write lock is released once");
             record.wr_lock = false;
         });
-        self.mark(Tag::Unlocks, key, ts);
+        mark(&self.fabric, Tag::Unlocks, key, ts);
     }
 
     /// Waits until `done` of a record.
@@ -124,35 +154,33 @@ impl<F: Fabric> Member<F> {
     }
 
     /// ConsistencySpin, or PersistencySpin.
-    pub(super) async fn spin(&self, step: Step, inv: &Inv<'_>, newer: &Obsolete) {
+    pub(super) async fn spin(&self, spin: Spin, inv: &Inv<'_>, newer: &Obsolete) {
         let Obsolete(target) = *newer;
-        match step {
-            _ if !self.hooks().spins() => {}
-            Step::ConsistencySpin => {
-                self.spin_until(inv.key, |record| record.glb_volatile_ts >= target).await;
-            }
-            Step::PersistencySpin => {
-                self.spin_until(inv.key, |record| record.glb_durable_ts >= target).await;
-            }
-            other => panic!("{other:?} is no spin of an obsolete write"),
+        let told = |record: &Record| match spin {
+            Spin::Consistency => record.glb_volatile_ts >= target,
+            Spin::Persistency => record.glb_durable_ts >= target,
+        };
+        if self.node.config().hooks().spins() {
+            self.spin_until(inv.key, told).await;
         }
-        self.mark(Tag::Marked(step), inv.key, inv.ts);
+        mark(&self.fabric, Tag::Marked(Step::Spin(spin)), inv.key, inv.ts);
     }
 
-    /// glb_volatileTS becomes TS_WR.
-    pub(super) async fn raise_glb_volatile(&self, key: Key, ts: Timestamp) {
-        let faithful = self.config().errata.global_timestamps;
-        self.fabric.caught_up().await;
-        self.node.store().change(key, |record| record.raise_glb_volatile(ts, faithful));
-        self.mark(Tag::Marked(Step::RaiseGlobalVolatile), key, ts);
-    }
-
-    /// glb_durableTS becomes TS_WR.
-    pub(super) async fn raise_glb_durable(&self, key: Key, ts: Timestamp) {
-        let faithful = self.config().errata.global_timestamps;
-        self.fabric.caught_up().await;
-        self.node.store().change(key, |record| record.raise_glb_durable(ts, faithful));
-        self.mark(Tag::Marked(Step::RaiseGlobalDurable), key, ts);
+    /// Takes a step of the end of a write. [MINOS24 fig. 2 lines 20, 21, 42, 43]
+    pub(super) async fn validate(&self, change: Validation, key: Key, ts: Timestamp) {
+        let faithful = self.node.config().errata.global_timestamps;
+        match change {
+            Validation::RaiseGlobalVolatile => {
+                self.fabric.caught_up().await;
+                self.node.store().change(key, |record| record.raise_glb_volatile(ts, faithful));
+            }
+            Validation::RaiseGlobalDurable => {
+                self.fabric.caught_up().await;
+                self.node.store().change(key, |record| record.raise_glb_durable(ts, faithful));
+            }
+            Validation::ReleaseRdLock => return self.release_rd_lock(key, ts).await,
+        }
+        mark(&self.fabric, Tag::Marked(Step::Validate(change)), key, ts);
     }
 
     /// Releases the RDLock if `ts` still owns it; offloaded, once the vFIFO has drained. [MINOS24
@@ -160,61 +188,9 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn release_rd_lock(&self, key: Key, ts: Timestamp) {
         let _phase = self.fabric.phase("release the RDLock");
         let ready = |record: &Record| record.rd_lock != Some(ts) || record.value_ts >= ts;
-        if !self.hooks().releases_early() {
-            self.spin_until(key, ready).await;
-        }
+        self.spin_until(key, ready).await;
         self.fabric.access().await;
         self.node.store().change(key, |record| record.release_rd_lock(ts));
-        self.mark(Tag::Marked(Step::ReleaseRdLock), key, ts);
-    }
-
-    /// Persists an update: into the host's log, or into the dFIFO, which drains there.
-    ///
-    /// Errors: the log device has failed, for good.
-    pub(super) async fn persist(self: &Rc<Self>, inv: &Inv<'_>) -> Result<(), FabricError> {
-        let _phase = self.fabric.phase("persist to NVM");
-        let record = Logged::Update { key: inv.key, ts: inv.ts, value: inv.value };
-        self.persist_record(&record).await?;
-        self.fabric.caught_up().await;
-        self.node.store().change(inv.key, |record| {
-            record.durable_ts = record.durable_ts.max(inv.ts);
-        });
-        Ok(())
-    }
-
-    /// Persists a record of the log.
-    pub(super) async fn persist_record(
-        self: &Rc<Self>,
-        record: &Logged<'_>,
-    ) -> Result<(), FabricError> {
-        if self.hooks().promises_early() {
-            self.write_record_later(record.emit());
-            return Ok(());
-        }
-        self.write_record(record).await
-    }
-
-    pub(super) async fn write_record(
-        self: &Rc<Self>,
-        record: &Logged<'_>,
-    ) -> Result<(), FabricError> {
-        let written = if self.durable_queue.is_some() {
-            self.enqueue_durable(record).await
-        } else {
-            self.write_to_log(record).await
-        };
-        if let (Ok(()), Some((key, ts))) = (written, record.update()) {
-            self.mark(Tag::IsDurable, key, ts);
-        }
-        written
-    }
-
-    async fn write_to_log(&self, record: &Logged<'_>) -> Result<(), FabricError> {
-        let slot = self.log.take().await;
-        let bytes = self.log.write(&slot, record);
-        let offset = self.log.offset(&slot);
-        let persisted = self.fabric.persist(self.log.region(), offset, bytes).await;
-        self.log.give(slot);
-        persisted.map(drop)
+        mark(&self.fabric, Tag::Marked(Step::Validate(Validation::ReleaseRdLock)), key, ts);
     }
 }
