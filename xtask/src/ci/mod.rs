@@ -2,6 +2,7 @@
 
 mod determinism;
 mod sweeps;
+mod test_binaries;
 mod test_counts;
 mod unchanged;
 
@@ -14,6 +15,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use sweeps::Worlds;
+use test_binaries::Binary;
+use test_counts::Counts as Counted;
 pub use test_counts::pass;
 
 use crate::cargo::{command, target};
@@ -89,28 +92,45 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     Ok(())
 }
 
+/// Crates whose tests run threads by the wall clock, and want the machine for themselves. Time in all
+/// others is virtual.
+const ON_THREADS: [&str; 5] = ["nicol", "nicol-lab", "nicol-resp", "nicol-rt", "xtask"];
+
 /// Everything behind the text rules, in two lanes: what debug builds need, and what the release
 /// build and virtual time need. Cargo compiles for them side by side, and neither lane leaves a
 /// core idle where a crate or a long run is all that is left of the other. Whatever goes by the
 /// wall clock comes behind both, and alone.
-fn full(root: &Path, steps: &Steps) -> Result<test_counts::Counts> {
+fn full(root: &Path, steps: &Steps) -> Result<Counted> {
     let target = target(root)?;
     let [release, debug] = ["release", "debug"].map(|profile| binary(&target, profile));
-    thread::scope(|scope| {
-        let debugging = scope.spawn(|| {
-            lints_and_docs(root, steps)?;
-            steps.run("test build", || cargo(root, &["test", "--workspace", "--no-run"]))?;
-            steps.run("exploration", || crate::explore(root, &["--quick"]))
-        });
+    let (mut counts, binaries) = thread::scope(|scope| {
+        let debugging = scope.spawn(|| debugged(root, steps));
         let released = released(root, &target, steps);
         match (debugging.join().expect("a lane does not panic"), released) {
             (Err(one), Err(other)) => bail!("{one:#}; {other:#}"),
-            (one, other) => one.and(other),
+            (debugged, released) => released.and(debugged),
         }
     })?;
     steps.run("determinism", || determinism::check(&release, &debug))?;
     steps.run("seed sweeps on threads", || sweeps::run(&release, Worlds::Threads))?;
-    steps.run("tests", || test_counts::run(command(root)))
+    let rest = binaries.iter().filter(|binary| !is_virtual(binary));
+    counts += steps.run("tests on threads", || test_binaries::run(root, rest))?;
+    counts += steps.run("examples in documentation", || test_counts::examples(command(root)))?;
+    counts.ensure_passed()
+}
+
+/// The tests' build, and those of them that may share the machine; all test binaries.
+fn debugged(root: &Path, steps: &Steps) -> Result<(Counted, Vec<Binary>)> {
+    lints_and_docs(root, steps)?;
+    let binaries = steps.run("test build", || test_binaries::build(command(root)))?;
+    steps.run("exploration", || crate::explore(root, &["--quick"]))?;
+    let virtual_time = binaries.iter().filter(|binary| is_virtual(binary));
+    let counts = steps.run("tests by virtual time", || test_binaries::run(root, virtual_time))?;
+    Ok((counts, binaries))
+}
+
+fn is_virtual(binary: &Binary) -> bool {
+    !ON_THREADS.iter().any(|krate| binary.folder.ends_with(krate))
 }
 
 fn lints_and_docs(root: &Path, steps: &Steps) -> Result<()> {
