@@ -5,6 +5,8 @@
 
 mod arrows;
 mod citations;
+mod modules;
+mod owners;
 mod planted;
 mod profiles;
 mod rings;
@@ -126,7 +128,9 @@ fn rust(root: &Path) -> Result<Vec<Finding>> {
         .filter(|(path, _)| !is_test(path))
         .map(|(path, source)| (*path, source))
         .collect();
-    let mut findings = rings::check(&shipped);
+    let crates = modules::crates(&shipped);
+    let mut findings = rings::check(crates.values());
+    findings.extend(owners::check(crates.values()));
     findings.extend(shipped.iter().flat_map(|(path, source)| planted::check(path, source)));
     findings.extend(
         sources.iter().flat_map(|(path, source)| rules::check(path, source, is_test(path))),

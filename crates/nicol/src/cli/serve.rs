@@ -8,6 +8,7 @@ use nicol_core::units::Bytes;
 use nicol_resp::Address;
 use nicol_rt::LogDevice;
 
+use super::LogArgs;
 use crate::limits;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
@@ -84,4 +85,7 @@ pub struct ServeArgs {
     /// Engine threads [default: half of the machine's cores].
     #[arg(long, value_name = "N", env = "NICOL_THREADS")]
     pub threads: Option<usize>,
+    /// What is logged.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
