@@ -1,8 +1,8 @@
 //! What a table can no longer store: records beyond those it was made for or has memory for, and
 //! values once its memory is used up.
 
+use super::INLINE_MAX;
 use super::memory::{CLASSES, class_bit};
-use super::{Growth, HostTable, INLINE_MAX};
 
 /// Whether a table has no capacity for a further record, and the block sizes for which it would
 /// need more memory than its limit; empty while it has both. A primary sends it to a coordinator
@@ -25,6 +25,12 @@ const INLINE_BITS: u32 = u32::BITS - CLASSES as u32;
 const _: () = assert!(INLINE_MAX <= 1 << INLINE_BITS, "both fit one word");
 
 impl ExhaustedSpace {
+    /// The block sizes `classes` of a table that keeps values of up to `inline` bytes in the slot,
+    /// and whether it refuses further `records`.
+    pub(super) const fn new(classes: u32, inline: usize, records: bool) -> Self {
+        Self { classes, inline: if classes == 0 { 0 } else { inline as u16 }, records }
+    }
+
     /// The wire form of the values: the sizes as bits, and the inline limit. 0: there are none.
     pub const fn to_bits(self) -> u32 {
         self.classes << INLINE_BITS | (self.inline as u32).saturating_sub(1)
@@ -68,22 +74,5 @@ impl ExhaustedSpace {
         let class = |len: usize| if len <= usize::from(self.inline) { 0 } else { class_bit(len) };
         let value = class(new) & self.classes != 0 && old.map_or(0, class) != class(new);
         value || self.records && old.is_none()
-    }
-}
-
-impl HostTable {
-    /// What a transaction may no longer write. Checked before commit.
-    ///
-    /// Cost: two loads; more once the records that it was made for are there, and the writer's
-    /// mutex once the memory is used up.
-    pub fn exhausted_space(&self) -> ExhaustedSpace {
-        let classes = match self.growth {
-            Growth::Doubling { memory_max } if self.memory() >= memory_max => {
-                self.writer().heap.without_block()
-            }
-            _ => 0,
-        };
-        let inline = if classes == 0 { 0 } else { self.geometry.inline as u16 };
-        ExhaustedSpace { classes, inline, records: !self.has_capacity() }
     }
 }

@@ -18,6 +18,10 @@
 //! Memory: `slot_bytes` (40 and the inline bytes) per slot, 32 per segment of 16 slots, four slots
 //! and a word per overflow page; a value out of line takes 24 bytes and itself, rounded up to the
 //! next of 24 sizes (see `memory`).
+//!
+//! This folder owns the table's fields. Here: its shape, its counters, admission and growth. `read`
+//! looks up and `writer` changes; a `Split` grows the table by one segment, and an `Audit` goes over
+//! all of it.
 
 mod address;
 mod check;
@@ -33,18 +37,21 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::ids::Version;
+use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 
 pub use address::{Home, LEVELS_MAX, Progress, SlotHash};
+use check::Audit;
 pub use check::LocatedRecord;
 pub use exhausted::ExhaustedSpace;
 use layout::slot_bytes;
 pub use layout::{BlockRef, INLINE_MAX, SlotView, StoredValue};
 use memory::Chunks;
-pub use split::Advance;
+use split::Split;
 use writer::Writer;
+
+use crate::digest;
 
 /// Slots of a segment: the unit of the NIC's hints, of overflow and of growth.
 pub const SEGMENT_SLOTS: u64 = 16;
@@ -153,6 +160,15 @@ pub enum Applied {
     Changed,
     /// The table already had this version or a newer one.
     Skipped,
+}
+
+/// What [`HostTable::advance`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advance {
+    /// Segments split.
+    pub segments: u64,
+    /// Records examined; about half of them moved.
+    pub records: u64,
 }
 
 /// A range of memory that a NIC reads by DMA.
@@ -324,6 +340,72 @@ impl HostTable {
                 !self.is_loaded() || self.may_split() && self.len() < 2 * self.slots()
             }
         }
+    }
+
+    /// What a transaction may no longer write. Checked before commit.
+    ///
+    /// Cost: two loads; more once the records that it was made for are there, and the writer's
+    /// mutex once the memory is used up.
+    pub fn exhausted_space(&self) -> ExhaustedSpace {
+        let classes = match self.growth {
+            Growth::Doubling { memory_max } if self.memory() >= memory_max => {
+                self.writer().heap.without_block()
+            }
+            _ => 0,
+        };
+        ExhaustedSpace::new(classes, self.geometry.inline, !self.has_capacity())
+    }
+
+    /// Splits up to `segments` segments of a table that is doubling, or must begin to.
+    ///
+    /// A doubling keeps up with inserts if one segment is split per insert: a segment holds about
+    /// 14 records, so the doubling ends before the load has risen by a tenth. Cost: one atomic load
+    /// if there is nothing to do; else about [`SEGMENT_SLOTS`] reads and half as many moves per
+    /// segment, and sometimes a new region of 1/64 of the table. Readers that find nothing in the
+    /// segment wait until it is split; other readers are not affected. Stops when memory is used
+    /// up.
+    #[inline]
+    pub fn advance(&self, segments: u64) -> Advance {
+        if self.growing.load(Ordering::Relaxed) { self.grow(segments) } else { Advance::default() }
+    }
+
+    fn grow(&self, segments: u64) -> Advance {
+        let mut done = Advance::default();
+        let writer = &mut *self.writer();
+        while done.segments < segments && self.growing.load(Ordering::Relaxed) {
+            if !self.may_split() {
+                break;
+            }
+            done.records += Split::next(self).run(writer);
+            done.segments += 1;
+            // Whole rounds: half-way, segments that are not yet split are fuller than the average.
+            let under_way = self.progress().split() != 0 || self.is_loaded();
+            self.growing.store(under_way, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Calls `each` with every record, in the order of the table's memory. Writers wait.
+    pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        Audit::of(self).each_position(|_, key, version, value| each(key, version, value));
+    }
+
+    /// Like `for_each`, with each record's location.
+    pub fn for_each_located(&self, each: &mut dyn FnMut(LocatedRecord<'_>)) {
+        Audit::of(self).each_located(each);
+    }
+
+    /// A digest of all records that does not depend on their location.
+    pub fn digest(&self) -> u64 {
+        digest::of_records(|each| self.for_each(each))
+    }
+
+    /// Checks every structural invariant; for tests.
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn check(&self) {
+        Audit::of(self).check();
     }
 
     /// Returns true if it has reached the load at which it doubles.
