@@ -29,6 +29,9 @@
 //! The owner's engines call the methods of [`RemoteTable`]. Locks and installs in place take no
 //! mutex; whatever changes the structure (insertion, removal, blocks of the heap) takes the
 //! writer's. Readers never wait for it.
+//!
+//! This folder owns the table's fields. Here: lookups, locks and commits. `writer` changes the
+//! structure, `reservation` keeps space for values, and an `Audit` goes over the whole table.
 
 mod audit;
 mod geometry;
@@ -46,7 +49,9 @@ use nicol_core::ids::{EngineId, Key, TxnId, Version};
 use nicol_core::memory::Region;
 
 use crate::access::{load, read, store, swap};
+use crate::digest;
 use crate::host_table::Applied;
+use audit::Audit;
 pub use geometry::{Absence, Design, Geometry, Record, Reread, Span, Step, TableConfig, Walk};
 pub use layout::{BlockRef, Header, INLINE_MAX, StoredValue};
 use layout::{Shape, bucket, checksum, field};
@@ -305,6 +310,82 @@ impl RemoteTable {
         }
         self.remove(writer, key, address, header.version());
         true
+    }
+
+    /// Records in the table. Counted in its memory, since one-sided commits insert and delete
+    /// without the owner.
+    pub fn len(&self) -> u64 {
+        let mut records = 0;
+        self.each_slot(&mut |address, _| {
+            let shape = Shape(load(&self.region, address + field::SHAPE as u64));
+            records += u64::from(shape.is_present());
+        });
+        records + self.strayed()
+    }
+
+    /// Returns true if there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Locked records. Counted in the table's memory, since coordinators lock without the owner.
+    pub fn locked_count(&self) -> usize {
+        let mut locked = 0;
+        self.each_slot(&mut |_, header| locked += usize::from(header.owner().is_some()));
+        locked
+    }
+
+    /// Calls `each` with every locked record's key and the engine whose transaction holds it. Goes
+    /// over every slot: for audits.
+    pub fn for_each_locked(&self, each: &mut dyn FnMut(Key, EngineId)) {
+        self.each_slot(&mut |address, header| {
+            if let Some(owner) = header.owner() {
+                each(Key(load(&self.region, address + field::KEY as u64)), owner);
+            }
+        });
+    }
+
+    /// Calls `each` with every key that has a slot: the slot's address, and the block of a value
+    /// out of line.
+    pub fn each_address(&self, each: &mut dyn FnMut(Key, u64, Option<BlockRef>)) {
+        self.each_slot(&mut |address, _| {
+            let key = Key(load(&self.region, address + field::KEY as u64));
+            each(key, address, self.block_of(address));
+        });
+    }
+
+    /// Calls `each` with every record, in the order of the table's memory. Requires that nobody
+    /// commits to the table. A record that a crash has left half written, under its writer's lock,
+    /// is nobody's to read, and is left out.
+    ///
+    /// # Panics
+    /// If a record stays torn that nobody has locked.
+    pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        Audit::of(self).for_each(each);
+    }
+
+    /// A digest of all records that does not depend on their location: that of
+    /// [`crate::host_table::HostTable::digest`].
+    pub fn digest(&self) -> u64 {
+        digest::of_records(|each| self.for_each(each))
+    }
+
+    /// Checks every structural invariant; one line for each violation. Requires that nobody commits
+    /// to the table.
+    pub fn check(&self) -> Vec<String> {
+        Audit::of(self).check()
+    }
+
+    /// Visits every slot in use.
+    fn each_slot(&self, visit: &mut dyn FnMut(u64, Header)) {
+        for bucket in 0..self.geometry.all_buckets() {
+            for slot in 0..self.geometry.bucket_slots() {
+                let address = self.geometry.slot_offset(bucket, slot);
+                if let Some(header) = Header::parse(load(&self.region, address)) {
+                    visit(address, header);
+                }
+            }
+        }
     }
 
     /// The slot and header of `key` if `txn` holds its lock.

@@ -443,8 +443,13 @@ impl RemoteTable {
         }
     }
 
+    /// Does the slot at `address` stand in an overflow bucket?
+    pub(super) fn is_in_chain(&self, address: u64) -> bool {
+        address >= self.geometry.bucket_offset(self.geometry.array_buckets())
+    }
+
     fn count_overflow(&self, address: u64, change: i64) {
-        if address >= self.geometry.bucket_offset(self.geometry.array_buckets()) {
+        if self.is_in_chain(address) {
             self.overflowed.fetch_add(change as u64, Ordering::Relaxed);
         }
     }
