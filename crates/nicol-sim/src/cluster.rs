@@ -25,6 +25,7 @@ use crate::state::{Core, State};
 use crate::trace::HardwareTrace;
 use crate::view_service::ViewService;
 use crate::world::{Shared, SimWorld, Spent};
+use crate::{frames, held, leases, vectors, verbs};
 use nicol_core::faults::{FaultPlan, Faults};
 
 /// What to simulate.
@@ -358,7 +359,7 @@ impl SimCluster {
                     Next::Done
                 }
                 Event::Frame(number) => {
-                    shared.advance_frame(state, number);
+                    frames::advance(shared, state, number);
                     // The last frame of a cluster that has settled may have been dropped.
                     if state.kernel.is_active() {
                         return Handled::Move;
@@ -366,29 +367,29 @@ impl SimCluster {
                     Next::Done
                 }
                 Event::DmaSubmitted(number) => {
-                    shared.dma_submitted(state, number);
+                    vectors::begin(shared, state, number);
                     Next::Done
                 }
                 Event::DmaHalfMoved(number) => {
-                    shared.dma_half_moved(state, number);
+                    vectors::move_half(shared, state, number);
                     Next::Done
                 }
                 Event::DmaMoved(number) => {
-                    shared.dma_moved(state, number);
+                    vectors::move_rest(shared, state, number);
                     self.wake_watchers(state, state.kernel.now());
                     Next::Done
                 }
                 Event::DmaCompleted(number) => {
-                    shared.dma_completes(state, number);
+                    held::complete_or_hold(shared, state, number);
                     Next::Done
                 }
                 Event::Verb(number) => {
-                    shared.advance_verb(state, number);
+                    verbs::advance(shared, state, number);
                     self.wake_watchers(state, state.kernel.now());
                     Next::Done
                 }
                 Event::VerbHalfMoved(number) => {
-                    shared.verb_half_moved(state, number);
+                    verbs::move_half(shared, state, number);
                     Next::Done
                 }
                 Event::Crash(index) => Next::Crash(index),
@@ -404,8 +405,8 @@ impl SimCluster {
             Next::Crash(index) => self.planned_crash(index as usize),
             Next::Restart(index) => self.planned_restart(index as usize),
             Next::News(number) => self.break_news(number as usize),
-            Next::LeaseRenewal => self.renew_leases(),
-            Next::ViewAnswers => self.take_view_answers(),
+            Next::LeaseRenewal => leases::renew(self),
+            Next::ViewAnswers => leases::take_answers(self),
         }
         Handled::Event
     }
@@ -468,10 +469,10 @@ impl SimCluster {
     fn pass_on(&self, state: &mut State, index: usize, world: &SimWorld) {
         for _ in 0..self.shared.tuning.burst {
             let Some(number) = state.cores[index].forward.pop_front() else { return };
-            let bytes = self.shared.frame_bytes(state, number);
+            let bytes = frames::bytes_of(state, number);
             world.spend(world.costs.forward(bytes), Spent::Forward);
             let at = world.local().to_nanos_up();
-            self.shared.passed_on(state, number, at);
+            frames::passed_on(state, number, at);
         }
     }
 

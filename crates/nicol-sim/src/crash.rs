@@ -1,16 +1,14 @@
 //! Crashes and restarts of a simulated cluster: engines are dropped and started anew, and their
 //! frames and transfers under way end.
 
-use nicol_core::engine::{
-    CrashSabotage, Ending, Engine, Loss, Operation, Revival, Transfer, restart_name,
-};
+use nicol_core::engine::{CrashSabotage, Ending, Engine, Loss, Revival, restart_name};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 
 use crate::cluster::SimCluster;
-use crate::in_flight::{News, Vector};
-use crate::state::State;
-use crate::world::{Shared, SimWorld};
+use crate::in_flight::News;
+use crate::lives;
+use crate::world::SimWorld;
 
 impl SimCluster {
     /// Crashes sides of nodes now: their engines are taken apart, and what is lost is lost. Sides
@@ -77,7 +75,7 @@ impl SimCluster {
             trace.fault(self.now(), loss.node, loss.name(ending));
         }
         let loses = ending.loses_memory(shared.state.borrow().lives.halves());
-        shared.take_down(&mut shared.state.borrow_mut(), loss, loses);
+        lives::take_down(shared, &mut shared.state.borrow_mut(), loss, loses);
         let keeps_engines = self.sabotage == CrashSabotage::TimersFire;
         for index in (0..shared.engines.len()).filter(|&index| is_hit(shared.engines[index], &loss))
         {
@@ -128,7 +126,7 @@ impl SimCluster {
         for &(node, side) in &sides {
             let state = &mut *shared.state.borrow_mut();
             state.lives.bring_up(node, side);
-            shared.tell(state, node, side);
+            lives::tell(shared, state, node, side);
             if let Some(trace) = &shared.trace {
                 trace.fault(self.now(), node, restart_name(side));
             }
@@ -196,98 +194,4 @@ impl SimCluster {
 
 fn is_hit(engine: EngineId, loss: &Loss) -> bool {
     engine.node == loss.node && loss.of(engine.side)
-}
-
-impl Shared {
-    /// Has the engine that submitted vector `number` crashed since?
-    pub(crate) fn is_orphan(&self, state: &mut State, number: u32) -> bool {
-        if !state.has_crashes {
-            return false;
-        }
-        let Vector { engine, since, .. } = *state.vectors.get_mut(number);
-        let engine = self.engines[engine as usize];
-        state.has_crashed(engine.node, engine.side, since)
-    }
-
-    /// Has the memory that vector `number` moves to or from crashed since it was submitted?
-    pub(crate) fn has_lost_target(&self, state: &mut State, number: u32) -> bool {
-        if !state.has_crashes {
-            return false;
-        }
-        let vector = state.vectors.get_mut(number);
-        let first = vector.operations.first().map(|first| &first.transfer);
-        // What a write to the log device, or into the NIC's queues, takes is of one side.
-        let alone = match first {
-            Some(Transfer::Persist { region, .. }) => Some(region.owner().unwrap_or(Side::Host)),
-            Some(Transfer::Fill { .. }) => Some(Side::Nic),
-            _ => None,
-        };
-        let (engine, since) = (self.engines[vector.engine as usize], vector.since);
-        let target = match engine.side {
-            _ if alone.is_some() => alone.unwrap_or(Side::Host),
-            Side::Host => Side::Nic,
-            Side::Nic => Side::Host,
-        };
-        state.has_crashed(engine.node, target, since)
-    }
-
-    /// DMA writes that the crash of the NICs of `node` catches under way land in part: from the
-    /// first on, in ascending order, up to some line.
-    pub(crate) fn land_in_part(&self, state: &mut State, node: NodeId) {
-        let host_lives = state.is_up(node, Side::Host);
-        let rng = &mut state.medium_rng;
-        for vector in state.vectors.iter_mut() {
-            let from = self.engines[vector.engine as usize];
-            let under_way = vector.begun && !vector.moved && host_lives;
-            if !under_way || from.node != node || from.side != Side::Nic {
-                continue;
-            }
-            let mut left = rng.below(1 + vector.operations.iter().map(lines).sum::<u64>());
-            for operation in &vector.operations {
-                land_lines(operation, left);
-                left = left.saturating_sub(lines(operation));
-            }
-        }
-    }
-
-    /// Writes persists onto the medium; their numbers there.
-    pub(crate) fn write_medium(
-        &self,
-        state: &mut State,
-        engine: EngineId,
-        persists: &[Operation],
-    ) -> Vec<u64> {
-        let medium = &mut state.media[usize::from(engine.node.0)];
-        let write = |persist: &Operation| match &persist.transfer {
-            Transfer::Persist { region, offset, .. } => {
-                let side = region.owner().unwrap_or(Side::Host);
-                Some(medium.submit((engine, side), region.label(), *offset, &persist.buffer))
-            }
-            _ => None,
-        };
-        persists.iter().filter_map(write).collect()
-    }
-}
-
-/// Bytes of a line of memory: what is in one moves at one instant.
-const LINE: usize = 64;
-
-/// Lets the first `left` lines of a DMA write land; nothing of other transfers.
-fn land_lines(operation: &Operation, left: u64) {
-    let Transfer::DmaWrite { region, offset, .. } = &operation.transfer else { return };
-    let bytes = operation.buffer.len().min(left as usize * LINE);
-    // What is out of bounds moves nothing, as in a whole transfer.
-    if bytes > 0 && region.check(*offset, operation.buffer.len() as u64).is_ok() {
-        let landed = region.write(*offset, &operation.buffer[..bytes]);
-        assert!(landed.is_ok(), "the range was checked");
-        region.doorbell().ring();
-    }
-}
-
-/// Lines of memory that a DMA write moves; none for other transfers.
-fn lines(operation: &Operation) -> u64 {
-    match operation.transfer {
-        Transfer::DmaWrite { .. } => operation.buffer.len().div_ceil(LINE) as u64,
-        _ => 0,
-    }
 }

@@ -11,6 +11,7 @@ use crate::in_flight::{FrameInFlight, Launch, Stage};
 use crate::kernel::Event;
 use crate::persists::Device;
 use crate::state::State;
+use crate::vectors;
 use crate::world::Shared;
 
 /// A frame that waits. Equal ones have the same effect.
@@ -68,36 +69,34 @@ impl Completes {
     }
 }
 
-impl Shared {
-    /// Vector `number` is complete: it ends, or is held if its kind is.
-    pub(crate) fn dma_completes(&self, state: &mut State, number: u32) {
-        let first = state.vectors.get_mut(number).operations.first();
-        if self.holds_completions && first.and_then(Completes::of).is_some() {
-            state.held_completions.push(number);
-        } else {
-            self.dma_completed(state, number);
-        }
+/// Vector `number` is complete: it ends, or is held if its kind is.
+pub(crate) fn complete_or_hold(shared: &Shared, state: &mut State, number: u32) {
+    let first = state.vectors.get_mut(number).operations.first();
+    if shared.holds_completions && first.and_then(Completes::of).is_some() {
+        state.held_completions.push(number);
+    } else {
+        vectors::complete(shared, state, number);
     }
+}
 
-    fn held_completion(&self, state: &mut State, number: u32) -> Option<HeldCompletion> {
-        // Nobody waits for what an engine has asked for that has crashed since.
-        if self.is_orphan(state, number) {
-            return None;
-        }
-        let vector = state.vectors.get_mut(number);
-        let first = vector.operations.first()?;
-        let bytes = vector.operations.iter().map(|operation| match operation.transfer {
-            Transfer::DmaTouch { len, .. } => u64::from(len),
-            _ => operation.persisted_bytes(),
-        });
-        let bytes = bytes.sum();
-        let engine = self.engines[vector.engine as usize];
-        let digest = vector
-            .operations
-            .iter()
-            .fold(0, |sum: u64, operation| sum.rotate_left(7) ^ digest(&operation.buffer));
-        Some(HeldCompletion { engine, of: Completes::of(first)?, bytes, digest })
+fn completion(shared: &Shared, state: &mut State, number: u32) -> Option<HeldCompletion> {
+    // Nobody waits for what an engine has asked for that has crashed since.
+    if vectors::is_orphan(shared, state, number) {
+        return None;
     }
+    let vector = state.vectors.get_mut(number);
+    let first = vector.operations.first()?;
+    let bytes = vector.operations.iter().map(|operation| match operation.transfer {
+        Transfer::DmaTouch { len, .. } => u64::from(len),
+        _ => operation.persisted_bytes(),
+    });
+    let bytes = bytes.sum();
+    let engine = shared.engines[vector.engine as usize];
+    let digest = vector
+        .operations
+        .iter()
+        .fold(0, |sum: u64, operation| sum.rotate_left(7) ^ digest(&operation.buffer));
+    Some(HeldCompletion { engine, of: Completes::of(first)?, bytes, digest })
 }
 
 impl SimCluster {
@@ -106,7 +105,7 @@ impl SimCluster {
     pub fn held_completions(&self) -> Vec<HeldCompletion> {
         let state = &mut *self.shared.state.borrow_mut();
         let numbers = state.held_completions.clone();
-        numbers.iter().filter_map(|number| self.shared.held_completion(state, *number)).collect()
+        numbers.iter().filter_map(|number| completion(&self.shared, state, *number)).collect()
     }
 
     /// Lets the first completion reach its engine that is equal to `held`. What it makes durable is
@@ -117,11 +116,11 @@ impl SimCluster {
     pub fn complete(&self, held: HeldCompletion) {
         let state = &mut *self.shared.state.borrow_mut();
         let numbers = state.held_completions.clone();
-        let is_meant = |number: &u32| self.shared.held_completion(state, *number) == Some(held);
+        let is_meant = |number: &u32| completion(&self.shared, state, *number) == Some(held);
         let place = numbers.iter().position(is_meant);
         assert!(place.is_some(), "{held:?} does not wait");
         let number = state.held_completions.remove(place.unwrap_or_default());
-        self.shared.dma_completed(state, number);
+        vectors::complete(&self.shared, state, number);
     }
 
     /// How many frames and completions wait.

@@ -27,7 +27,8 @@ mod report;
 mod slab;
 mod state;
 mod trace;
-mod transfer;
+mod vectors;
+mod verbs;
 pub mod view_service;
 mod world;
 

@@ -8,6 +8,7 @@ use crate::in_flight::{News, Since};
 use crate::kernel::Event;
 use crate::state::State;
 use crate::world::Shared;
+use crate::{frames, vectors, verbs};
 
 /// How long one side of a node takes to notice over PCIe that the other has crashed, or is back.
 pub const PCIE_DETECTION: Nanos = Nanos::from_micros(10);
@@ -33,70 +34,68 @@ impl State {
     }
 }
 
-impl Shared {
-    /// Takes sides down: from here on nothing of them runs, moves or arrives. Their devices end
-    /// what they have begun, unless that is lost with them.
-    pub fn take_down(&self, state: &mut State, loss: Loss, loses: bool) {
-        let node = usize::from(loss.node.0);
-        for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
-            state.lives.take_down(loss.node, side);
-            state.has_crashes = true;
-            for index in (0..self.engines.len()).filter(|&index| {
-                (self.engines[index].node, self.engines[index].side) == (loss.node, side)
-            }) {
-                self.silence(state, index);
-            }
-            self.tell(state, loss.node, side);
+/// Takes sides down: from here on nothing of them runs, moves or arrives. Their devices end
+/// what they have begun, unless that is lost with them.
+pub(crate) fn take_down(shared: &Shared, state: &mut State, loss: Loss, loses: bool) {
+    let node = usize::from(loss.node.0);
+    for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
+        state.lives.take_down(loss.node, side);
+        state.has_crashes = true;
+        for index in (0..shared.engines.len()).filter(|&index| {
+            (shared.engines[index].node, shared.engines[index].side) == (loss.node, side)
+        }) {
+            silence(shared, state, index);
         }
-        if loss.nic {
-            self.land_in_part(state, loss.node);
-        }
-        let sides = [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side));
-        if !loses {
-            sides.for_each(|side| state.media[node].settle(side));
-        } else if !self.keeps_unsynced {
-            state.media[node].crash(|side| loss.of(side), &mut state.medium_rng);
-        }
-        // Chains are executed by the card, or in software by NIC engines; verbs by the card, if it
-        // has any.
-        let model = self.model(loss.node);
-        if model.has_verbs() && loss.of(model.card_side()) {
-            self.abort_executions(state, loss.node);
-        }
-        if loss.of(if model.runs_chains() { model.card_side() } else { Side::Nic }) {
-            self.tables[node].forget_chains();
+        tell(shared, state, loss.node, side);
+    }
+    if loss.nic {
+        vectors::land_in_part(shared, state, loss.node);
+    }
+    let sides = [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side));
+    if !loses {
+        sides.for_each(|side| state.media[node].settle(side));
+    } else if !shared.keeps_unsynced {
+        state.media[node].crash(|side| loss.of(side), &mut state.medium_rng);
+    }
+    // Chains are executed by the card, or in software by NIC engines; verbs by the card, if it
+    // has any.
+    let model = shared.model(loss.node);
+    if model.has_verbs() && loss.of(model.card_side()) {
+        verbs::abort_executions(state, loss.node);
+    }
+    if loss.of(if model.runs_chains() { model.card_side() } else { Side::Nic }) {
+        shared.tables[node].forget_chains();
+    }
+}
+
+/// Forgets what waits for a core that has crashed.
+fn silence(shared: &Shared, state: &mut State, index: usize) {
+    let core = &mut state.cores[index];
+    core.stop();
+    core.done.clear();
+    // What is still on its way finds out when it arrives.
+    let now = state.kernel.now();
+    for (arrival, number) in std::mem::take(&mut state.cores[index].inbox) {
+        if arrival <= now {
+            frames::drop_frame(shared, state, number);
+        } else {
+            state.kernel.push(arrival, Event::Frame(number));
         }
     }
-
-    /// Forgets what waits for a core that has crashed.
-    fn silence(&self, state: &mut State, index: usize) {
-        let core = &mut state.cores[index];
-        core.stop();
-        core.done.clear();
-        // What is still on its way finds out when it arrives.
-        let now = state.kernel.now();
-        for (arrival, number) in std::mem::take(&mut state.cores[index].inbox) {
-            if arrival <= now {
-                self.drop_frame(state, number);
-            } else {
-                state.kernel.push(arrival, Event::Frame(number));
-            }
-        }
-        while let Some(number) = state.cores[index].forward.pop_front() {
-            self.drop_frame(state, number);
-        }
+    while let Some(number) = state.cores[index].forward.pop_front() {
+        frames::drop_frame(shared, state, number);
     }
+}
 
-    /// Lets engines learn about a side whose state has just changed: those of the node's other side
-    /// over PCIe, the others if the configuration says after how long.
-    pub fn tell(&self, state: &mut State, node: NodeId, side: Side) {
-        let life = state.lives.of(node, side);
-        let after = [(true, Some(PCIE_DETECTION)), (false, self.detect_after)];
-        for (over_pcie, after) in after {
-            let Some(after) = after else { continue };
-            state.news.push(News { node, side, life, over_pcie });
-            let number = (state.news.len() - 1) as u32;
-            state.kernel.push(state.kernel.now().saturating_add(after), Event::News(number));
-        }
+/// Lets engines learn about a side whose state has just changed: those of the node's other side
+/// over PCIe, the others if the configuration says after how long.
+pub(crate) fn tell(shared: &Shared, state: &mut State, node: NodeId, side: Side) {
+    let life = state.lives.of(node, side);
+    let after = [(true, Some(PCIE_DETECTION)), (false, shared.detect_after)];
+    for (over_pcie, after) in after {
+        let Some(after) = after else { continue };
+        state.news.push(News { node, side, life, over_pcie });
+        let number = (state.news.len() - 1) as u32;
+        state.kernel.push(state.kernel.now().saturating_add(after), Event::News(number));
     }
 }

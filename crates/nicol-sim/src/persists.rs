@@ -1,7 +1,7 @@
 //! What is made durable, and what is written into a NIC's queues: which device takes it, and when.
 
 use nicol_core::engine::{Operation, Transfer};
-use nicol_core::ids::Side;
+use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use crate::hw::{NodeHardware, NodeModel, picos};
@@ -55,62 +55,75 @@ impl Device {
     }
 }
 
-impl Shared {
-    /// When `bytes` are durable that the core of `engine` persists from `at` on where cores do that
-    /// themselves: it flushes them after what it has begun to flush. What a NIC asks for has
-    /// landed.
-    fn flush(
-        &self,
-        state: &mut State,
-        engine: usize,
-        model: &NodeModel,
-        at: Picos,
-        bytes: u64,
-    ) -> Picos {
-        let persist = &model.profile.persist;
-        if self.memory_of(self.engines[engine]) == Side::Nic {
-            return at;
-        }
-        let span = persist.latency.value + Picos((persist.per_kib.value * bytes).0 >> 10);
-        state.cores[engine].flushes.reserve(at, span).end
+/// When `bytes` are durable that the core of `engine` persists from `at` on where cores do that
+/// themselves: it flushes them after what it has begun to flush. What a NIC asks for has
+/// landed.
+fn flush(
+    shared: &Shared,
+    state: &mut State,
+    engine: usize,
+    model: &NodeModel,
+    at: Picos,
+    bytes: u64,
+) -> Picos {
+    let persist = &model.profile.persist;
+    if shared.memory_of(shared.engines[engine]) == Side::Nic {
+        return at;
     }
+    let span = persist.latency.value + Picos((persist.per_kib.value * bytes).0 >> 10);
+    state.cores[engine].flushes.reserve(at, span).end
+}
 
-    /// Hands what an engine's round makes durable to the devices of its node, or what it writes
-    /// into entries of the NIC's volatile queue. A log device without channels takes a round's
-    /// writes as one; others, and the NIC's queues, take each by itself.
-    pub(crate) fn submit_persists(
-        &self,
-        state: &mut State,
-        engine: usize,
-        mut operations: Vec<Operation>,
-        at: Nanos,
-    ) {
-        let node = self.engines[engine].node;
-        let model = self.model(node);
-        let by_core = model.profile.persist.is_by_core();
-        let channels = model.profile.persist.channels.is_some();
-        let alone =
-            |operation: &Operation| by_core || channels || Device::of(operation) != Device::Log;
-        while !operations.is_empty() {
-            let together = operations.iter().take_while(|operation| !alone(operation)).count();
-            let rest = operations.split_off(together.max(1));
-            let operations = std::mem::replace(&mut operations, rest);
-            let device = Device::of(&operations[0]);
-            let bytes = operations.iter().map(Operation::persisted_bytes).sum();
-            let done = if by_core && device == Device::Log {
-                self.flush(state, engine, model, picos(at), bytes)
-            } else {
-                device.take(model, &mut state.nodes[node.index()], picos(at), bytes)
-            };
-            let sequences = match self.keeps_content {
-                true => self.write_medium(state, self.engines[engine], &operations),
-                false => Vec::new(),
-            };
-            let (engine, since) = (engine as u32, state.since(node));
-            let vector =
-                Vector { engine, operations, moved: false, begun: false, since, sequences };
-            let number = state.vectors.insert(vector);
-            state.kernel.push(done.to_nanos_up(), Event::DmaCompleted(number));
-        }
+/// Hands what an engine's round makes durable to the devices of its node, or what it writes
+/// into entries of the NIC's volatile queue. A log device without channels takes a round's
+/// writes as one; others, and the NIC's queues, take each by itshared.
+pub(crate) fn submit(
+    shared: &Shared,
+    state: &mut State,
+    engine: usize,
+    mut operations: Vec<Operation>,
+    at: Nanos,
+) {
+    let node = shared.engines[engine].node;
+    let model = shared.model(node);
+    let by_core = model.profile.persist.is_by_core();
+    let channels = model.profile.persist.channels.is_some();
+    let alone = |operation: &Operation| by_core || channels || Device::of(operation) != Device::Log;
+    while !operations.is_empty() {
+        let together = operations.iter().take_while(|operation| !alone(operation)).count();
+        let rest = operations.split_off(together.max(1));
+        let operations = std::mem::replace(&mut operations, rest);
+        let device = Device::of(&operations[0]);
+        let bytes = operations.iter().map(Operation::persisted_bytes).sum();
+        let done = if by_core && device == Device::Log {
+            flush(shared, state, engine, model, picos(at), bytes)
+        } else {
+            device.take(model, &mut state.nodes[node.index()], picos(at), bytes)
+        };
+        let sequences = match shared.keeps_content {
+            true => write_medium(state, shared.engines[engine], &operations),
+            false => Vec::new(),
+        };
+        let (engine, since) = (engine as u32, state.since(node));
+        let vector = Vector { engine, operations, moved: false, begun: false, since, sequences };
+        let number = state.vectors.insert(vector);
+        state.kernel.push(done.to_nanos_up(), Event::DmaCompleted(number));
     }
+}
+
+/// Writes persists onto the medium; their numbers there.
+pub(crate) fn write_medium(
+    state: &mut State,
+    engine: EngineId,
+    persists: &[Operation],
+) -> Vec<u64> {
+    let medium = &mut state.media[usize::from(engine.node.0)];
+    let write = |persist: &Operation| match &persist.transfer {
+        Transfer::Persist { region, offset, .. } => {
+            let side = region.owner().unwrap_or(Side::Host);
+            Some(medium.submit((engine, side), region.label(), *offset, &persist.buffer))
+        }
+        _ => None,
+    };
+    persists.iter().filter_map(write).collect()
 }

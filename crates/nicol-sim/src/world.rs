@@ -1,6 +1,7 @@
 //! [`World`] for the engines of a simulated cluster.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::hw::{Costs, NodeModel, picos};
 use crate::in_flight::Launch;
 use crate::state::State;
 use crate::trace::HardwareTrace;
+use crate::{frames, vectors, verbs};
 
 /// Spare frame buffers that a cluster keeps: about what is under way at once under load.
 const BUFFERS_MAX: usize = 8_192;
@@ -106,6 +108,13 @@ impl Shared {
     /// Which memory an engine works in: stand-ins for NIC engines work in the host's.
     pub(crate) fn memory_of(&self, engine: EngineId) -> Side {
         self.model(engine.node).memory_of(engine)
+    }
+
+    /// The indices of the engines of a side.
+    pub(crate) fn engines_of(&self, node: NodeId, side: Side) -> Range<usize> {
+        let first = EngineId { node, side, core: 0 };
+        let first = self.view.index_of(first).unwrap_or_default();
+        first..first + self.view.engines(node, side)
     }
 
     /// Keeps a frame's buffer for another frame.
@@ -358,7 +367,7 @@ impl World for SimWorld {
 
     #[inline]
     fn receive(&self) -> Option<Vec<u8>> {
-        self.shared.receive(&mut self.shared.state.borrow_mut(), self.index)
+        frames::receive(&self.shared, &mut self.shared.state.borrow_mut(), self.index)
     }
 
     fn frame_buffer(&self) -> Vec<u8> {
@@ -372,7 +381,7 @@ impl World for SimWorld {
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         let rings = self.here.side == Side::Host && self.rings();
         let way = if rings { Launch::Rings } else { Launch::Rides };
-        let launched = self.shared.launch(self.index, to, frame, self.now(), way);
+        let launched = frames::launch(&self.shared, self.index, to, frame, self.now(), way);
         self.refused.set(self.refused.get() || launched.is_err());
         launched
     }
@@ -382,7 +391,8 @@ impl World for SimWorld {
     }
 
     fn transmit_copy(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        let launched = self.shared.launch(self.index, to, frame, self.now(), Launch::Copy);
+        let launched =
+            frames::launch(&self.shared, self.index, to, frame, self.now(), Launch::Copy);
         self.refused.set(self.refused.get() || launched.is_err());
         launched
     }
@@ -398,7 +408,7 @@ impl World for SimWorld {
             Some(first) if first.reads() => dma.read_latency.value,
             Some(_) => dma.write_latency.value,
         };
-        self.shared.submit_vector(self.index, batch, self.now());
+        vectors::submit(&self.shared, self.index, batch, self.now());
         // What waits in the DMA queue comes on top, and is waited for by the task alone.
         self.spend(wait, Spent::DmaWait);
     }
@@ -417,7 +427,7 @@ impl World for SimWorld {
     }
 
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>) {
-        self.shared.post_verbs(self.index, node, batch, self.now());
+        verbs::post(&self.shared, self.index, node, batch, self.now());
     }
 
     #[inline]

@@ -15,8 +15,7 @@ const RULE: &str = "owner";
 const FILES_MAX: usize = 3;
 
 /// Types that are still spread; none comes to them.
-const SPREAD: [&str; 8] =
-    ["Engine", "Member", "NicCoordinator", "NicServer", "Shared", "SimCluster", "Steps", "Work"];
+const SPREAD: [&str; 6] = ["Engine", "Member", "NicCoordinator", "NicServer", "Steps", "Work"];
 
 /// Checks every crate.
 pub(super) fn check<'a>(crates: impl Iterator<Item = &'a Crate<'a>>) -> Vec<Finding> {
