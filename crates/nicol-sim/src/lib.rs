@@ -10,14 +10,11 @@
 mod chain;
 pub mod checks;
 mod cluster;
-mod crash;
 mod doorbells;
 mod frames;
-mod held;
 mod hw;
 mod in_flight;
 pub mod kernel;
-mod leases;
 mod lives;
 mod persists;
 pub mod profile;
@@ -32,8 +29,7 @@ mod verbs;
 pub mod view_service;
 mod world;
 
-pub use cluster::{RunEnd, SimCluster, SimConfig};
-pub use held::{Completes, Held, HeldCompletion};
+pub use cluster::{Completes, Held, HeldCompletion, RunEnd, SimCluster, SimConfig};
 #[doc(hidden)]
 pub use hw::PciePackets;
 pub use lives::PCIE_DETECTION;

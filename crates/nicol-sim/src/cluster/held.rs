@@ -6,7 +6,7 @@ use nicol_core::history::digest;
 use nicol_core::ids::EngineId;
 use nicol_core::wire::Frame;
 
-use crate::cluster::SimCluster;
+use super::SimCluster;
 use crate::in_flight::{FrameInFlight, Launch, Stage};
 use crate::kernel::Event;
 use crate::persists::Device;
@@ -70,7 +70,7 @@ impl Completes {
 }
 
 /// Vector `number` is complete: it ends, or is held if its kind is.
-pub(crate) fn complete_or_hold(shared: &Shared, state: &mut State, number: u32) {
+pub(super) fn complete_or_hold(shared: &Shared, state: &mut State, number: u32) {
     let first = state.vectors.get_mut(number).operations.first();
     if shared.holds_completions && first.and_then(Completes::of).is_some() {
         state.held_completions.push(number);

@@ -5,7 +5,7 @@ use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, SideState};
 
-use crate::cluster::SimCluster;
+use super::SimCluster;
 use crate::kernel::Event;
 use crate::state::State;
 use crate::view_service::{Answers, LEASE, RENEWAL, SERVICE_LATENCY};
@@ -14,7 +14,7 @@ use crate::world::Shared;
 const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 
 /// The sides ask for their leases.
-pub(crate) fn renew(cluster: &SimCluster) {
+pub(super) fn renew(cluster: &SimCluster) {
     let shared = &*cluster.shared;
     let state = &mut *shared.state.borrow_mut();
     let now = state.kernel.now();
@@ -36,7 +36,7 @@ pub(crate) fn renew(cluster: &SimCluster) {
 /// The service's answers reach those that asked, if they still live. A side that has been given
 /// up meanwhile begins a new life: the others have gone on without it. One that waits for its
 /// other half gets no lease.
-pub(crate) fn take_answers(cluster: &SimCluster) {
+pub(super) fn take_answers(cluster: &SimCluster) {
     let shared = &*cluster.shared;
     let answers = {
         let state = &mut *shared.state.borrow_mut();

@@ -5,7 +5,7 @@ use nicol_core::engine::{CrashSabotage, Ending, Engine, Loss, Revival, restart_n
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 
-use crate::cluster::SimCluster;
+use super::SimCluster;
 use crate::in_flight::News;
 use crate::lives;
 use crate::world::SimWorld;
@@ -49,7 +49,7 @@ impl SimCluster {
         self.shared.state.borrow().media[node.index()].synced().cloned().collect()
     }
 
-    pub(crate) fn planned_crash(&self, index: usize) {
+    pub(super) fn planned_crash(&self, index: usize) {
         let losses = {
             let state = &mut *self.shared.state.borrow_mut();
             let crash = state.faults.plan().crashes[index];
@@ -61,7 +61,7 @@ impl SimCluster {
         losses.into_iter().for_each(|loss| self.crash(loss));
     }
 
-    pub(crate) fn planned_restart(&self, index: usize) {
+    pub(super) fn planned_restart(&self, index: usize) {
         let sides = {
             let state = self.shared.state.borrow();
             state.lives.returns(&state.faults.plan().crashes[index])
@@ -100,7 +100,7 @@ impl SimCluster {
 
     /// Restarts sides that the view service gave up while they were up: their engines are dropped,
     /// and start again at once, or together with the other side of their node if they need it.
-    pub(crate) fn begin_anew(&self, given_up: Loss) {
+    pub(super) fn begin_anew(&self, given_up: Loss) {
         self.take_apart(given_up, Ending::Anew);
         let again = self.shared.state.borrow_mut().lives.start_again(given_up);
         self.bring_back(&again);
@@ -166,7 +166,7 @@ impl SimCluster {
     }
 
     /// Engines learn what has happened to a side.
-    pub(crate) fn break_news(&self, number: usize) {
+    pub(super) fn break_news(&self, number: usize) {
         let News { node, side, life, over_pcie } = self.shared.state.borrow().news[number];
         for (index, id) in self.shared.engines.iter().enumerate() {
             let near = id.node == node;
@@ -184,7 +184,7 @@ impl SimCluster {
 
     /// # Panics
     /// If anything has accessed memory that a crash has taken away: a bug.
-    pub(crate) fn check_lost_memory(&self) {
+    pub(super) fn check_lost_memory(&self) {
         for region in self.lost.borrow().iter() {
             let accesses = region.lost_accesses();
             assert!(accesses == 0, "{region:?} was lost in a crash and is accessed afterwards");

@@ -1,4 +1,12 @@
 //! A simulated cluster: one engine per modelled core, driven by one event kernel.
+//!
+//! This folder owns the engines, what runs on them, and what their ended lives leave behind. Here:
+//! the run, event by event. `crash` ends lives and begins new ones, `leases` hands out views, and
+//! `held` lets tests choose what arrives next.
+
+mod crash;
+mod held;
+mod leases;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +33,8 @@ use crate::state::{Core, State};
 use crate::trace::HardwareTrace;
 use crate::view_service::ViewService;
 use crate::world::{Shared, SimWorld, Spent};
-use crate::{frames, held, leases, vectors, verbs};
+use crate::{frames, vectors, verbs};
+pub use held::{Completes, Held, HeldCompletion};
 use nicol_core::faults::{FaultPlan, Faults};
 
 /// What to simulate.
@@ -142,15 +151,15 @@ pub enum RunEnd {
 /// A cluster in simulated time. Lives on one thread; many may run on many threads.
 #[derive(Debug)]
 pub struct SimCluster {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) engines: RefCell<Vec<Engine<SimWorld>>>,
+    shared: Rc<Shared>,
+    engines: RefCell<Vec<Engine<SimWorld>>>,
     /// What runs on the engines, for telling it of crashes.
-    pub(crate) started: RefCell<Option<Arc<dyn StartOn<SimWorld>>>>,
+    started: RefCell<Option<Arc<dyn StartOn<SimWorld>>>>,
     /// What engines had counted that crashed.
-    pub(crate) retired: RefCell<EngineStats>,
+    retired: RefCell<EngineStats>,
     /// Memory that crashes have taken away.
-    pub(crate) lost: RefCell<Vec<Arc<Region>>>,
-    pub(crate) sabotage: CrashSabotage,
+    lost: RefCell<Vec<Arc<Region>>>,
+    sabotage: CrashSabotage,
 }
 
 impl Drop for SimCluster {
@@ -262,7 +271,7 @@ impl SimCluster {
     }
 
     /// The engine at a position of the view's order.
-    pub(crate) fn engine_at(&self, index: usize) -> Engine<SimWorld> {
+    fn engine_at(&self, index: usize) -> Engine<SimWorld> {
         self.engines.borrow()[index].clone()
     }
 
