@@ -7,8 +7,8 @@ use nicol_core::units::{Nanos, Picos};
 use crate::hw::{Crossing, NodeHardware, NodeModel, Way, picos};
 use crate::in_flight::{FrameInFlight, Launch, Stage};
 use crate::kernel::Event;
+use crate::shared::Shared;
 use crate::state::State;
-use crate::world::Shared;
 
 /// Sends a frame on its way at `at`; `Err` if the sender's queue is full.
 pub(crate) fn launch(

@@ -21,6 +21,7 @@ pub mod profile;
 mod queue;
 mod reach;
 mod report;
+mod shared;
 mod slab;
 mod state;
 mod trace;

@@ -6,8 +6,8 @@ use nicol_core::units::Nanos;
 
 use crate::in_flight::{News, Since};
 use crate::kernel::Event;
+use crate::shared::Shared;
 use crate::state::State;
-use crate::world::Shared;
 use crate::{frames, vectors, verbs};
 
 /// How long one side of a node takes to notice over PCIe that the other has crashed, or is back.

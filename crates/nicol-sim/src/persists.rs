@@ -7,8 +7,8 @@ use nicol_core::units::{Nanos, Picos};
 use crate::hw::{NodeHardware, NodeModel, picos};
 use crate::in_flight::Vector;
 use crate::kernel::Event;
+use crate::shared::Shared;
 use crate::state::State;
-use crate::world::Shared;
 
 /// What takes a write that is no transfer between the sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use crate::hw::{PciePackets, picos};
+use crate::shared::Shared;
 use crate::state::State;
-use crate::world::{SPENT, Shared, SimWorld};
+use crate::world::{SPENT, SimWorld};
 use nicol_core::faults::FaultCounts;
 
 /// How busy a resource was.

@@ -9,8 +9,8 @@ use crate::hw::picos;
 use crate::in_flight::Vector;
 use crate::kernel::Event;
 use crate::reach::reads_apart;
+use crate::shared::Shared;
 use crate::state::State;
-use crate::world::Shared;
 use crate::{persists, verbs};
 
 /// Submits a vector at `at`. Without a DMA engine its transfers are verbs to the own node.

@@ -14,8 +14,8 @@ use crate::hw::{NodeHardware, picos};
 use crate::in_flight::{VerbInFlight, VerbStage};
 use crate::kernel::Event;
 use crate::reach::{access_memory, fetched, rest_on_lanes};
+use crate::shared::Shared;
 use crate::state::State;
-use crate::world::Shared;
 
 /// Posts a batch of verbs at `at`.
 pub(crate) fn post(

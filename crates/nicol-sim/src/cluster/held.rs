@@ -10,9 +10,9 @@ use super::SimCluster;
 use crate::in_flight::{FrameInFlight, Launch, Stage};
 use crate::kernel::Event;
 use crate::persists::Device;
+use crate::shared::Shared;
 use crate::state::State;
 use crate::vectors;
-use crate::world::Shared;
 
 /// A frame that waits. Equal ones have the same effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,9 +7,9 @@ use nicol_core::view::{Asking, SideState};
 
 use super::SimCluster;
 use crate::kernel::Event;
+use crate::shared::Shared;
 use crate::state::State;
 use crate::view_service::{Answers, LEASE, RENEWAL, SERVICE_LATENCY};
-use crate::world::Shared;
 
 const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 

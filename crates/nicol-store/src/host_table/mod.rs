@@ -20,8 +20,8 @@
 //! next of 24 sizes (see `memory`).
 //!
 //! This folder owns the table's fields. Here: its shape, its counters, admission and growth. `read`
-//! looks up and `writer` changes; a `Split` grows the table by one segment, and an `Audit` goes over
-//! all of it.
+//! looks up and `writer` changes; a `Split` grows the table by one segment, and an `Audit` goes
+//! over all of it.
 
 mod address;
 mod check;
