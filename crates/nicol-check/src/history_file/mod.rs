@@ -1,4 +1,4 @@
-//! Histories in files: JSON lines, the first of which says what the file is. `docs/history.md`
+//! Histories in files: JSON lines, the first of which says what the file is. `docs/research/histories.md`
 //! describes the format.
 
 mod first;
