@@ -79,7 +79,10 @@ fn the_list_of_published_numbers_names_the_profiles_that_are_held_to_each() {
             assert_eq!(*column, names, "C{id}: the last column of docs/research/calibration.md");
         }
     }
-    assert!(checked.is_empty(), "checks without a row in docs/research/calibration.md: {checked:?}");
+    assert!(
+        checked.is_empty(),
+        "checks without a row in docs/research/calibration.md: {checked:?}"
+    );
 }
 
 #[test]
