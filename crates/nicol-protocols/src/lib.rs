@@ -1,7 +1,8 @@
 //! Every protocol of the field, written once against `nicol_core::fabric::Fabric`: a folder per
 //! family, a folder per system, and the kit that they share.
 //!
-//! `AMB-nn` is an entry of `docs/research/ambiguities.md`: a case that a paper leaves open, and its reading.
+//! `AMB-nn` is an entry of `docs/research/ambiguities.md`: a case that a paper leaves open, and its
+//! reading.
 #![forbid(unsafe_code)]
 
 pub mod commit;

@@ -10,6 +10,7 @@
 mod session;
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,8 +19,7 @@ use session::Session;
 const NICOL: &str = env!("CARGO_BIN_EXE_nicol");
 const PROMPT: &str = "127.0.0.1:6380> ";
 /// What a page may name without a test that runs it.
-const UNTRIED: [&str; 6] =
-    ["cargo test", "cargo fmt", "cargo clippy", "redis-benchmark", "cd", "git"];
+const UNTRIED: [&str; 4] = ["cargo test", "cargo clippy", "redis-benchmark", "cd fuzz"];
 /// Shortens a benchmark that names no length, so that the pages can show the plain command.
 const SHORT: &str = r#"#!/bin/sh
 case "$*" in
@@ -74,12 +74,14 @@ impl Page {
         let _gone = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("bin")).unwrap();
         for shared in ["docs", "profiles", "crates"] {
-            std::os::unix::fs::symlink(root().join(shared), folder.join(shared)).unwrap();
+            symlink(root().join(shared), folder.join(shared)).unwrap();
         }
-        let short = folder.join("bin/nicol");
-        fs::write(&short, SHORT).unwrap();
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(&short, executable).unwrap();
+        // A test that builds would wait for the build that runs it.
+        for (name, script) in [("nicol", SHORT), ("cargo", "#!/bin/sh\nexit 1\n")] {
+            let path = folder.join("bin").join(name);
+            fs::write(&path, script).unwrap();
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
         let session = Session::new(&folder);
         Self { name: name.to_owned(), folder, session, wrong: Vec::new() }
     }
@@ -97,7 +99,9 @@ impl Page {
                     tried += 1;
                     self.run(&block);
                 }
-                "console" => tried += self.show(&block, text.contains("redis-cli")),
+                "console" => {
+                    tried += self.show(&block, text.contains("redis-cli") || text.contains(PROMPT))
+                }
                 "text" | "toml" | "json" | "rust" => {}
                 other => self.wrong(
                     block.line,

@@ -184,6 +184,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
         finish(doc.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     if extent == Extent::Full {
+        step("book", || crate::book::run(root))?;
         let target = target(root)?;
         step("release build", || cargo(root, &["build", "--release", "--bin", "nicol"]))?;
         step("seed sweeps", || {
@@ -225,7 +226,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
         println!(
-            "== left out: release build, seed sweeps, museum, exploration, TLA+, golden tables, \
+            "== left out: book, release build, seed sweeps, museum, exploration, TLA+, golden tables, \
              instructions, determinism, examples in documentation (cargo xtask ci)"
         );
     }
