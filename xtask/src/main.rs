@@ -117,7 +117,7 @@ fn histories(root: &Path) -> Result<()> {
     ci::pass(cargo.args(["--", "--include-ignored", "--nocapture"]), 5)
 }
 
-/// Explores MINOS: `crates/nicol-protocols/examples/explore`. The quick form is built as tests are,
+/// Explores MINOS: `crates/nicol-minos/examples/explore`. The quick form is built as tests are,
 /// with the whole workspace: the features of one package alone would build what it needs a second
 /// time.
 fn explore(root: &Path, flags: &[&str]) -> Result<()> {
@@ -138,7 +138,7 @@ fn explore(root: &Path, flags: &[&str]) -> Result<()> {
 fn plans(root: &Path) -> Result<()> {
     for (package, of, which) in [
         ("nicol-lab", &["--lib"][..], "planner::"),
-        ("nicol-protocols", &["--test", "judged"], "planned::"),
+        ("nicol-lab", &["--test", "judged"], "planned::"),
     ] {
         let mut cargo = cargo::command(root);
         cargo.args(["test", "-p", package]).args(of);

@@ -55,7 +55,7 @@ pub fn run(root: &Path, extent: &Extent) -> Result<()> {
         ("nicol", "restarts", "a_server_that_is_killed_200_times_has_everything_acknowledged"),
         ("nicol", "minos", "what_a_model_promises_is_there_after_200_kills"),
         (
-            "nicol-protocols",
+            "nicol-commit",
             "it",
             "restart::a_new_cluster_has_everything_acknowledged_over_1000_seeds",
         ),

@@ -1,4 +1,4 @@
-//! `cargo xtask rtl`: AlNiCo's scheduler in hardware (`crates/nicol-protocols/rtl/`) against the
+//! `cargo xtask rtl`: AlNiCo's scheduler in hardware (`crates/nicol-schedule/rtl/`) against the
 //! Rust model, under Verilator, and Yosys' estimate of what it takes.
 //!
 //! Both are Debian packages that the gate does not need: where one is absent, this says so and
@@ -41,7 +41,7 @@ const SOURCES: [&str; 6] = [
 
 /// Compares decisions, and estimates.
 pub fn run(root: &Path, form: Form) -> Result<()> {
-    let from = root.join("crates/nicol-protocols/rtl");
+    let from = root.join("crates/nicol-schedule/rtl");
     let build = cargo::target(root)?.join("rtl");
     std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
     if is_there("verilator", "--version") {
@@ -70,7 +70,7 @@ fn compare(root: &Path, from: &Path, build: &Path, form: Form) -> Result<()> {
     verilator.stdout(Stdio::null());
     finish(&mut verilator)?;
     // As tests build it: a million decisions take seconds.
-    let example = ["-p", "nicol-protocols", "--example", "decisions"];
+    let example = ["-p", "nicol-schedule", "--example", "decisions"];
     finish(cargo::command(root).arg("build").args(example))?;
     let (mut model, requests) = (cargo::command(root), form.requests());
     model.args(["run", "--quiet"]).args(example).args(["--", &requests.to_string()]);

@@ -1,4 +1,4 @@
-//! `cargo xtask tlc`: the TLA+ specification of MINOS (`crates/nicol-protocols/tla/Minos.tla`),
+//! `cargo xtask tlc`: the TLA+ specification of MINOS (`crates/nicol-minos/tla/Minos.tla`),
 //! checked by TLC: every model on the host and offloaded, and what is broken on purpose.
 //!
 //! TLC comes from Maven Central, as a jar whose digest is known here. Where there is no Java, or
@@ -106,7 +106,7 @@ pub fn run(root: &Path, form: Form) -> Result<()> {
     let build = cargo::target(root)?.join("tlc");
     std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
     let Some(jar) = provide(&build)? else { return Ok(()) };
-    let specification = root.join("crates/nicol-protocols/tla/Minos.tla");
+    let specification = root.join("crates/nicol-minos/tla/Minos.tla");
     for case in form.cases() {
         let began = Instant::now();
         let name = case.name();

@@ -8,25 +8,34 @@ const RULE: &str = "crate direction";
 
 const CORE: &str = "nicol-core";
 const STORE: &str = "nicol-store";
-const MIDDLE: [&str; 5] =
-    ["nicol-protocols", "nicol-sim", "nicol-rt", "nicol-workload", "nicol-check"];
+const KIT: &str = "nicol-kit";
+/// Schedulers, which stand before systems of two families.
+pub(super) const SCHEDULE: &str = "nicol-schedule";
+/// The families of systems. None knows another.
+pub(super) const FAMILIES: [&str; 5] =
+    ["nicol-commit", "nicol-engines", "nicol-minos", "nicol-offpath", "nicol-prism"];
+/// The worlds, what runs there, and who judges.
+const BESIDE: [&str; 4] = ["nicol-sim", "nicol-rt", "nicol-workload", "nicol-check"];
 
 /// May `from` depend on `to`? `None` if `from` is unknown to the table of the style guide.
 fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
-    let middle = MIDDLE.contains(&to);
+    let beside = BESIDE.contains(&to);
+    let system = FAMILIES.contains(&to);
+    let below = to == CORE || to == STORE || to == KIT;
     Some(match from {
         CORE | "xtask" => false,
         STORE | "fuzz" => to == CORE,
-        // Its tests run systems as the laboratory does.
-        "nicol-protocols" => {
-            to == CORE || to == STORE || (only_tests && (middle || to == "nicol-lab"))
-        }
-        "nicol-sim" | "nicol-rt" | "nicol-workload" | "nicol-check" => {
-            to == CORE || (only_tests && (middle || to == STORE))
+        KIT => to == CORE || (only_tests && beside),
+        SCHEDULE => below || (only_tests && beside),
+        // A model of MINOS follows runs of the laboratory.
+        "nicol-minos" if only_tests && to == "nicol-lab" => true,
+        _ if FAMILIES.contains(&from) => below || to == SCHEDULE || (only_tests && beside),
+        _ if BESIDE.contains(&from) => {
+            to == CORE || (only_tests && (beside || system || to == STORE))
         }
         // The RESP server knows transactions and nothing of who runs them.
         "nicol-resp" => to == CORE,
-        "nicol-lab" => to == CORE || to == STORE || middle,
+        "nicol-lab" => below || to == SCHEDULE || system || beside,
         "nicol" | "nicol-py" => to != from && to != "nicol-py" && to != "nicol",
         _ => return None,
     })
@@ -101,11 +110,17 @@ mod tests {
     fn allowed_arrows_pass() {
         let body = "[dependencies]\nnicol-core.workspace = true\nserde.workspace = true\n";
         assert_eq!(found("nicol-sim", body), []);
-        assert_eq!(
-            found("nicol-protocols", "[dependencies]\nnicol-store = { path = \"a\" }\n"),
-            []
-        );
+        assert_eq!(found("nicol-commit", "[dependencies]\nnicol-store = { path = \"a\" }\n"), []);
         assert_eq!(found("nicol", "[dependencies]\nnicol-lab.workspace = true\n"), []);
+    }
+
+    #[test]
+    fn families_do_not_meet() {
+        let body = "[dependencies]\nnicol-minos.workspace = true\n";
+        assert_eq!(found("nicol-commit", body).len(), 1);
+        assert_eq!(found("nicol-kit", body).len(), 1);
+        assert_eq!(found("nicol-lab", body), []);
+        assert_eq!(found("nicol-commit", &body.replace("minos", "schedule")), []);
     }
 
     #[test]

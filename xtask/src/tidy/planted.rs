@@ -5,18 +5,22 @@
 //! choice, and names none but `Sabotage::None`.
 
 use super::Finding;
+use super::arrows::{FAMILIES, SCHEDULE};
 use crate::source::Source;
 
 const RULE: &str = "planted fault";
-const PROTOCOLS: &str = "crates/nicol-protocols/src/";
 
 /// The findings in a file of which not only tests compile.
 pub(super) fn check(path: &str, source: &Source<'_>) -> Vec<Finding> {
-    let Some(inside) = path.strip_prefix(PROTOCOLS) else { return Vec::new() };
+    let inside = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+    let Some((krate, inside)) = inside else { return Vec::new() };
+    if krate != SCHEDULE && !FAMILIES.contains(&krate) {
+        return Vec::new();
+    }
     if inside.split('/').any(|part| part == "broken" || part == "broken.rs") {
         return Vec::new();
     }
-    let is_config = inside.ends_with("/config.rs");
+    let is_config = inside.rsplit('/').next() == Some("config.rs");
     let mut found = Vec::new();
     for name in ["Sabotage", "sabotage"] {
         let places = source.words(name).into_iter().filter(|at| !source.is_test(*at));
@@ -49,7 +53,7 @@ mod tests {
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        let findings = check(&format!("{PROTOCOLS}{path}"), &Source::new(text));
+        let findings = check(&format!("crates/nicol-{path}"), &Source::new(text));
         findings.iter().for_each(|finding| assert_eq!(finding.rule, RULE));
         findings.into_iter().map(|finding| finding.line).collect()
     }
@@ -66,18 +70,20 @@ mod tests {
             "#[cfg(test)]\nmod tests {}\nfn f(sabotage: Sabotage) {}",
         ];
         for text in bad {
-            assert!(!lines("minos/local.rs", text).is_empty(), "{text}");
+            assert!(!lines("minos/src/local.rs", text).is_empty(), "{text}");
         }
-        assert_eq!(lines("minos/local.rs", "fn f() {}\nlet a = Sabotage::None;\n"), [2]);
+        assert_eq!(lines("minos/src/local.rs", "fn f() {}\nlet a = Sabotage::None;\n"), [2]);
     }
 
     #[test]
     fn what_plants_faults_may_name_them() {
         let text = "match sabotage { Sabotage::NoLocks => {} }";
-        for path in ["minos/broken.rs", "minos/broken/steps.rs", "commit/xenic/broken.rs"] {
+        for path in
+            ["minos/src/broken.rs", "minos/src/broken/steps.rs", "commit/src/xenic/broken.rs"]
+        {
             assert!(lines(path, text).is_empty(), "{path}");
         }
-        assert_eq!(lines("minos/unbroken.rs", text), [1, 1]);
+        assert_eq!(lines("minos/src/unbroken.rs", text), [1, 1]);
         let fine = [
             "if hooks.skips_validation() {} // Sabotage::NoLocks is its name",
             "mod broken;\n#[doc(hidden)]\npub use broken::Sabotage;",
@@ -85,7 +91,7 @@ mod tests {
             "#[cfg(test)]\nmod tests { fn t() { config.sabotage = Sabotage::NoLocks; } }",
         ];
         for text in fine {
-            assert!(lines("minos/mod.rs", text).is_empty(), "{text}");
+            assert!(lines("minos/src/lib.rs", text).is_empty(), "{text}");
         }
         let elsewhere = check("crates/nicol-rt/src/a.rs", &Source::new("Sabotage::NoLocks"));
         assert!(elsewhere.is_empty());
@@ -95,9 +101,9 @@ mod tests {
     fn a_configuration_holds_the_choice_and_names_none() {
         let holds = "use super::broken::Sabotage;\npub sabotage: Sabotage,\n\
                      sabotage: Sabotage::None,\nHooks::new(self.sabotage)\n";
-        assert!(lines("minos/config.rs", holds).is_empty());
+        assert!(lines("minos/src/config.rs", holds).is_empty());
         let names = "fn f() {}\nif self.sabotage == Sabotage::StealsLocks {}\n";
-        assert_eq!(lines("minos/config.rs", names), [2]);
-        assert_eq!(lines("minos/config.rs", "use super::broken::Sabotage::*;"), [1]);
+        assert_eq!(lines("minos/src/config.rs", names), [2]);
+        assert_eq!(lines("minos/src/config.rs", "use super::broken::Sabotage::*;"), [1]);
     }
 }

@@ -10,8 +10,19 @@ const TEST_LINES_MAX: usize = 700;
 const COLUMNS_MAX: usize = 100;
 
 /// Crates in which nothing may be ambient: time, threads, hash seeds, environment, printing.
-const PURE: [&str; 5] =
-    ["nicol-core", "nicol-store", "nicol-protocols", "nicol-sim", "nicol-workload"];
+const PURE: [&str; 11] = [
+    "nicol-core",
+    "nicol-store",
+    "nicol-kit",
+    "nicol-schedule",
+    "nicol-commit",
+    "nicol-engines",
+    "nicol-minos",
+    "nicol-offpath",
+    "nicol-prism",
+    "nicol-sim",
+    "nicol-workload",
+];
 
 /// Places that may hold `unsafe`.
 const UNSAFE: [&str; 4] = [

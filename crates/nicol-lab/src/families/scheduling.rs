@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
-use nicol_protocols::schedule::{
+use nicol_schedule::{
     Completion, Kind, Planes, Policy, Ranking, Sabotage, ScheduleConfig, WORKERS_MAX,
 };
 

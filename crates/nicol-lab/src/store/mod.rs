@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::view::{ShardMap, View};
-use nicol_protocols::read_back::Counts;
+use nicol_kit::Counts;
 use nicol_rt::{LogFile, LogFolder, TablesHeader, remove_runs, write_tables};
 
 pub(crate) use keeper::Pausable;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::ids::NodeId;
 use nicol_core::view::View;
-use nicol_protocols::read_back::{Counts, Recovered};
+use nicol_kit::{Counts, Recovered};
 use nicol_rt::{LogEntry, LogHeader, LogReader, Lost, Run, read_tables};
 
 /// Records between two looks at the progress.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use nicol_check::serializability;
+use nicol_commit::{rdma_occ, xenic};
 use nicol_core::commit::{CommitNode, WITHOUT_LOST_NODES};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{History, Promise};
@@ -23,7 +24,6 @@ use nicol_core::system::SystemNode;
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::Bytes;
 use nicol_core::workload::Workload;
-use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_workload::driver::{RunControl, RunResult, spawn_clients};
 use nicol_workload::tpcc::Indices;
 

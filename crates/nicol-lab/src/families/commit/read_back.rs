@@ -1,8 +1,8 @@
 //! Reading back logs of transactions: each is there as a whole, or not at all. (decision 0025)
 
 use anyhow::Result;
+use nicol_commit::recovery::Logs;
 use nicol_core::ids::{Key, NodeId, Version};
-use nicol_protocols::commit::recovery::Logs;
 
 use crate::store::{Damage, LogReading, ReadBack, RunLogs, lost_in_words, scan};
 

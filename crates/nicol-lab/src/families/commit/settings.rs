@@ -1,17 +1,17 @@
 //! What `--set` may change in the systems of the commit family.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol_core::steering::Steering;
-use nicol_core::units::{Bytes, Nanos};
-use nicol_protocols::commit::Sabotage;
-use nicol_protocols::commit::rdma_occ::{
+use nicol_commit::Sabotage;
+use nicol_commit::rdma_occ::{
     Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, Validation,
     Verbs,
 };
-use nicol_protocols::commit::xenic::{
+use nicol_commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
 };
-use nicol_protocols::schedule::{FeatureMap, ScheduleConfig};
+use nicol_core::steering::Steering;
+use nicol_core::units::{Bytes, Nanos};
+use nicol_schedule::{FeatureMap, ScheduleConfig};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};

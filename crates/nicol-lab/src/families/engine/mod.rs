@@ -6,10 +6,10 @@ mod settings;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
-use nicol_protocols::engine::{
+use nicol_engines::{
     Cicada, EngineConfig, Node, Protocol, Sabotage, Silo, TicToc, TwoPhaseLocking,
 };
-use nicol_protocols::schedule::QUEUE_MAX;
+use nicol_schedule::QUEUE_MAX;
 
 use crate::config::{BenchConfig, Length};
 use crate::families::commit;

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_protocols::engine::{EngineConfig, Sabotage, Waiting};
-use nicol_protocols::schedule::{self, FeatureMap};
+use nicol_engines::{EngineConfig, Sabotage, Waiting};
 use nicol_rt::LogDevice;
+use nicol_schedule::FeatureMap;
 
 use crate::config::BenchConfig;
 use crate::families::scheduling::{self, check_cores, scheduler, set_schedule, without_scheduler};
@@ -40,7 +40,7 @@ pub(super) fn names_of(sabotages: &[Sabotage]) -> Vec<&'static str> {
 #[derive(Clone, Copy)]
 enum Broken {
     Engine(Sabotage),
-    Scheduler(schedule::Sabotage),
+    Scheduler(nicol_schedule::Sabotage),
 }
 
 /// Breaks the engine, or the scheduler in front of it.
@@ -185,7 +185,7 @@ impl SystemConfig for EngineConfig {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = broken(&SABOTAGES, self.sabotage);
         warnings.extend(broken(&scheduling::SABOTAGES, self.schedule_sabotage));
-        if self.schedule.is_none() && self.schedule_sabotage != schedule::Sabotage::None {
+        if self.schedule.is_none() && self.schedule_sabotage != nicol_schedule::Sabotage::None {
             warnings.push("no scheduler is there to be broken: --set scheduler=NAME".to_owned());
         }
         warnings

@@ -6,7 +6,7 @@ mod settings;
 mod trials;
 
 use nicol_core::history::Persistency;
-use nicol_protocols::minos::{Node, Sabotage};
+use nicol_minos::{Node, Sabotage};
 
 use crate::families::key_value::system;
 use crate::families::serving::serve;

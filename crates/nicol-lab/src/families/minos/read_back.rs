@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use nicol_core::ids::{Key, NodeId, Version};
-use nicol_protocols::minos::logged_update;
+use nicol_minos::logged_update;
 
 use crate::store::{Damage, LogReading, ReadBack, RunLogs, lost_in_words, scan};
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use nicol_core::history::{Persistency, Promise};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_protocols::minos::{Errata, Faithful, MinosConfig, WhenFull};
+use nicol_minos::{Errata, Faithful, MinosConfig, WhenFull};
 
 use super::{SABOTAGES, SERVED_BYTES, parts};
 use crate::config::BenchConfig;

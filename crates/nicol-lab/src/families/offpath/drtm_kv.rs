@@ -3,9 +3,7 @@
 use anyhow::{Result, bail};
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
-use nicol_protocols::offpath::drtm_kv::{
-    Alternative, COPIES_MAX, DrtmKvConfig, KeptBy, Node, Sabotage,
-};
+use nicol_offpath::drtm_kv::{Alternative, COPIES_MAX, DrtmKvConfig, KeptBy, Node, Sabotage};
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};

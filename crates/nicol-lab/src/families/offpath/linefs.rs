@@ -4,9 +4,7 @@ use anyhow::{Result, ensure};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::key_value::KeyValueNode;
 use nicol_core::units::{Bytes, Nanos};
-use nicol_protocols::offpath::linefs::{
-    Alternative, HostLoad, LineFsConfig, Node, Sabotage, payload_max,
-};
+use nicol_offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, Sabotage, payload_max};
 use nicol_workload::ycsb::Popularity;
 
 use crate::config::{BenchConfig, Length};

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
-use nicol_protocols::prism::kv::{
+use nicol_prism::kv::{
     DeletedSlots, Hash, ITEM_BYTES_MAX, KvConfig, Node, Operands, Reuse, Sabotage, Slots,
 };
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use nicol_core::units::Nanos;
-use nicol_protocols::prism::pilaf::{Index, Node, PilafConfig, Reads, Sabotage};
+use nicol_prism::pilaf::{Index, Node, PilafConfig, Reads, Sabotage};
 
 use super::key_values::{KEY_BYTES, churn_on_two_servers};
 use crate::config::BenchConfig;

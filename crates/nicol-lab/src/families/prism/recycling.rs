@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use nicol_core::units::Nanos;
-use nicol_protocols::prism::{Reclaim, Recycling};
+use nicol_prism::{Reclaim, Recycling};
 
 use crate::settings::{Setting, number};
 

@@ -7,9 +7,9 @@ use nicol_core::records::RecordSource;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
 use nicol_core::view::ShardMap;
-use nicol_protocols::prism::abdlock::{self, AbdlockConfig};
-use nicol_protocols::prism::rs::{Blocks, Node, RsConfig, Sabotage};
-use nicol_protocols::prism::{Faithful, Verbs};
+use nicol_prism::abdlock::{self, AbdlockConfig};
+use nicol_prism::rs::{Blocks, Node, RsConfig, Sabotage};
+use nicol_prism::{Faithful, Verbs};
 use nicol_workload::ycsb::Popularity;
 
 use super::deaths;

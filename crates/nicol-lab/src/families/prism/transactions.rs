@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 use nicol_core::units::Nanos;
-use nicol_protocols::prism::kv::Hash;
-use nicol_protocols::prism::tx::{Bump, Node, OwnReads, ReadVersion, Sabotage, Staging, TxConfig};
+use nicol_prism::kv::Hash;
+use nicol_prism::tx::{Bump, Node, OwnReads, ReadVersion, Sabotage, Staging, TxConfig};
 
 use super::deaths;
 use super::recycling::{self, RECLAIM, REFILL, WATERMARK};

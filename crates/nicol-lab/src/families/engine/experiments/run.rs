@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use nicol_core::history::{End, History};
 use nicol_core::units::Nanos;
-use nicol_protocols::schedule::Kind;
+use nicol_schedule::Kind;
 use nicol_workload::tpcc::Chopping;
 use serde::{Deserialize, Serialize};
 

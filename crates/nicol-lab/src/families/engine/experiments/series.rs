@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use nicol_core::units::Nanos;
-use nicol_protocols::schedule::WINDOW;
+use nicol_schedule::WINDOW;
 use serde_json::json;
 
 use super::run::{Run, assume_with_feedback, slice_ms};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use nicol_core::units::Nanos;
-use nicol_protocols::minos::BREAKDOWN;
+use nicol_minos::BREAKDOWN;
 use nicol_workload::ycsb::Popularity;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

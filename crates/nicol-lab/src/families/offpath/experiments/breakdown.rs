@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use nicol_core::units::Nanos;
-use nicol_protocols::offpath::linefs::{Alternative, LineFsConfig};
+use nicol_offpath::linefs::{Alternative, LineFsConfig};
 use serde_json::json;
 
 use super::alternative_of;

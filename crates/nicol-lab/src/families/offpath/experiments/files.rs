@@ -15,7 +15,7 @@ use nicol_core::rng::{Purpose, Stream};
 use nicol_core::system::{NodeState, Sequential, load_nodes};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ReplicaSet, View};
-use nicol_protocols::offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, payload_max};
+use nicol_offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, payload_max};
 use nicol_sim::{Profile, SimCluster, SimConfig, SimReport};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

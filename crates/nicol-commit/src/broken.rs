@@ -1,0 +1,72 @@
+//! The commit family broken on purpose, for the checkers' negative tests. What stands before a
+//! system's own steps and spoils them is the system's (`xenic/broken.rs`, `rdma_occ/broken.rs`,
+//! decision 0017). Here is what it cannot spoil from there: the steps ask [`Hooks`], and know no
+//! fault by name.
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The protocol as it should be.
+    None,
+    /// VALIDATE is skipped.
+    NoValidate,
+    /// VALIDATE compares versions and ignores locks.
+    ValidateIgnoresLocks,
+    /// EXECUTE takes no locks.
+    NoLocks,
+    /// COMMIT unlocks before it installs.
+    UnlockFirst,
+    /// Locks are released when execution is done.
+    EarlyUnlock,
+    /// An aborted transaction installs its writes all the same.
+    AbortInstalls,
+    /// What was read of ordered tables is taken for current.
+    IgnoresRangeVersions,
+    /// After a crash: locks that a dead coordinator has left are given to the next transaction.
+    StealsLocks,
+    /// After a crash, or a timeout: a transaction commits although a backup that lives has not
+    /// acknowledged.
+    ForgetsBackups,
+}
+
+/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hooks(pub(crate) Sabotage);
+
+impl Hooks {
+    fn is(self, fault: Sabotage) -> bool {
+        self.0 == fault
+    }
+
+    fn is_whole(self) -> bool {
+        self.is(Sabotage::None)
+    }
+
+    /// Is a backup not waited for? `lost`: a view says that it is gone.
+    pub(crate) fn excuses(self, lost: bool) -> bool {
+        lost || self.is(Sabotage::ForgetsBackups)
+    }
+
+    /// Does an aborted transaction install its writes?
+    pub(crate) fn installs_aborted(self) -> bool {
+        self.is(Sabotage::AbortInstalls)
+    }
+
+    /// May an install bring a version that is not later than the one there? Such a protocol is for
+    /// the checkers to find, and not for an assertion.
+    pub(crate) fn installs_older(self) -> bool {
+        !self.is_whole()
+    }
+
+    /// May transactions go past the services and owners that a planted fault would have to spoil?
+    pub(crate) fn takes_shorter_ways(self) -> bool {
+        self.is_whole()
+    }
+
+    /// May a READ find out about a record that is locked?
+    pub(crate) fn reads_locked(self) -> bool {
+        // It would see the lock, and go away.
+        !self.is(Sabotage::StealsLocks)
+    }
+}

@@ -1,0 +1,70 @@
+//! Without combined operations: separate requests to read, lock and validate. [Xenic21 5.7]
+//!
+//! The baseline of the paper's ablations, with the requests that one-sided verbs allow: READ in the
+//! place of EXECUTE; once the writes are known, LOCK, which also compares the versions read; then
+//! VALIDATE, LOG and COMMIT as ever. READ, LOCK and VALIDATE name one object each, unless the keys
+//! of a shard are combined ([`CombinedOps`](crate::xenic::CombinedOps), AMB-45).
+
+use nicol_core::fabric::Fabric;
+use nicol_core::txn::Abort;
+
+use super::steps::{Executed, note_locks};
+use super::{Computed, NicCoordinator};
+use crate::survivor::Survivor;
+use crate::xenic::messages::split_requests::{Lock, Read};
+use crate::xenic::open_txn::{InHand, OpenTxn, PrimaryCall};
+use nicol_kit::AllGranted;
+
+impl<F: Fabric> NicCoordinator<F> {
+    /// [`NicCoordinator::commit_transaction`] with separate requests in its second step.
+    pub(super) async fn commit_with_split_requests(
+        &self,
+        open: &mut InHand<F>,
+    ) -> Result<(), Abort> {
+        // [Xenic21 5.7] READ every key in the place of step 2, and lock none.
+        let mut read = self.read(open).await?;
+        // [Xenic21 4.2 step 3] Execution logic computes the writes; keys that it adds are READ.
+        while self.compute(open).await? == Computed::AddedKeys {
+            read = self.read(open).await?;
+        }
+        // [Xenic21 5.7] LOCK the write set at the versions read: what is left of step 2.
+        let executed = self.lock(open, read).await?;
+        // [Xenic21 4.2 step 4] VALIDATE what was read and is not locked.
+        let validated = self.validate(open, executed).await?;
+        // [Xenic21 4.2 step 5] LOG at every backup of every shard written.
+        let logged = self.log(open, validated).await?;
+        // [Xenic21 4.2 step 6] COMMIT at the primaries.
+        self.commit(open, logged).await;
+        Ok(())
+    }
+
+    /// READ: reads the keys that have not been fetched yet, at all primaries at once.
+    async fn read(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
+        open.note_fetched();
+        self.node.check_served(&open.txn, |_, entry| !entry.fetched)?;
+        self.scatter(
+            open,
+            |entry| !entry.fetched,
+            |open, shard| self.ask(shard, &Read { txn: &open.txn, keys: &open.keys }),
+        );
+        self.gather_values(open).await
+    }
+
+    /// LOCK: locks the write set at the versions read, at all primaries at once.
+    async fn lock(&self, open: &mut OpenTxn<F>, read: AllGranted) -> Result<Executed, Abort> {
+        self.scatter(
+            open,
+            |entry| entry.write,
+            |open, shard| {
+                open.locks.asked(shard);
+                self.ask(shard, &Lock { txn: &open.txn, keys: &open.keys })
+            },
+        );
+        let OpenTxn { calls, locks, .. } = open;
+        let granted = |call: PrimaryCall, reply| {
+            note_locks(locks, call.shard, self.verdict(call.shard, reply))
+        };
+        let locked = calls.gather(granted).await?;
+        Ok(Executed::separately(read, locked))
+    }
+}

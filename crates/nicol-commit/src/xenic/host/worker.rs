@@ -1,0 +1,82 @@
+//! Host workers: they apply what the NIC has logged. [Xenic21 4.2 step 7]
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Fabric, Work};
+
+use super::log_acks::LogAcks;
+use crate::log::{LogReader, logged};
+use crate::log_worker::ApplyLog;
+use crate::xenic::node::Node;
+use crate::xenic::replica::Replica;
+
+/// Writes whose homes are prefetched before the first of them is applied.
+const AHEAD: usize = 32;
+
+/// Segments of a growing table that an idle worker splits before it looks at the log again.
+const IDLE_SPLITS: u64 = 4;
+
+/// Applies the log of one NIC core to the host tables.
+pub(in crate::xenic) struct Worker<F: Fabric> {
+    pub(in crate::xenic) fabric: F,
+    pub(in crate::xenic) node: Arc<Node>,
+    pub(in crate::xenic) acks: Rc<LogAcks<F>>,
+    /// The NIC core whose log it is.
+    pub(in crate::xenic) core: u8,
+}
+
+impl<F: Fabric> ApplyLog for Worker<F> {
+    const BATCH: usize = 32;
+    // A core that also serves clients or a NIC has few turns to give, and a worker that falls
+    // behind lets every local transaction find the table out of date.
+    const BATCHES: usize = 16;
+
+    fn apply(&self, reader: &LogReader) {
+        let install = |writes: &[Option<(&Replica, _, _, _)>]| {
+            for &(replica, key, version, value) in writes.iter().flatten() {
+                self.fabric.work(Work::TableApply);
+                replica.apply(key, version, value);
+            }
+        };
+        let (mut ahead, mut held, mut written) = ([None; AHEAD], 0, 0);
+        for (kind, body) in reader.records() {
+            let logged = logged(body);
+            let replica = self.node.replica(logged.shard, kind);
+            for (key, version, change) in logged {
+                let Some(value) = change.installed() else { continue };
+                if held == AHEAD {
+                    install(&ahead);
+                    (held, written) = (0, written + AHEAD);
+                }
+                replica.touch(key);
+                ahead[held] = Some((replica, key, version, value));
+                held += 1;
+            }
+        }
+        install(&ahead[..held]);
+        // A segment per insert keeps a doubling ahead of the inserts.
+        self.grow((written + held) as u64);
+    }
+
+    fn applied(&self, _records: u64, position: u64) {
+        // [Xenic21 4.2 step 7] The ack travels with the next message to the NIC.
+        self.acks.applied(self.core, position, self.node.log(self.core).size());
+        self.node.forget_deletions();
+    }
+
+    fn work_while_idle(&self) -> bool {
+        self.grow(IDLE_SPLITS) > 0
+    }
+}
+
+impl<F: Fabric> Worker<F> {
+    /// Splits segments of the tables that are doubling; returns how many.
+    fn grow(&self, segments: u64) -> u64 {
+        let done = self.node.grow(segments);
+        for _ in 0..done.records {
+            self.fabric.work(Work::TableApply);
+        }
+        done.segments
+    }
+}

@@ -1,0 +1,579 @@
+//! One node's memory: host tables, NIC index, logs. Shared by its engines.
+
+mod counted;
+mod losses;
+mod syncing;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use nicol_core::engine::{Loss, LostSides};
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
+use nicol_core::medium::MediumWrite;
+use nicol_core::records::RecordSource;
+use nicol_core::steering::Decisions;
+use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode, TooSmall};
+use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
+use nicol_core::units::Bytes;
+use nicol_core::view::{ShardMap, View};
+use nicol_core::wire::Malformed;
+use nicol_store::high_water::HighWater;
+use nicol_store::host_table::{
+    Advance, ExhaustedSpace, Geometry, Growth, HostTable, LOAD_MAX_PERCENT, SlotHash,
+};
+use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::ordered::WriteCounters;
+
+use super::config::{ExecuteAt, Faithful, XenicConfig};
+use super::read_back::read_back;
+use super::replica::Replica;
+use super::server::lookup::stats::LookupCounters;
+use crate::backups::Backups;
+use crate::load_shard;
+use crate::log::{LogMemory, RecordKind};
+use crate::survivor::{Survival, Survivor, WithoutData};
+use losses::deny;
+use nicol_kit::KeyShards;
+use nicol_kit::steering::Choice;
+use nicol_schedule::Shared;
+use syncing::Syncing;
+
+/// Segments that are split per record, while a table that has outgrown its slots is loaded.
+const LOADING_SPLITS: u64 = 2;
+/// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
+/// transactions abort for want of resources; with one object per key in flight that is far off.
+const BUSY_OBJECTS_MAX: usize = 1 << 18;
+/// Slots of the smallest table.
+const SLOTS_MIN: u64 = 1_024;
+
+/// A node: primary of one shard, or of none if it is for clients only, and backup of others.
+/// [Xenic21 4]
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    view: View,
+    survival: Survival,
+    config: XenicConfig,
+    lost_sides: LostSides,
+    schedule: Option<Arc<Shared>>,
+    shard: Option<ShardId>,
+    primary: Replica,
+    backups: Backups<Replica>,
+    index: NicIndex,
+    /// The NIC's side of the ordered tables.
+    write_counters: WriteCounters,
+    logs: Vec<Arc<LogMemory>>,
+    /// Per NIC core.
+    lookups: Vec<LookupCounters>,
+    /// Per log: up to where it must be applied before the next deletions are forgotten.
+    grace: Mutex<Vec<u64>>,
+    paths: [AtomicU64; Path::COUNT],
+    syncing: Syncing,
+    /// Where execution logic has been faster, if that is planned at run time.
+    choice: Option<Choice>,
+}
+
+/// What a node has besides its primary shard's records.
+#[derive(Debug)]
+pub struct Copies {
+    backups: Backups<Replica>,
+    index: NicIndex,
+    write_counters: WriteCounters,
+}
+
+/// The ways that a transaction may take to its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Executed by a primary NIC. [Xenic21 4.2.3]
+    MultiHop,
+    /// Executed on the host's own table. [Xenic21 4.2.4]
+    LocalWrite,
+    /// The same, without a write.
+    LocalRead,
+    /// Executed by the coordinator, with one EXECUTE per shard. [Xenic21 4.2]
+    Ordinary,
+}
+
+impl Path {
+    const COUNT: usize = 4;
+    const ALL: [Self; Self::COUNT] =
+        [Self::MultiHop, Self::LocalWrite, Self::LocalRead, Self::Ordinary];
+
+    /// Its name in reports.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::MultiHop => "multi_hop",
+            Self::LocalWrite => "local_write",
+            Self::LocalRead => "local_read",
+            Self::Ordinary => "ordinary",
+        }
+    }
+}
+
+impl Node {
+    /// How its coordinators choose where execution logic runs, if that is planned at run time.
+    pub(super) const fn choice(&self) -> Option<&Choice> {
+        self.choice.as_ref()
+    }
+
+    /// Its id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// How it runs.
+    pub fn config(&self) -> &XenicConfig {
+        &self.config
+    }
+
+    /// The host table of its primary shard.
+    pub fn primary(&self) -> &HostTable {
+        &self.primary.table
+    }
+
+    /// The records of its primary shard.
+    pub(super) fn own(&self) -> &Replica {
+        self.lost_sides.expect_kept(Side::Host);
+        &self.primary
+    }
+
+    #[inline]
+    pub(super) fn index(&self) -> &NicIndex {
+        self.lost_sides.expect_kept(Side::Nic);
+        &self.index
+    }
+
+    pub(super) fn log(&self, core: u8) -> &Arc<LogMemory> {
+        &self.logs[usize::from(core)]
+    }
+
+    /// The shard of which this node holds the primary, if there is one.
+    pub(super) fn shard(&self) -> Option<ShardId> {
+        self.shard
+    }
+
+    /// Where keys live, and who holds which shard.
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The shard of `key`.
+    #[inline]
+    pub(super) fn shard_of(&self, key: Key) -> ShardId {
+        self.view.shard_of(key)
+    }
+
+    /// The node that holds the primary of `shard`.
+    pub(super) fn primary_node(&self, shard: ShardId) -> NodeId {
+        self.view.primary(shard)
+    }
+
+    pub(super) fn write_counters(&self) -> &WriteCounters {
+        self.lost_sides.expect_kept(Side::Nic);
+        &self.write_counters
+    }
+
+    #[inline]
+    pub(super) fn is_primary(&self, shard: ShardId) -> bool {
+        Some(shard) == self.shard
+    }
+
+    #[inline]
+    pub(super) fn is_primary_of(&self, key: Key) -> bool {
+        self.is_primary(self.shard_of(key))
+    }
+
+    /// Errors: a request names a key whose primary is another node.
+    pub(super) fn expect_own(&self, keys: impl Iterator<Item = Key>) -> Result<(), Malformed> {
+        if self.is_local(keys) { Ok(()) } else { Err(Malformed { what: "a key of another shard" }) }
+    }
+
+    /// The LOGs that a transaction may lead to which another node executes for `coordinator`: every
+    /// shard of `shards` that it may write, as `of` says of each of its keys, with each backup.
+    /// Both nodes go through them in this order. `coordinator` logs to itself. [Xenic21 4.2.3]
+    pub(super) fn delegated_logs(
+        &self,
+        txn: &Txn,
+        of: &KeyShards,
+        shards: [Option<ShardId>; 2],
+        coordinator: NodeId,
+    ) -> impl Iterator<Item = (ShardId, NodeId)> {
+        let written =
+            |shard: &ShardId| of.of(txn, |entry| entry.write).any(|of| of == Some(*shard));
+        let written = shards.into_iter().flatten().filter(written);
+        let logs = written.flat_map(|shard| self.view.backups(shard).map(move |to| (shard, to)));
+        logs.filter(move |&(_, backup)| backup != coordinator)
+    }
+
+    pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
+        self.backups.get(shard).is_some()
+    }
+
+    /// Splits up to `segments` segments of each table that is doubling.
+    pub(super) fn grow(&self, segments: u64) -> Advance {
+        let mut done = Advance::default();
+        for replica in self.replicas() {
+            let advance = replica.advance(segments);
+            done.segments += advance.segments;
+            done.records += advance.records;
+        }
+        done
+    }
+
+    /// Is there space for one more record in the primary table?
+    pub(super) fn has_capacity(&self) -> bool {
+        self.primary.table.has_capacity()
+    }
+
+    /// Which values the primary table has no space for any more.
+    pub(super) fn exhausted_space(&self) -> ExhaustedSpace {
+        self.primary.table.exhausted_space()
+    }
+
+    fn replicas(&self) -> impl Iterator<Item = &Replica> {
+        std::iter::once(&self.primary).chain(self.backups.values())
+    }
+
+    /// The COMMITs whose locks are gone and which are not durable here yet.
+    pub(super) fn syncing(&self) -> &Syncing {
+        &self.syncing
+    }
+
+    /// What a record of the log belongs to.
+    pub(super) fn replica(&self, shard: ShardId, kind: RecordKind) -> &Replica {
+        self.lost_sides.expect_kept(Side::Host);
+        match kind {
+            RecordKind::Commit => &self.primary,
+            RecordKind::Log => match self.backups.get(shard) {
+                Some(replica) => replica,
+                None => panic!("{shard:?} was checked to be backed up here before it was logged"),
+            },
+            RecordKind::Message | RecordKind::Part => panic!("a NIC logs no messages"),
+        }
+    }
+
+    /// Lets the tables forget deletions that no older record can undo any more: those applied
+    /// before everything that was in any log at that time has been applied.
+    ///
+    /// Cost: a look at two counters per log; nothing if another worker is at it.
+    pub(super) fn forget_deletions(&self) {
+        let Ok(mut grace) = self.grace.try_lock() else { return };
+        let over = self.logs.iter().zip(&*grace).all(|(log, &until)| log.applied() >= until);
+        if over {
+            self.replicas().for_each(Replica::forget_old_deletions);
+            for (until, log) in grace.iter_mut().zip(&self.logs) {
+                *until = log.reserved();
+            }
+        }
+    }
+
+    pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
+        self.index()
+            .lock(SlotHash::of(key), key, txn)
+            .map_err(|refused| self.refusal(refused, key))?;
+        if key.is_ordered() {
+            self.write_counters().lock(key, txn);
+        }
+        Ok(())
+    }
+
+    pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
+        if key.is_ordered() {
+            self.write_counters().unlock(key, txn);
+        }
+        self.index().unlock(SlotHash::of(key), key, txn)
+    }
+
+    pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
+        self.index().holder(SlotHash::of(key), key)
+    }
+
+    /// Locks `key` for reading, if no transaction holds it.
+    pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
+        self.index()
+            .lock_shared(SlotHash::of(key), key)
+            .map_err(|refused| self.refusal(refused, key))
+    }
+
+    pub(super) fn unlock_shared(&self, key: Key) {
+        self.index().unlock_shared(SlotHash::of(key), key);
+    }
+
+    /// See [`NicIndex::is_current`].
+    pub(super) fn is_current(&self, txn: TxnId, entry: &Entry) -> Option<bool> {
+        let read = (entry.version, entry.present);
+        self.index().is_current(SlotHash::of(entry.key), entry.key, txn, read)
+    }
+
+    /// Raises the key's version, so that a later insert exceeds the version at which `txn` saw it
+    /// absent; where a range version has shown that there is none; false if one may.
+    pub(super) fn confirm_absent_at(&self, txn: TxnId, entry: &Entry) -> bool {
+        self.index().confirm_absent_at(SlotHash::of(entry.key), entry.key, txn, entry.version)
+    }
+
+    /// Returns true if `key`, of an ordered table, certainly never had a record.
+    pub(super) fn confirm_absent(&self, key: Key) -> bool {
+        self.write_counters().confirm_absent(key)
+    }
+
+    /// The host has answered with the high-water mark of `key`'s group.
+    pub(super) fn learn_high_water(&self, key: Key, high_water: HighWater) {
+        self.write_counters().learn_high_water(key, high_water);
+    }
+
+    /// Is what `txn` has read of an ordered table still current?
+    pub(super) fn is_range_current(&self, txn: TxnId, version: RangeVersion) -> bool {
+        self.write_counters().is_current(version, txn)
+    }
+
+    /// Are all of these keys of its own shard?
+    pub(super) fn is_local(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        keys.all(|key| self.is_primary_of(key))
+    }
+
+    /// Counts a commit.
+    pub(super) fn took(&self, path: Path) {
+        self.paths[path as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
+        let (mut version, hash) = (version, SlotHash::of(key));
+        if self.config.hooks().installs_older() || self.config.faithful == Faithful::Paper {
+            // What is not serializable is for the checkers to find, not for the index's assertion.
+            let found = self.index().lookup(hash, key, &mut Vec::new());
+            if let IndexLookup::Hit { version: known, .. } = found {
+                version = version.max(known.next());
+            }
+        }
+        if key.is_ordered() {
+            self.write_counters().install(key);
+        }
+        self.index().install(hash, key, version, value);
+    }
+
+    pub(super) fn unpin(&self, key: Key) {
+        self.index().unpin(SlotHash::of(key), key);
+    }
+
+    pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
+        &self.lookups[usize::from(core)]
+    }
+}
+
+/// An empty replica with space for so many records, or for as many as its first slots hold if it
+/// may grow.
+fn table_for(records: u64, config: &XenicConfig) -> Replica {
+    let geometry = Geometry::new(
+        (records * config.slots_percent / 100).max(SLOTS_MIN),
+        config.displacement_max,
+        config.inline_value,
+    );
+    let admitted = match config.growth {
+        Growth::Off => records,
+        Growth::Doubling { .. } => records.min(geometry.slots() * LOAD_MAX_PERCENT / 100),
+    };
+    Replica::new(HostTable::new(geometry, admitted, config.growth))
+}
+
+impl Survivor for Node {
+    fn survival(&self) -> &Survival {
+        &self.survival
+    }
+}
+
+impl SystemNode for Node {
+    type Config = XenicConfig;
+
+    type Shard = Replica;
+
+    type Copies = Copies;
+
+    const FOLLOWS_VIEWS: bool = true;
+
+    fn read_back(
+        _: &XenicConfig,
+        view: &View,
+        source: &dyn RecordSource,
+        media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>> {
+        Some(read_back(view, source, media))
+    }
+
+    fn empty(config: &XenicConfig, _: &dyn RecordSource) -> Replica {
+        table_for(0, config)
+    }
+
+    fn load(
+        shard: ShardId,
+        view: &View,
+        config: &XenicConfig,
+        source: &dyn RecordSource,
+    ) -> Result<Replica, TooSmall> {
+        let hashed = source.records_per_shard() - source.ordered_per_shard();
+        let records = hashed + source.growth_per_shard();
+        let replica = table_for(records, config);
+        let touch = |key| replica.touch(key);
+        let load = |key, value: &[u8]| {
+            replica.load(key, value);
+            // A store that is read back may begin with more records than its tables have slots.
+            if replica.table.len() > replica.table.slots() {
+                replica.advance(LOADING_SPLITS);
+            }
+        };
+        load_shard(source, view, shard, touch, load);
+        Ok(replica)
+    }
+
+    fn copy(
+        id: NodeId,
+        view: &View,
+        config: &XenicConfig,
+        source: &dyn RecordSource,
+        shards: &[Replica],
+    ) -> Copies {
+        let empty;
+        let primary = match view.led_by(id).next() {
+            Some(shard) => &shards[usize::from(shard.0)],
+            None => {
+                empty = Self::empty(config, source);
+                &empty
+            }
+        };
+        let index = NicIndex::new(IndexConfig {
+            segments: primary.table.geometry().segments(),
+            cached_objects_max: config.index_objects,
+            busy_objects_max: BUSY_OBJECTS_MAX,
+            homes_per_hint: config.homes_per_hint,
+            value_bytes_max: config.index_value_bytes,
+        });
+        let write_counters = WriteCounters::default();
+        if config.warm_index {
+            primary
+                .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
+            write_counters.preload(&primary.ordered);
+        }
+        Copies { backups: Backups::copy(view, id, shards, Replica::copy), index, write_counters }
+    }
+
+    fn build(
+        id: NodeId,
+        view: &View,
+        config: &XenicConfig,
+        primary: Replica,
+        Copies { backups, index, write_counters }: Copies,
+    ) -> Self {
+        let (hosts, nics) = (view.engines(id, Side::Host), view.engines(id, Side::Nic));
+        let schedule = config.schedule.as_ref();
+        let choice = match config.execute_at {
+            ExecuteAt::Planned(steering) => Some(Choice::new(steering)),
+            ExecuteAt::Host | ExecuteAt::Annotation | ExecuteAt::Nic => None,
+        };
+        Self {
+            schedule: Shared::of(schedule, &config.features, hosts, &config.transcripts),
+            choice,
+            id,
+            lost_sides: LostSides::default(),
+            view: view.clone(),
+            survival: Survival::new(view, config.hooks()),
+            config: config.clone().without_shorter_ways_if_broken(),
+            shard: view.led_by(id).next(),
+            primary,
+            backups,
+            index,
+            write_counters,
+            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
+            grace: Mutex::new(vec![0; nics]),
+            paths: Default::default(),
+            syncing: Syncing::new(view, config.locks_until),
+        }
+    }
+
+    fn start_without_data<F: Fabric>(fabric: &F) {
+        if fabric.here().side == Side::Nic {
+            WithoutData::start(fabric, deny);
+        }
+    }
+}
+
+impl NodeState for Node {
+    fn crashed(&self, loss: &Loss) {
+        self.lost_sides.lose(loss);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.index.pinned_count() == 0
+            && self.logs.iter().all(|log| log.is_settled())
+            && self.has_released()
+            && self.schedule.as_ref().is_none_or(|shared| shared.is_settled())
+            // Last: a reader that finds a COMMIT's locks released finds it counted until it is
+            // durable.
+            && self.syncing.is_none()
+    }
+
+    fn audit(&self) -> Audit {
+        let own = self.shard.map(|shard| (shard, self.primary.digest()));
+        let mut digests: Vec<_> = own.into_iter().collect();
+        digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
+        let keys_awaiting_recovery = self.awaiting_recovery();
+        let locks = self.index.locked_count() - keys_awaiting_recovery.len();
+        Audit {
+            leaks: vec![
+                ("locks", locks as u64),
+                ("pinned_objects", self.index.pinned_count() as u64),
+            ],
+            awaiting_recovery: vec![("locks", keys_awaiting_recovery.len() as u64)],
+            keys_awaiting_recovery,
+            digests,
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.counted()
+    }
+
+    fn decisions(&self) -> Option<Decisions> {
+        Some(self.choice.as_ref()?.decisions(self.id, ["host", "nic"]))
+    }
+
+    fn check(&self) {
+        self.index.check();
+        for replica in self.replicas() {
+            let breaches = replica.check();
+            assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
+        }
+    }
+
+    fn memory(&self) -> Option<NodeMemory> {
+        let bytes = |replica: &Replica| replica.table.memory().0;
+        Some(NodeMemory {
+            tables: Bytes(self.replicas().map(bytes).sum()),
+            index: self.index.memory(),
+            logs: Bytes(self.logs.iter().map(|log| log.size()).sum()),
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        !self.exhausted_space().is_none()
+    }
+
+    fn records(&self) -> u64 {
+        self.primary.len()
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        self.primary.get(key, value).present
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.primary.for_each(each);
+    }
+
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        let own = self.is_primary(shard).then_some(&self.primary);
+        if let Some(replica) = own.or_else(|| self.backups.get(shard)) {
+            replica.for_each_version(each);
+        }
+    }
+}

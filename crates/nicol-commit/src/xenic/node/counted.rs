@@ -1,0 +1,39 @@
+//! What a node has counted, and who schedules its clients' transactions.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use nicol_core::commit::PATHS;
+use nicol_core::system::Counter;
+
+use super::{Node, Path};
+use crate::survivor::Survivor;
+use crate::xenic::server::lookup::stats::LookupCounters;
+use nicol_kit::steering::Choice;
+use nicol_schedule::Shared;
+
+impl Node {
+    /// What schedules its clients' transactions, if anything does.
+    pub(in crate::xenic) const fn schedule(&self) -> Option<&Arc<Shared>> {
+        self.schedule.as_ref()
+    }
+
+    /// What it has counted.
+    pub(super) fn counted(&self) -> Vec<Counter> {
+        let paths = Path::ALL.map(|path| Counter {
+            group: PATHS,
+            name: path.name(),
+            value: self.paths[path as usize].load(Ordering::Relaxed),
+        });
+        let lookup = |(name, value)| Counter { group: "lookups", name, value };
+        let progress = self.primary.table.progress();
+        let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        let lookups = LookupCounters::sums(&self.lookups).map(lookup);
+        let doublings = lookup(("table_doublings", doublings));
+        let without = self.done_without();
+        let planner = self.choice.iter().flat_map(Choice::counters);
+        let all = paths.into_iter().chain(lookups).chain([doublings]).chain(without);
+        let schedule = self.schedule.iter().flat_map(|shared| shared.counters());
+        all.chain(planner).chain(schedule).collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! What a crash leaves behind at a node that survives it, where nothing recovers yet (decision
+//! 0020) [Xenic21 4.2.1].
+//!
+//! A transaction that a crashed node left undecided keeps its locks. Other transactions that want
+//! these keys are refused with the reason.
+
+use nicol_core::fabric::{Fabric, ReplyTo};
+use nicol_core::ids::{Key, TxnId};
+use nicol_core::txn::{Abort, RangeVersion};
+use nicol_store::host_table::SlotHash;
+use nicol_store::nic_index::LockRefused;
+
+use super::Node;
+use crate::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
+use crate::survivor::Survivor;
+use crate::xenic::messages::ship::ShipReply;
+use crate::xenic::messages::{LOCK, READ, SHIP};
+
+impl Node {
+    /// Why `key` is not locked.
+    pub(in crate::xenic) fn refusal(&self, refused: LockRefused, key: Key) -> Abort {
+        match refused {
+            LockRefused::Held(holder) => self.conflict(key, holder, Abort::LockConflict { key }),
+            LockRefused::Shared => Abort::LockConflict { key },
+            LockRefused::Full => Abort::NoResources,
+        }
+    }
+
+    /// Why a transaction that wants `key`, which `holder` has locked, aborts: `conflict`, or
+    /// `AwaitsRecovery` if a lost node left the holder undecided.
+    pub(in crate::xenic) fn conflict(&self, key: Key, holder: TxnId, conflict: Abort) -> Abort {
+        if self.lost().have_left(holder) { Abort::AwaitsRecovery { key } } else { conflict }
+    }
+
+    /// Why a read of `key` is not current: the key was written, or it is locked, perhaps by a
+    /// transaction that a lost node left undecided.
+    pub(in crate::xenic) fn staleness(&self, key: Key) -> Abort {
+        let stale = Abort::Stale { key };
+        self.holder(key).map_or(stale, |holder| self.conflict(key, holder, stale))
+    }
+
+    /// The same of a range.
+    pub(in crate::xenic) fn staleness_of_range(&self, version: &RangeVersion) -> Abort {
+        let left = |(_, holder): &(Key, TxnId)| self.lost().have_left(*holder);
+        match self.write_counters().locked_in(version.range).into_iter().find(left) {
+            Some((key, _)) => Abort::AwaitsRecovery { key },
+            None => Abort::Stale { key: version.range.first() },
+        }
+    }
+
+    /// The keys that only a recovery may release.
+    pub(in crate::xenic) fn awaiting_recovery(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        if self.lost().are_any() {
+            self.index().for_each_locked(&mut |key, holder| {
+                if self.lost().have_left(holder) {
+                    keys.push(key);
+                }
+            });
+        }
+        keys
+    }
+
+    /// Is every lock one that only a recovery may release?
+    pub(in crate::xenic) fn has_released(&self) -> bool {
+        let (locked, ordered) = (self.index().locked_count(), self.write_counters().locked_count());
+        if locked == 0 && ordered == 0 {
+            return true;
+        }
+        let keys = self.awaiting_recovery();
+        let ordered_keys = keys.iter().filter(|key| key.is_ordered()).count();
+        (keys.len(), ordered_keys) == (locked, ordered)
+    }
+
+    /// Takes the locks of the keys that `txn` is about to lock from those who have left them:
+    /// broken on purpose.
+    pub(in crate::xenic) fn steal(&self, keys: impl Iterator<Item = Key>) {
+        for key in keys {
+            let holder = self.index().holder(SlotHash::of(key), key);
+            if let Some(holder) = holder.filter(|&holder| self.lost().have_left(holder)) {
+                self.unlock(key, holder);
+            }
+        }
+    }
+}
+
+/// Denies a request to a NIC engine that has lost its shard.
+pub(in crate::xenic) fn deny<F: Fabric>(
+    fabric: &F,
+    kind: u16,
+    reply_to: ReplyTo,
+    abort: Abort,
+) -> bool {
+    match kind {
+        EXECUTE | READ => {
+            fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
+        }
+        VALIDATE | LOCK => fabric.reply(reply_to, &ValidateReply(Err(abort))),
+        SHIP => fabric.reply(reply_to, &ShipReply::Denied(abort)),
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,392 @@
+//! The server's NIC engine: what a primary and a backup do for a coordinator. [Xenic21 4.2: D]
+//!
+//! A request is parsed here, once, where it arrives. The step that has its name serves it: there
+//! and then if it waits for nothing, else in a task of its own (decision 0028).
+
+mod lock_and_read;
+mod log_writer;
+pub(super) mod lookup;
+mod remote_execution;
+mod split_requests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::exec::at_once;
+use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Work};
+use nicol_core::ids::{IdMap, Key, TxnId};
+use nicol_core::txn::{Abort, Procedures};
+use nicol_core::wire::Malformed;
+
+use super::messages::ship::parse_ship_outcome;
+use super::messages::{LOCK, READ, SHIP, SHIP_OUTCOME};
+use super::node::Node;
+use super::open_txn::OpenTxns;
+use crate::log::RecordKind;
+use crate::messages::{
+    ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE, ValidateReply,
+};
+use crate::survivor::Survivor;
+use crate::writes::Writes;
+pub(super) use lock_and_read::ReadAtOnce;
+use log_writer::{LogWriter, Position};
+use lookup::Lookups;
+use nicol_kit::lock_all;
+use remote_execution::RemoteExecution;
+
+/// The server's side of one NIC engine.
+pub(super) struct NicServer<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    procedures: Procedures,
+    log: LogWriter<F>,
+    lookups: Lookups<F>,
+    txns: Rc<OpenTxns<F>>,
+    /// Transactions that other coordinators have shipped here.
+    shipped: RefCell<IdMap<TxnId, RemoteExecution<F>>>,
+}
+
+impl<F: Fabric> NicServer<F> {
+    pub(super) fn new(
+        fabric: F,
+        node: Arc<Node>,
+        procedures: Procedures,
+        txns: Rc<OpenTxns<F>>,
+    ) -> Self {
+        let memory = node.log(fabric.here().core).clone();
+        Self {
+            log: LogWriter::new(fabric.clone(), memory),
+            lookups: Lookups::new(fabric.clone(), node.clone()),
+            fabric,
+            node,
+            procedures,
+            txns,
+            shipped: RefCell::default(),
+        }
+    }
+
+    /// The node that it serves.
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Looks up keys of this node's shard.
+    pub(super) fn lookups(&self) -> &Lookups<F> {
+        &self.lookups
+    }
+
+    /// Takes a request of another NIC, or of this one's coordinator.
+    pub(super) fn deliver(self: &Rc<Self>, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Some(reply_to) = delivery.reply_to else {
+            return Err(Malformed { what: "a request that wants no reply" });
+        };
+        let body = delivery.body;
+        match delivery.kind {
+            EXECUTE | READ => self.take_execute(body, reply_to),
+            LOCK => {
+                let lock = LockReads::parse(body)?;
+                self.node.expect_own(lock.reads.keys())?;
+                let (lock, this) = (lock.keep(&self.fabric), self.clone());
+                self.fabric.spawn(async move { this.lock(lock, reply_to).await });
+                Ok(())
+            }
+            VALIDATE => self.take_validate(body, reply_to),
+            LOG => self.take_log(body, reply_to),
+            COMMIT => self.take_commit(body, reply_to),
+            ABORT => {
+                let (keys, this) = (self.keys(body)?.keep(&self.fabric), self.clone());
+                // A task, too, so that it runs behind an EXECUTE that was delivered before it.
+                self.fabric.spawn(async move { this.abort(keys, reply_to) });
+                Ok(())
+            }
+            SHIP => self.take_ship(body, reply_to),
+            SHIP_OUTCOME => {
+                self.tell_outcome(parse_ship_outcome(body)?, reply_to);
+                Ok(())
+            }
+            _ => Err(Malformed { what: "an unknown kind of message" }),
+        }
+    }
+
+    fn take_execute(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let keys = self.keys(body)?;
+        if self.reads_at_once(keys.iter().map(|access| access.key)) {
+            at_once(self.execute(keys, reply_to));
+        } else {
+            let (keys, this) = (keys.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.execute(keys, reply_to).await });
+        }
+        Ok(())
+    }
+
+    fn take_validate(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let reads = self.reads(body)?;
+        if self.reads_at_once(reads.keys()) {
+            at_once(self.validate(reads, reply_to));
+        } else {
+            let (reads, this) = (reads.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.validate(reads, reply_to).await });
+        }
+        Ok(())
+    }
+
+    fn take_log(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let writes = Writes::parse(body)?;
+        if !self.node.is_backup_of(writes.shard) {
+            return Err(Malformed { what: "a LOG for a shard not backed up here" });
+        }
+        if self.logs_at_once(body) {
+            let (_, landing) = self.log.append_now(RecordKind::Log, body);
+            self.acknowledge_log(at_once(landing), reply_to);
+        } else {
+            let (writes, this) = (writes.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.log(writes, reply_to).await });
+        }
+        Ok(())
+    }
+
+    fn take_commit(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let writes = self.writes(body)?;
+        if self.logs_at_once(body) {
+            self.commit_at_once(&writes, reply_to);
+        } else {
+            let (writes, this) = (writes.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.commit(writes, reply_to).await });
+        }
+        Ok(())
+    }
+
+    /// Are these keys read without waiting? Those of ordered tables the host may have to be asked
+    /// for.
+    pub(super) fn reads_at_once(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        self.fabric.transfers_at_once() && keys.all(|key| !key.is_ordered())
+    }
+
+    /// Is a record with this body durable in the log without waiting?
+    fn logs_at_once(&self, body: &[u8]) -> bool {
+        self.fabric.persists_at_once() && self.log.appends_now(body)
+    }
+
+    /// Takes a log ack of this node's host: it frees log space and unpins. [Xenic21 4.2 step 7]
+    pub(super) fn take_log_ack(&self, applied: u64) {
+        self.log.acknowledge(applied, |key| self.node.unpin(key));
+    }
+
+    /// Parses an EXECUTE, READ or ABORT of this node's keys.
+    pub(super) fn keys<'a>(&self, body: &'a [u8]) -> Result<Keys<&'a [u8]>, Malformed> {
+        let keys = Keys::parse(body)?;
+        self.node.expect_own(keys.iter().map(|access| access.key))?;
+        Ok(keys)
+    }
+
+    /// Parses a VALIDATE of this node's keys.
+    pub(super) fn reads<'a>(&self, body: &'a [u8]) -> Result<Reads<&'a [u8]>, Malformed> {
+        let reads = Reads::parse(body)?;
+        self.node.expect_own(reads.keys())?;
+        Ok(reads)
+    }
+
+    /// Parses a COMMIT of this node's keys.
+    pub(super) fn writes<'a>(&self, body: &'a [u8]) -> Result<Writes<&'a [u8]>, Malformed> {
+        let writes = Writes::parse(body)?;
+        self.node.expect_own(writes.keys())?;
+        Ok(writes)
+    }
+
+    /// EXECUTE: locks the write set or nothing, then reads every key. [Xenic21 4.2 step 2]
+    pub(super) async fn execute(&self, keys: Keys<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: EXECUTE");
+        // [Xenic21 4.2 step 2] "If any key exists and is locked, the NIC returns an abort."
+        if let Err(abort) = self.lock_and_check(&keys) {
+            return self.deny(reply_to, abort);
+        }
+        // [Xenic21 4.2 step 2] Values and versions, from the index or by DMA.
+        let mut found = self.lookups.batch();
+        let read = self.lookups.read_all(keys.iter().map(|access| access.key), &mut found).await;
+        match read {
+            Ok(()) => {
+                let exhausted = self.node.exhausted_space();
+                let granted = ExecuteReply::Granted(exhausted, found.iter(), &found.values);
+                self.fabric.reply(reply_to, &granted);
+            }
+            Err(error) => {
+                self.unlock_all(&keys);
+                self.fabric.refuse(reply_to, error);
+            }
+        }
+        self.lookups.give_back(found);
+    }
+
+    fn deny(&self, reply_to: ReplyTo, abort: Abort) {
+        self.fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
+    }
+
+    /// Locks the write set, all or none, and checks that the other keys are not locked by others.
+    fn lock_and_check(&self, keys: &Keys<impl AsRef<[u8]>>) -> Result<(), Abort> {
+        let lock = |key| {
+            self.fabric.work(Work::IndexLookup);
+            self.node.lock(key, keys.txn)
+        };
+        let unlock = |key| {
+            self.node.unlock(key, keys.txn);
+        };
+        lock_all(keys.written(), lock, unlock)?;
+        for access in keys.iter().filter(|access| !access.write) {
+            self.fabric.work(Work::IndexLookup);
+            let key = access.key;
+            if let Some(holder) = self.node.holder(key).filter(|&holder| holder != keys.txn) {
+                self.unlock_all(keys);
+                return Err(self.node.conflict(key, holder, Abort::LockConflict { key }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases the write set.
+    pub(super) fn unlock_all(&self, keys: &Keys<impl AsRef<[u8]>>) {
+        for key in keys.written() {
+            self.fabric.work(Work::IndexLookup);
+            self.node.unlock(key, keys.txn);
+        }
+    }
+
+    /// VALIDATE: versions unchanged and nothing locked. [Xenic21 4.2 step 4]
+    async fn validate(&self, reads: Reads<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: VALIDATE");
+        // Locks before versions: a writer that the reader has seen at another primary holds its
+        // keys here, and may install and unlock them while the versions of others are looked up.
+        let mut locked = self.first_locked(&reads);
+        let mut found = self.lookups.batch();
+        let read = self.lookups.read_all(reads.keys(), &mut found).await;
+        // [Xenic21 4.2 step 4] "If the version numbers match and no keys are locked": commit.
+        let stale = reads.iter().zip(found.iter()).find(|(read, now)| !now.is_as_read(read));
+        let stale = stale.map(|(read, _)| Abort::Stale { key: read.key });
+        self.lookups.give_back(found);
+        if !self.fabric.transfers_at_once() {
+            // One that has locked since comes after the reader, but is about to make it stale.
+            locked = locked.or_else(|| self.first_locked(&reads));
+        }
+        let conflict =
+            |(key, holder)| self.node.conflict(key, holder, Abort::ValidateLocked { key });
+        match (read, stale.or(locked.map(conflict))) {
+            (Err(error), _) => self.fabric.refuse(reply_to, error),
+            (Ok(()), None) => self.fabric.reply(reply_to, &ValidateReply(Ok(()))),
+            (Ok(()), Some(abort)) => self.fabric.reply(reply_to, &ValidateReply(Err(abort))),
+        }
+    }
+
+    /// The first key that a transaction holds, and the transaction.
+    fn first_locked(&self, reads: &Reads<impl AsRef<[u8]>>) -> Option<(Key, TxnId)> {
+        reads.keys().find_map(|key| Some((key, self.node.holder(key)?)))
+    }
+
+    /// LOG: appended to the host log; acknowledged once it is durable there. [Xenic21 4.2 step 5]
+    async fn log(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: LOG");
+        // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
+        let landing = match self.log.append(RecordKind::Log, writes.body()).await {
+            Ok((_, landing)) => landing,
+            Err(error) => return self.fabric.refuse(reply_to, error),
+        };
+        self.acknowledge_log(landing.await, reply_to);
+    }
+
+    /// Acknowledges a LOG whose record has landed.
+    fn acknowledge_log(&self, landed: Result<F::Payload, FabricError>, reply_to: ReplyTo) {
+        // [Xenic21 4.2 step 5] "The NIC responds after the DMA completes": the record is durable
+        // then, where host memory is battery-backed as in the paper. A node whose log device has
+        // failed is as good as crashed: it never answers again, since a refusal would be asked
+        // again and could not be kept.
+        if landed.is_ok() {
+            self.fabric.reply(reply_to, &Ack);
+        }
+    }
+
+    /// COMMIT: logged, installed and pinned; then unlocked, and acknowledged once it is durable.
+    /// [Xenic21 4.2 step 6]
+    pub(super) async fn commit(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: COMMIT");
+        if writes.installs().next().is_some() {
+            // [Xenic21 4.2 step 6] "Appends the COMMIT request to the host-memory log."
+            let (position, landing) = match self.log.append(RecordKind::Commit, writes.body()).await
+            {
+                Ok(appended) => appended,
+                Err(error) => return self.fabric.refuse(reply_to, error),
+            };
+            self.install(&writes, position);
+            let syncing = self.release_before_sync(&writes);
+            // As in LOG: no answer from a node whose log device has failed.
+            if landing.await.is_err() {
+                return;
+            }
+            if syncing {
+                self.node.syncing().end();
+            }
+        }
+        self.end_commit(&writes, reply_to);
+    }
+
+    /// Releases the keys of a COMMIT that is installed, and not durable here yet, if no crash can
+    /// undo it: the backups have its LOGs durable, and recovery takes the transaction by those.
+    /// Returns whether it did. (decision 0058)
+    ///
+    /// A backup that a view has removed need not have a LOG: once a node is lost, nothing is
+    /// released early.
+    fn release_before_sync(&self, writes: &Writes<impl AsRef<[u8]>>) -> bool {
+        let allowed = self.node.syncing().is_allowed() && !self.node.lost().are_any();
+        let releases = allowed && !self.fabric.memory_is_durable();
+        if releases {
+            // DEVIATION [Xenic21 4.2 step 6]: the paper waits for the DMA, which makes the record
+            // durable in battery-backed memory. Under a log device that takes one more sync, for
+            // which every transaction on a hot key would wait.
+            self.node.syncing().begin();
+            self.unlock_written(writes);
+        }
+        releases
+    }
+
+    /// The same where the log has space and a record is durable as soon as it is written.
+    fn commit_at_once(&self, writes: &Writes<&[u8]>, reply_to: ReplyTo) {
+        if writes.installs().next().is_some() {
+            let (position, landing) = self.log.append_now(RecordKind::Commit, writes.body());
+            self.install(writes, position);
+            if at_once(landing).is_err() {
+                return;
+            }
+        }
+        self.end_commit(writes, reply_to);
+    }
+
+    /// [Xenic21 4.2 step 6] The new values go to the index, and are pinned there.
+    fn install(&self, writes: &Writes<impl AsRef<[u8]>>, position: Position) {
+        for (key, version, value) in writes.installs() {
+            self.fabric.work(Work::IndexLookup);
+            self.node.install(key, version, value);
+            self.log.pin(position, key);
+        }
+    }
+
+    /// Ends a COMMIT that is durable.
+    fn end_commit(&self, writes: &Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        // [Xenic21 4.2 step 6] "Once the DMA has completed, the NIC releases the write-set locks."
+        self.unlock_written(writes);
+        self.forget_shipped(writes.txn);
+        self.fabric.reply(reply_to, &Ack);
+    }
+
+    /// Releases the keys of a COMMIT, those included that are not written.
+    pub(super) fn unlock_written(&self, writes: &Writes<impl AsRef<[u8]>>) {
+        for key in writes.keys() {
+            self.fabric.work(Work::IndexLookup);
+            self.node.unlock(key, writes.txn);
+        }
+    }
+
+    /// ABORT: releases what the transaction holds here.
+    fn abort(&self, keys: Keys<F::Payload>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: ABORT");
+        self.unlock_all(&keys);
+        self.fabric.reply(reply_to, &Ack);
+    }
+}

@@ -1,0 +1,73 @@
+//! How the engines of a node start.
+
+use std::sync::Arc;
+
+use nicol_core::commit::CommitNode;
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{EngineId, Side};
+use nicol_core::txn::Procedures;
+use nicol_core::view::View;
+
+use super::broken::service;
+use super::host::HostCoordinator;
+use super::host::log_acks::LogAcks;
+use super::host::trees::HostService;
+use super::host::worker::Worker;
+use super::nic::Nic;
+use super::node::Node;
+use super::scheduled::{Submitter, serve};
+use crate::log_worker::apply_log;
+use crate::survivor::Survivor;
+use nicol_kit::follow_views;
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Submitter<F>;
+
+    const SCANS: bool = true;
+
+    /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and
+    /// gets a coordinator.
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Submitter<F>> {
+        let here = fabric.here();
+        assert!(here.node == self.id(), "an engine starts with its own node's memory");
+        match here.side {
+            Side::Nic => {
+                let nic = Nic::new(fabric, self, procedures);
+                let follower = self.clone();
+                fabric.spawn(follow_views(fabric.clone(), move |view| follower.lost().learn(view)));
+                let service = service(fabric, nic, self.config());
+                serve(fabric, self.schedule(), service, None);
+                None
+            }
+            Side::Host => {
+                let acks = LogAcks::new(fabric.clone());
+                for core in logs_of(fabric.view(), here) {
+                    let (node, acks) = (self.clone(), acks.clone());
+                    let log = node.log(core).clone();
+                    let worker = Worker { fabric: fabric.clone(), node, acks, core };
+                    fabric.spawn(apply_log(fabric.clone(), log, worker));
+                }
+                fabric.spawn(acks.clone().send_overdue());
+                let service = HostService::new(fabric.clone(), self.clone());
+                let (fabric, node) = (fabric.clone(), self.clone());
+                let coordinator = HostCoordinator::new(fabric, procedures.clone(), node, acks);
+                let (fabric, schedule) = (coordinator.fabric(), self.schedule());
+                serve(fabric, schedule, service, Some(&coordinator));
+                Some(match schedule {
+                    Some(shared) => Submitter::scheduled(fabric, shared, procedures),
+                    None => Submitter::here(coordinator),
+                })
+            }
+        }
+    }
+}
+
+/// The NIC cores whose logs `host` applies.
+fn logs_of(view: &View, host: EngineId) -> impl Iterator<Item = u8> + use<> {
+    let (hosts, nics) = (view.engines(host.node, Side::Host), view.engines(host.node, Side::Nic));
+    (usize::from(host.core)..nics).step_by(hosts).map(|nic| nic as u8)
+}

@@ -1,0 +1,15 @@
+//! Every system in the simulated world, judged by the checkers.
+
+mod cluster;
+mod crashes;
+mod errata;
+mod hot_keys;
+mod log_forms;
+mod rdma_crashes;
+mod restart;
+mod sizes;
+mod slots;
+mod upgrades;
+mod validate;
+mod ways;
+mod xenic;

@@ -1,0 +1,154 @@
+//! Nodes that lost their data in a crash, and the transactions that they left undecided.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nicol_core::fabric::Local;
+use nicol_core::ids::{NodeId, Side, TxnId};
+use nicol_core::units::Nanos;
+use nicol_core::view::View;
+
+/// How long an engine whose call ended with `Unreachable` waits for the view that confirms the end
+/// of the target's incarnation.
+pub const VIEW_WAIT: Nanos = Nanos::from_micros(50);
+
+/// The nodes that lost their data, as one node knows them; its engines share this. Only views add
+/// to it, since a node that does not answer may be up.
+///
+/// For systems without recovery: a node whose [halves](nicol_core::view::Halves) are lost with a
+/// side that has crashed has lost what was loaded, and holds nothing of it in a later life either.
+#[derive(Debug)]
+pub struct LostNodes {
+    /// The view under which everything was loaded.
+    loaded: View,
+    /// Is there any? Without a crash every question costs this one read.
+    any: AtomicBool,
+    /// By node.
+    nodes: Box<[AtomicBool]>,
+    /// Transactions of coordinators that live which a lost node has left undecided.
+    undecided: Mutex<BTreeSet<TxnId>>,
+}
+
+impl LostNodes {
+    /// None: everything has just been loaded under `view`.
+    pub fn new(view: &View) -> Self {
+        Self {
+            loaded: view.clone(),
+            any: AtomicBool::new(false),
+            nodes: view.node_ids().map(|_| AtomicBool::new(false)).collect(),
+            undecided: Mutex::default(),
+        }
+    }
+
+    /// The view under which everything was loaded.
+    pub fn loaded(&self) -> &View {
+        &self.loaded
+    }
+
+    /// Learns from `view`, a later one, which nodes have lost what was loaded.
+    pub fn learn(&self, view: &View) {
+        for node in view.node_ids() {
+            let lives_on = |side| view.side(node, side) == self.loaded.side(node, side);
+            let is_lost_with = |side| self.loaded.halves().are_lost_with(side) && !lives_on(side);
+            if is_lost_with(Side::Host) || is_lost_with(Side::Nic) {
+                self.nodes[node.index()].store(true, Ordering::Release);
+                self.any.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Is there any?
+    pub fn are_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Has `node` lost its data?
+    pub fn contain(&self, node: NodeId) -> bool {
+        self.are_any() && self.nodes[node.index()].load(Ordering::Acquire)
+    }
+
+    /// A lost node had the decision about `txn`, of a coordinator that lives.
+    pub fn leave_undecided(&self, txn: TxnId) {
+        self.undecided().insert(txn);
+    }
+
+    /// Has a lost node left `txn` undecided: as its coordinator, or with the decision in its hands?
+    /// What it has locked only a recovery may release.
+    pub fn have_left(&self, txn: TxnId) -> bool {
+        self.are_any()
+            && (txn.engine().is_some_and(|coordinator| self.contain(coordinator.node))
+                || self.undecided().contains(&txn))
+    }
+
+    fn undecided(&self) -> MutexGuard<'_, BTreeSet<TxnId>> {
+        self.undecided.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls `learn` with the current view of `fabric` and with every later one; never ends. Each
+/// engine that needs views runs this itself, so that it learns a view before the tasks that the
+/// view wakes run.
+pub async fn follow_views<F: Local>(fabric: F, learn: impl Fn(&View)) {
+    let changes = fabric.view_changes();
+    loop {
+        let change = changes.wait();
+        learn(fabric.view());
+        change.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::ids::{EngineId, Incarnation};
+    use nicol_core::view::{Halves, SideState};
+
+    use super::*;
+
+    fn txn_of(node: u16) -> TxnId {
+        TxnId::new(EngineId::host(NodeId(node), 0), Incarnation::FIRST, 7)
+    }
+
+    #[test]
+    fn a_node_is_lost_with_either_side_and_in_every_later_life() {
+        let view = View::new(3, 2, 1, 1).unwrap();
+        let lost = LostNodes::new(&view);
+        lost.learn(&view);
+        assert!(!lost.are_any() && !lost.contain(NodeId(1)) && !lost.have_left(txn_of(1)));
+        let second = Incarnation::FIRST.next();
+        let down =
+            view.with_side(NodeId(1), Side::Nic, SideState { up: false, incarnation: second });
+        lost.learn(&down);
+        assert!(lost.contain(NodeId(1)) && !lost.contain(NodeId(0)));
+        let back =
+            down.with_side(NodeId(1), Side::Nic, SideState { up: true, incarnation: second });
+        lost.learn(&back);
+        let lost_later = LostNodes::new(&view);
+        lost_later.learn(&back);
+        assert!(lost.contain(NodeId(1)) && lost_later.contain(NodeId(1)));
+        assert!(lost.have_left(txn_of(1)) && !lost.have_left(txn_of(2)));
+    }
+
+    #[test]
+    fn a_node_whose_host_goes_on_alone_is_not_lost_with_its_nic() {
+        let view = View::new(2, 2, 1, 1).unwrap().with_halves(Halves::HostAlone);
+        let lost = LostNodes::new(&view);
+        let down = SideState { up: false, incarnation: Incarnation::FIRST.next() };
+        let without_nic = view.with_side(NodeId(1), Side::Nic, down);
+        lost.learn(&without_nic);
+        assert!(!lost.are_any());
+        lost.learn(&without_nic.with_side(NodeId(1), Side::Host, down));
+        assert!(lost.contain(NodeId(1)));
+    }
+
+    #[test]
+    fn a_living_coordinator_s_transaction_may_be_left_undecided_too() {
+        let view = View::new(2, 2, 1, 1).unwrap();
+        let lost = LostNodes::new(&view);
+        let incarnation = Incarnation::FIRST.next();
+        lost.learn(&view.with_side(NodeId(1), Side::Host, SideState { up: false, incarnation }));
+        assert!(!lost.have_left(txn_of(0)));
+        lost.leave_undecided(txn_of(0));
+        assert!(lost.have_left(txn_of(0)));
+    }
+}

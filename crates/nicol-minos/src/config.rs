@@ -1,0 +1,127 @@
+//! How MINOS runs: every choice is a value.
+
+use nicol_core::fabric::Fanout;
+use nicol_core::history::Persistency;
+use nicol_core::ids::Side;
+use nicol_core::units::{Bytes, Nanos};
+
+use super::broken::{Hooks, Sabotage};
+
+/// Is an erratum of the paper kept?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faithful {
+    /// As printed.
+    Paper,
+    /// As it must be.
+    Fixed,
+}
+
+/// Which errata are kept as printed. All are fixed but in tests that show that checkers catch them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errata {
+    /// Two concurrent writes of one node may have one timestamp. AMB-15
+    pub timestamps: Faithful,
+    /// Global timestamps are set, not raised. AMB-16
+    pub global_timestamps: Faithful,
+    /// \[PERSIST\]sc leaves out what was obsolete. AMB-18
+    pub scopes: Faithful,
+    /// volatileTS is set when the vFIFO drains. AMB-19
+    pub queued: Faithful,
+}
+
+impl Errata {
+    /// None.
+    pub const FIXED: Self = Self {
+        timestamps: Faithful::Fixed,
+        global_timestamps: Faithful::Fixed,
+        scopes: Faithful::Fixed,
+        queued: Faithful::Fixed,
+    };
+}
+
+/// What a SmartNIC does with a request when all entries of its vFIFO are in use. [MINOS24 V-B1]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It waits for one; beyond so many that wait it is rejected.
+    Wait,
+    /// It is rejected, and whoever sent it sends it again.
+    Reject,
+}
+
+/// How a MINOS system runs. Every point between MINOS-B and MINOS-O is one of these values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinosConfig {
+    /// The persistency model.
+    pub model: Persistency,
+    /// Does the SmartNIC run the algorithms, on coherent metadata and without write locks? The
+    /// paper calls these three together "Combined". [MINOS24 V-B1, V-B2, V-B4, VIII-D]
+    pub offload: bool,
+    /// Do the host and its NIC exchange one INV and one ACK a write, instead of one for each
+    /// follower? [MINOS24 V-B3]
+    pub batching: bool,
+    /// Does the card send the copies of an INV or VAL? [MINOS24 V-B3]
+    pub broadcast: bool,
+    /// Entries of each of the vFIFO and the dFIFO; `None`: as many as are asked for.
+    pub queue_entries: Option<u32>,
+    /// What a full vFIFO does with a request.
+    pub when_full: WhenFull,
+    /// Is a record on the replicas of its shard only? Else on every node. [MINOS24 II-A]
+    pub sharded: bool,
+    /// Writes of a client in a scope: the paper gives none.
+    pub scope_writes: u32,
+    /// Bytes of the largest value.
+    pub value_bytes: u64,
+    /// What the records of a node may take; `None`: whatever there is.
+    pub memory: Option<Bytes>,
+    /// How long a client waits for an operation over unreliable routes: then its outcome is
+    /// unknown.
+    pub timeout: Nanos,
+    /// What is kept as printed.
+    pub errata: Errata,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+impl MinosConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks(self.sabotage)
+    }
+
+    /// The paper's choices for one end of the line, or the other.
+    pub const fn paper(model: Persistency, offload: bool, value_bytes: u64) -> Self {
+        Self {
+            model,
+            offload,
+            batching: offload,
+            broadcast: offload,
+            // Table III.
+            queue_entries: Some(5),
+            // "can reject": what Table III's five entries are worth in the figures is what waits
+            // there.
+            when_full: WhenFull::Wait,
+            sharded: false,
+            scope_writes: 10,
+            value_bytes,
+            memory: None,
+            timeout: Nanos::from_millis(20),
+            errata: Errata::FIXED,
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Whose engines run the protocol.
+    pub(super) const fn side(&self) -> Side {
+        if self.offload { Side::Nic } else { Side::Host }
+    }
+
+    /// Does a SmartNIC that runs no algorithm pass on one INV, and gather ACKs?
+    pub(super) const fn relays(&self) -> bool {
+        self.batching && !self.offload
+    }
+
+    pub(super) const fn fanout(&self) -> Fanout {
+        if self.broadcast { Fanout::Broadcast } else { Fanout::Loop }
+    }
+}

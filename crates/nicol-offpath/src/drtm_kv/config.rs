@@ -1,0 +1,133 @@
+//! How DrTM-KV runs: every choice is a value.
+
+use nicol_core::steering::Steering;
+use nicol_core::units::Nanos;
+
+use super::broken::{Hooks, Sabotage};
+use super::layout::{BUCKET, KEPT_MAX, extent_bytes};
+
+/// Copies at most.
+pub const COPIES_MAX: u64 = 16;
+
+/// Which way a get takes. [OffPath23 5.2]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alternative {
+    /// A1 on a card without cores beside the path.
+    Rnic,
+    /// READs of index and value of the host.
+    A1,
+    /// The SoC reads index and value of the host.
+    A2,
+    /// The SoC has the index and reads the value of the host.
+    A3,
+    /// READs of the index of the SoC and of the value of the host.
+    A4,
+    /// The SoC has the index and values of some keys.
+    A5,
+    /// The engines of one client node use A5, all others A4; or a share of all gets does.
+    A4AndA5,
+}
+
+impl Alternative {
+    /// Does the index stand in the SoC's memory? Else in the host's.
+    pub const fn index_on_soc(self) -> bool {
+        matches!(self, Self::A3 | Self::A4 | Self::A5 | Self::A4AndA5)
+    }
+
+    /// Does the SoC keep values?
+    pub const fn caches(self) -> bool {
+        matches!(self, Self::A5 | Self::A4AndA5)
+    }
+}
+
+/// How a client gets a value that the SoC keeps. [OffPath23 figure 17]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptBy {
+    /// It asks the SoC.
+    Send,
+    /// It READs the index and the value of the SoC, and a value that is not there of the host.
+    Read,
+}
+
+/// How a system of this kind runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrtmKvConfig {
+    /// Which way gets take.
+    pub alternative: Alternative,
+    /// Buckets that keys hash to.
+    pub buckets: u64,
+    /// Buckets for chains.
+    pub spare_buckets: u64,
+    /// Bytes of the largest value.
+    pub value_bytes: u64,
+    /// Extents: as many values, and those that puts under way write.
+    pub extents: u64,
+    /// Values that the SoC keeps at most.
+    pub cached: u64,
+    /// How a client gets a value that the SoC keeps (A5).
+    pub kept_by: KeptBy,
+    /// Copies of what clients READ of the SoC's memory, in other rows of it: a READ takes any.
+    /// [OffPath23 advice 1]
+    pub copies: u64,
+    /// Of a thousand gets those that ask, where a client can do both (A4 + A5). Without it one
+    /// client node asks, and the others READ.
+    pub asks_permille: Option<u16>,
+    /// How gets choose between READs and asking at run time, where a client can do both (A4 + A5).
+    /// With it there is no share.
+    pub steering: Option<Steering>,
+    /// How long a client waits for the answer to a request.
+    pub timeout: Nanos,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+impl DrtmKvConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks(self.sabotage)
+    }
+
+    /// Values that the SoC keeps at most: of those that clients READ, as many as buckets can name.
+    pub(super) fn kept_most(&self) -> u64 {
+        if self.reads_kept() { self.cached.min(self.extents).min(KEPT_MAX) } else { self.cached }
+    }
+
+    /// Bytes of a copy of what clients READ of the values that the SoC keeps.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        let slots = if self.reads_kept() { self.kept_most() } else { 0 };
+        slots * extent_bytes(self.value_bytes)
+    }
+
+    /// Bytes of a server's index, in all its copies, and of its extents.
+    pub fn table_bytes(&self) -> u64 {
+        let buckets = self.buckets.saturating_add(self.spare_buckets);
+        let index = buckets.saturating_mul(BUCKET * self.copies);
+        index.saturating_add(self.extents.saturating_mul(extent_bytes(self.value_bytes)))
+    }
+
+    /// Do clients READ values of the SoC?
+    pub(super) fn reads_kept(&self) -> bool {
+        self.alternative == Alternative::A5 && self.kept_by == KeptBy::Read
+    }
+
+    /// The paper's choices for so many records of so many bytes at most.
+    pub fn paper(alternative: Alternative, records: u64, value_bytes: u64) -> Self {
+        Self {
+            alternative,
+            // Three entries to a bucket: chains are short at this load.
+            buckets: records.div_ceil(2).next_power_of_two().max(16),
+            spare_buckets: records.max(64),
+            value_bytes,
+            extents: records + 1_024,
+            // In A5 alone clients ask for what is cached; together with A4 a part is.
+            cached: if alternative == Alternative::A5 { records } else { (records / 8).max(1) },
+            kept_by: KeptBy::Send,
+            copies: 1,
+            asks_permille: None,
+            steering: None,
+            timeout: Nanos::from_millis(20),
+            sabotage: Sabotage::None,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! How file replication runs: every choice is a value.
+
+use nicol_core::units::{Bytes, Nanos};
+
+use super::broken::{Hooks, Sabotage};
+use super::compress::Cost;
+
+/// Which way chunks take. [OffPath23 5.1]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alternative {
+    /// The SoC fetches by RDMA (3), compresses and replicates.
+    A1,
+    /// The SoC fetches by DMA (3*), compresses and replicates.
+    A2,
+    /// The host replicates.
+    A3,
+    /// A share of all chunks by A3, the others by A2.
+    A2AndA3,
+}
+
+/// What else the hosts' cores do. [OffPath23 figure 13]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostLoad {
+    /// Nothing.
+    Idle,
+    /// They share their time with a program that clusters points (streamcluster).
+    Busy,
+}
+
+/// How a system of this kind runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineFsConfig {
+    /// Which way chunks take.
+    pub alternative: Alternative,
+    /// What else the hosts' cores do.
+    pub host: HostLoad,
+    /// Bytes of a chunk at most. [OffPath23 5.1: 16 MB by default, 256 KB by advice 3]
+    pub chunk: Bytes,
+    /// Chunks of a host engine that are on their way at most: its log has space for so many.
+    pub slots: u8,
+    /// Of a thousand chunks, those that A3 takes with A2 + A3.
+    pub a3_permille: u16,
+    /// Transfers are posted in pieces of so many bytes; as a whole where there is none. [OffPath23
+    /// advices 2 and 3]
+    pub segment: Option<Bytes>,
+    /// Does the host compress what A3 sends? The study leaves that out, for what it costs its
+    /// cores.
+    pub host_compresses: bool,
+    /// What compression costs a core of the SoC.
+    pub compression: Cost,
+    /// What decompression costs it.
+    pub decompression: Cost,
+    /// How long a client on another node waits for the answer to a request.
+    pub timeout: Nanos,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+impl LineFsConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks(self.sabotage)
+    }
+
+    /// The study's choices.
+    pub const fn paper(alternative: Alternative) -> Self {
+        Self {
+            alternative,
+            host: HostLoad::Idle,
+            chunk: Bytes(256 << 10),
+            slots: 8,
+            a3_permille: 550,
+            segment: None,
+            host_compresses: false,
+            compression: Cost::COMPRESSION,
+            decompression: Cost::DECOMPRESSION,
+            timeout: Nanos::from_millis(20),
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Does A3 take the `turn`-th chunk of a host engine? Evenly spread.
+    pub(super) fn by_host(&self, turn: u64) -> bool {
+        match self.alternative {
+            Alternative::A1 | Alternative::A2 => false,
+            Alternative::A3 => true,
+            Alternative::A2AndA3 => {
+                let before = |turn: u64| turn.wrapping_mul(self.a3_permille.into()) / 1_000;
+                before(turn + 1) > before(turn)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_chunks_is_spread_evenly() {
+        let config = LineFsConfig { a3_permille: 250, ..LineFsConfig::paper(Alternative::A2AndA3) };
+        let ways: Vec<bool> = (0..8).map(|turn| config.by_host(turn)).collect();
+        assert_eq!(ways, [false, false, false, true, false, false, false, true]);
+        let all = LineFsConfig { a3_permille: 1_000, ..config };
+        assert!((0..8).all(|turn| all.by_host(turn)));
+    }
+}

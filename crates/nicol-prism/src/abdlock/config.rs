@@ -1,0 +1,68 @@
+//! How ABDLOCK runs: every choice is a value, and where its blocks stand.
+
+use nicol_core::units::Nanos;
+
+use crate::Verbs;
+
+use super::broken::{Hooks, Sabotage};
+
+/// How ABDLOCK runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbdlockConfig {
+    /// Blocks of the whole cluster, numbered from 0: the rows of their keys.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub value_bytes: u64,
+    /// What executes its verbs.
+    pub verbs: Verbs,
+    /// The longest wait before the second attempt to lock; it doubles with every further one.
+    pub backoff: Nanos,
+    /// How long an operation looks for a majority.
+    pub timeout: Nanos,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// Bytes of the lock and of the tag, before the value.
+pub(super) const LOCK: u64 = 8;
+const TAG: u64 = 8;
+
+impl AbdlockConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks(self.sabotage)
+    }
+
+    /// The paper's choices for so many blocks of so many bytes.
+    pub const fn paper(blocks: u64, value_bytes: u64, verbs: Verbs) -> Self {
+        Self {
+            blocks,
+            value_bytes,
+            verbs,
+            backoff: Nanos::from_micros(8),
+            timeout: Nanos::from_millis(20),
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Bytes from one block to the next: `lock | tag | value`.
+    pub(super) const fn stride(&self) -> u64 {
+        LOCK + TAG + self.value_bytes.next_multiple_of(8)
+    }
+
+    /// The address of the lock of `block`.
+    pub(super) const fn lock(&self, block: u64) -> u64 {
+        block * self.stride()
+    }
+
+    /// The address of the tag of `block`, which its value follows.
+    pub(super) const fn tag(&self, block: u64) -> u64 {
+        self.lock(block) + LOCK
+    }
+
+    /// Bytes of tag and value.
+    pub(super) const fn tagged_bytes(&self) -> u64 {
+        TAG + self.value_bytes
+    }
+}

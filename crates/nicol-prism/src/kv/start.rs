@@ -1,0 +1,33 @@
+//! How the engines of a node start.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::Side;
+use nicol_core::key_value::{KeyValueNode, Offered};
+
+use super::client::Client;
+use super::node::Node;
+use super::server::Server;
+use nicol_kit::follow_views;
+
+impl KeyValueNode for Node {
+    type Client<F: Fabric> = Client<F>;
+
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
+
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+        if fabric.here().side == Side::Nic {
+            // It executes chains where the card does not, without knowing what they are about.
+            return None;
+        }
+        let node = self.clone();
+        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
+        let client = Client::new(fabric.clone(), self.clone());
+        if self.store().is_some() {
+            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone(), &client)));
+        }
+        Some(client)
+    }
+}

@@ -1,0 +1,92 @@
+//! PRISM-RS broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
+//! they decide, and know no fault by name.
+
+pub(super) mod rejoin;
+
+use nicol_core::memory::Compare;
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// A GET does not write back what it has read.
+    SkipsWriteBack,
+    /// Phases wait for f replicas.
+    SmallQuorum,
+    /// Replicas take what they are sent, however old.
+    SwapsAlways,
+    /// A PUT does not exceed the timestamp that it has read.
+    ReusesTimestamps,
+    /// Clients do not report the buffers that they have replaced.
+    KeepsOldBuffers,
+    /// A replica that has come back serves before it has copied anything.
+    RejoinsEmpty,
+    /// A replica does not look for what clients have left that have died.
+    ForgetsTheDead,
+    /// A client counts what a replica has acknowledged in a life that is over.
+    CountsTheDead,
+    /// A replica lets another one rejoin without taking the key back under which clients write.
+    SkipsFence,
+}
+
+/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hooks(pub(super) Sabotage);
+
+impl Hooks {
+    fn is(self, fault: Sabotage) -> bool {
+        self.0 == fault
+    }
+
+    /// Does a GET write back what it has read? `needed`: not all of its quorum is known to have it.
+    pub(super) fn writes_back(self, needed: bool) -> bool {
+        needed && !self.is(Sabotage::SkipsWriteBack)
+    }
+
+    /// The timestamp of a PUT that has read `found`, by an engine whose last one was `last`.
+    pub(super) fn timestamp(self, found: u64, last: u64) -> u64 {
+        if self.is(Sabotage::ReusesTimestamps) { found.max(1) } else { found.max(last) + 1 }
+    }
+
+    /// How many replicas a phase waits for.
+    pub(super) fn needed(self, majority: usize) -> usize {
+        if self.is(Sabotage::SmallQuorum) { (majority - 1).max(1) } else { majority }
+    }
+
+    /// How the CAS that writes a block compares, and which bits of the tag: only if it is later.
+    pub(super) fn swap_if(self) -> (Compare, u64) {
+        if self.is(Sabotage::SwapsAlways) {
+            // Nothing is compared, and nothing equals nothing.
+            (Compare::Equal, 0)
+        } else {
+            (Compare::Greater, u64::MAX)
+        }
+    }
+
+    /// Does a client report the buffer that it has replaced?
+    pub(super) fn reports_replaced(self) -> bool {
+        !self.is(Sabotage::KeepsOldBuffers)
+    }
+
+    /// Does a replica that comes back copy its blocks before it serves?
+    pub(super) fn copies(self) -> bool {
+        !self.is(Sabotage::RejoinsEmpty)
+    }
+
+    /// Is what a replica has acknowledged void? `is_over`: its life is known to be.
+    pub(super) fn voids(self, is_over: bool) -> bool {
+        is_over && !self.is(Sabotage::CountsTheDead)
+    }
+
+    /// Does a replica take the key back under which clients write, before another one rejoins?
+    pub(super) fn fences(self) -> bool {
+        !self.is(Sabotage::SkipsFence)
+    }
+
+    /// Does a replica look for what dead clients have left?
+    pub(super) fn looks_after_the_dead(self) -> bool {
+        !self.is(Sabotage::ForgetsTheDead)
+    }
+}

@@ -1,0 +1,184 @@
+//! The coordinator: runs a transaction through the paper's phases, from a client's host engine.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::chain::Chain;
+use nicol_core::commit::CommitProtocol;
+use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
+use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
+
+use super::broken::Hooks;
+use super::chains::At;
+use super::clock::Clock;
+use super::config::TxConfig;
+use super::node::Node;
+use crate::messages::{Handles, List};
+use crate::servers::{Servers, Unreached, voids_handles};
+use crate::tag::Tag;
+use nicol_kit::VIEW_WAIT;
+
+/// Execution rounds that one transaction may take.
+const ROUNDS_MAX: usize = 64;
+
+/// A client engine's coordinator.
+pub struct Coordinator<F: Fabric>(Rc<Steps<F>>);
+
+impl<F: Fabric> Clone for Coordinator<F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// What the steps of one engine's transactions work with.
+pub(super) struct Steps<F: Fabric> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node>,
+    procedures: Procedures,
+    pub(super) servers: Servers<F>,
+    pub(super) clock: Clock<F>,
+    /// Transactions so far.
+    sequence: Cell<u64>,
+}
+
+/// Where the key of an entry is, and what was read of it.
+#[derive(Clone)]
+pub(super) struct Access {
+    pub(super) key: Key,
+    pub(super) shard: ShardId,
+    pub(super) server: NodeId,
+    pub(super) handles: Rc<Handles>,
+    pub(super) slot: u64,
+    /// RC: the version that was read, as validation knows it.
+    pub(super) rc: Tag,
+    /// The item that was read, its address and its stamp, where that is known.
+    pub(super) item: Option<(u64, Tag)>,
+}
+
+impl Access {
+    pub(super) fn at<'a>(&'a self, config: &'a TxConfig) -> At<'a> {
+        At { config, handles: &self.handles, slot: self.slot }
+    }
+}
+
+/// The list of the smallest buffers of at least so many bytes.
+pub(super) fn list_for(handles: &Handles, bytes: u64) -> Result<List, Abort> {
+    let list = handles.lists.iter().find(|list| list.bytes >= bytes);
+    list.copied().ok_or(Abort::NoResources)
+}
+
+impl<F: Fabric> Coordinator<F> {
+    pub(super) fn new(fabric: &F, node: &Arc<Node>, procedures: &Procedures) -> Self {
+        Self(Rc::new(Steps {
+            fabric: fabric.clone(),
+            node: node.clone(),
+            procedures: procedures.clone(),
+            servers: Servers::new(fabric, &node.open),
+            clock: Clock::new(fabric, node.config()),
+            sequence: Cell::new(0),
+        }))
+    }
+}
+
+impl<F: Fabric> CommitProtocol for Coordinator<F> {
+    async fn run(&self, txn: &mut Txn) -> Outcome {
+        let Self(steps) = self;
+        steps.sequence.set(steps.sequence.get() + 1);
+        let (here, life) = (steps.fabric.here(), steps.fabric.incarnation());
+        txn.id = TxnId::new(here, life, steps.sequence.get());
+        steps.fabric.work(Work::TxnSetup);
+        steps.commit_transaction(txn).await.unwrap_or_else(Outcome::Aborted)
+    }
+}
+
+impl<F: Fabric> Steps<F> {
+    /// Commits a transaction. [PRISM21 8.2]
+    ///
+    /// Errors: it has not committed, and holds nothing that others wait for, but for what a task of
+    /// its own gives up.
+    async fn commit_transaction(self: &Rc<Self>, txn: &mut Txn) -> Result<Outcome, Abort> {
+        // [PRISM21 8.2 execution] Read every key, and compute the writes. Keys that this adds are
+        // read in a further round.
+        let mut executed = self.execute(txn, None).await?;
+        let mut rounds = 1;
+        while self.compute(txn, rounds)? == Computed::AddedKeys {
+            executed = self.execute(txn, Some(executed)).await?;
+            rounds += 1;
+        }
+        // [PRISM21 8.2 prepare] TS, later than every RC.
+        let latest = executed.latest(txn);
+        let ts = self.clock.after(latest).ok_or(Abort::NoResources)?;
+        txn.install_at(ts.version());
+        // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR). All of them before any
+        // write's: a transaction that has raised PW reads what is not there yet.
+        let valid = self.check_reads(txn, executed, ts).await?;
+        // [PRISM21 8.2 write validation] TS > PW, and PW := TS; TS >= PR.
+        let prepared = self.check_writes(txn, valid, ts).await?;
+        // [PRISM21 8.2 commit] Install the writes, if TS > C.
+        Ok(self.commit(txn, prepared, ts).await)
+    }
+
+    /// One round of execution logic.
+    fn compute(&self, txn: &mut Txn, rounds: usize) -> Result<Computed, Abort> {
+        let _phase = self.fabric.phase("execution: logic");
+        self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+        match self.procedures.execute(txn) {
+            Verdict::Commit => Ok(Computed::EveryWrite),
+            Verdict::More if rounds == ROUNDS_MAX => Err(Abort::NoResources),
+            Verdict::More => Ok(Computed::AddedKeys),
+            Verdict::Refuse => Err(Abort::Refused),
+        }
+    }
+
+    /// How the server of a shard is reached.
+    pub(super) async fn reach(&self, shard: ShardId, server: NodeId) -> Result<Rc<Handles>, Abort> {
+        let reached = self.servers.reach(server, || self.node.lost().contain(server)).await;
+        reached.map_err(|why| match why {
+            // It had the only copy.
+            Unreached::Lost => Abort::ShardUnavailable { shard },
+            Unreached::Silent => Abort::Fabric(FabricError::Unreachable),
+        })
+    }
+
+    /// Posts a chain to the server of `access`.
+    pub(super) fn post(&self, access: &Access, chain: &Chain) -> F::Completion {
+        self.fabric.about(access.key);
+        self.fabric.one_sided(access.server, OneSided::Chain(chain))
+    }
+
+    /// Draws conclusions about a server from an error: why the transaction aborts.
+    pub(super) async fn failure(&self, access: &Access, error: FabricError) -> Abort {
+        if voids_handles(error) {
+            self.servers.forget(access.server, &access.handles);
+            // A view may be about to tell.
+            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
+        }
+        match error {
+            _ if self.node.lost().contain(access.server) => {
+                Abort::ShardUnavailable { shard: access.shard }
+            }
+            FabricError::NoResources => Abort::NoResources,
+            error => Abort::Fabric(error),
+        }
+    }
+
+    /// Why a transaction aborts that has met the prepared write of `pw`.
+    pub(super) fn conflict(&self, pw: Tag, key: Key, otherwise: Abort) -> Abort {
+        if self.node.may_stay_undecided(pw) { Abort::AwaitsRecovery { key } } else { otherwise }
+    }
+
+    pub(super) fn hooks(&self) -> Hooks {
+        self.node.config().hooks()
+    }
+}
+
+/// What a round of execution logic has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Computed {
+    /// The write set is complete.
+    EveryWrite,
+    /// There are keys to read before the logic runs again.
+    AddedKeys,
+}

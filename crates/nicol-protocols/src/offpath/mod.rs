@@ -1,4 +1,0 @@
-//! The case studies of the off-path study (OSDI '23): systems that use the paths of a card.
-
-pub mod drtm_kv;
-pub mod linefs;

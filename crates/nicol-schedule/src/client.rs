@@ -1,0 +1,141 @@
+//! A client's part: the vector of its request, and where it sends it. [AlNiCo22, implementation]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::commit::CommitProtocol;
+use nicol_core::fabric::{Fabric, FabricError, Timeout};
+use nicol_core::ids::{EngineId, NodeId, Side, TxnId};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
+
+use super::config::Kind;
+use super::features::Features;
+use super::messages::{Done, Header, Part, RequestOf};
+use super::shared::Shared;
+
+/// Clients of an engine, at most: a slot names one.
+const SLOT_BITS: u32 = 24;
+
+/// What the clients of one engine share.
+struct Clients<F: Fabric> {
+    fabric: F,
+    shared: Arc<Shared>,
+    procedures: Procedures,
+    server: NodeId,
+    slots: Cell<u64>,
+    sequence: Cell<u64>,
+}
+
+/// A client: it has one request at a time.
+pub struct Client<F: Fabric> {
+    clients: Rc<Clients<F>>,
+    slot: u64,
+    turn: Cell<usize>,
+}
+
+impl<F: Fabric> Clone for Client<F> {
+    fn clone(&self) -> Self {
+        let Clients { fabric, slots, .. } = &*self.clients;
+        let number = slots.replace(slots.get() + 1);
+        assert!(number >> SLOT_BITS == 0, "an engine has fewer than 2^24 clients");
+        let slot = u64::from(fabric.here().pack()) << SLOT_BITS | number;
+        Self { clients: Rc::clone(&self.clients), slot, turn: Cell::new(number as usize) }
+    }
+}
+
+impl<F: Fabric> Client<F> {
+    /// The first client of an engine, of the node `server`; the others are its clones.
+    pub fn new(fabric: &F, shared: &Arc<Shared>, procedures: &Procedures, server: NodeId) -> Self {
+        let clients = Clients {
+            fabric: fabric.clone(),
+            shared: Arc::clone(shared),
+            procedures: procedures.clone(),
+            server,
+            slots: Cell::new(1),
+            sequence: Cell::new(0),
+        };
+        let slot = u64::from(fabric.here().pack()) << SLOT_BITS;
+        Self { clients: Rc::new(clients), slot, turn: Cell::new(0) }
+    }
+
+    /// The engine that a request goes to.
+    fn target(&self, txn: &Txn, header: &Header, hint: usize) -> EngineId {
+        let Header { long, ref features, .. } = *header;
+        let Clients { shared, server, .. } = &*self.clients;
+        let host = |core: usize| EngineId::host(*server, core as u8);
+        let ordinary = shared.ordinary();
+        match shared.config.kind {
+            Kind::RoundRobin | Kind::StaticPartition if long && ordinary < shared.workers => {
+                host(shared.reserved_for(features))
+            }
+            Kind::RoundRobin => host(hint % ordinary),
+            Kind::StaticPartition => {
+                let first = txn.entries().first().map(|entry| entry.key);
+                let range = txn.scans().first().map(|scan| scan.range.first);
+                // "TPC-C: warehouse ID, YCSB: table ID". [AlNiCo22, setup]
+                let partition = first.or(range).and_then(|key| match key.partition() {
+                    Some(partition) => Some(usize::from(partition)),
+                    None => shared.map.table(key),
+                });
+                let feature = || Features::of(features.touched()).next().unwrap_or_default();
+                host(partition.unwrap_or_else(feature) % ordinary)
+            }
+            Kind::Alnico => EngineId::nic(*server, 0),
+            Kind::AlnicoCpu2 => host(shared.workers + hint % 2),
+            Kind::AlnicoCpuN => host(hint % ordinary),
+            Kind::Strife => host(shared.workers),
+        }
+    }
+}
+
+impl<F: Fabric> CommitProtocol for Client<F> {
+    async fn run(&self, txn: &mut Txn) -> Outcome {
+        let Clients { fabric, shared, procedures, server, sequence, .. } = &*self.clients;
+        sequence.set(sequence.get() + 1);
+        let id = TxnId::new(fabric.here(), fabric.incarnation(), sequence.get());
+        txn.id = id;
+        let features = shared.map.features(txn, procedures);
+        let hint = self.turn.replace(self.turn.get() + 1);
+        let long = procedures.is_long(txn.procedure);
+        let hinted = (hint % shared.workers) as u8;
+        let (ship, local) = (txn.ship, txn.local);
+        let header = Header { slot: self.slot, hint: hinted, long, ship, local, features };
+        let target = self.target(txn, &header, hint);
+        debug_assert!(target.side == Side::Host || target.core == 0);
+        let mut request = RequestOf { header, id, txn, padding: shared.config.padding };
+        let timeout = Timeout::After(shared.config.timeout);
+        // Parts that do not fit the request's slot are sent first, one slot after the other: a slot
+        // is free again when its reply has come. (C2.06)
+        for _ in 0..request.cut() {
+            let worker = EngineId::host(*server, hinted);
+            if let Err(error) = fabric.call(worker, &Part, timeout).await {
+                return Outcome::Aborted(Abort::Fabric(error));
+            }
+        }
+        let asked = fabric.phase("scheduled");
+        let replied = fabric.call(target, &request, timeout).await;
+        drop(asked);
+        let outcome = match replied {
+            Ok(reply) => match Done::parse(reply.as_ref()) {
+                Ok(Done(outcome)) => outcome,
+                Err(_) => Outcome::Unknown,
+            },
+            Err(error @ (FabricError::NoResources | FabricError::Malformed)) => {
+                Outcome::Aborted(match error {
+                    FabricError::NoResources => Abort::NoResources,
+                    error => Abort::Fabric(error),
+                })
+            }
+            Err(_) => Outcome::Unknown,
+        };
+        match (&outcome, shared.transcripts.take(id, txn)) {
+            // It may still be executed, keys that it adds included.
+            (Outcome::Unknown, None) => txn.ship = true,
+            // It was, and all that it wrote is known.
+            (Outcome::Unknown, Some(true)) => txn.ship = false,
+            _ => {}
+        }
+        outcome
+    }
+}

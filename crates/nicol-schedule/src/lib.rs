@@ -1,0 +1,56 @@
+//! Scheduling in front of an engine: clients send requests, somebody decides which worker executes
+//! each, and the worker replies. [AlNiCo22, overview]
+//!
+//! | step of the slide "implementation" | what | where |
+//! |---|---|---|
+//! | 1, 2 | a client sends the request with its vector | `client.rs`, `features.rs` |
+//! | 3 | the scheduler decides, and writes an entry of the worker's queue | `server.rs` (`decide`, `give`), `decision.rs` |
+//! | 4 | the worker takes it and executes the transaction, until it commits or refuses | `server.rs` (`work`) |
+//! | 5 | it replies to the client; the scheduler learns that it is done | `server.rs` |
+//! | feedback | what stood in the way becomes weights and steering | `feedback.rs`, `server.rs` (`feed_back`) |
+//!
+//! Who decides is a value ([`Kind`]): the card's FPGA, cores of the host, the workers, the clients,
+//! or Strife's batches. Scheduling is advice: the engine's concurrency control stays on, so that
+//! any decision is serializable. Nothing is lost: a queue that is full refuses, and the client
+//! tries again.
+//!
+//! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA;
+//! in the testbed the data is written to the host, and the vector alone to the FPGA.
+//!
+//! DEVIATION [AlNiCo artifact], in five points:
+//! - A client's hint is the next worker in turn, not a random one.
+//! - In the mode `artifact` the scheduler looks at its counters again after 1,024 decisions. The
+//!   artifact counts rounds of its polling loop; there is no such loop here.
+//! - Requests are messages of the fabric. The artifact finds them by a flag that flips in a slot.
+//! - Steered features weigh 90, 89 and so on in every workload. The artifact's build for YCSB
+//!   begins at 50.
+//! - Weights count aborts only. One build of the artifact counts accesses instead.
+#![forbid(unsafe_code)]
+
+mod broken;
+mod client;
+mod config;
+mod decision;
+mod features;
+mod feedback;
+mod given;
+mod messages;
+mod server;
+mod shared;
+mod strife;
+
+#[doc(hidden)]
+pub use broken::Sabotage;
+pub use config::{Completion, Kind, ScheduleConfig};
+pub use decision::{OPEN_MAX, Planes, Ranking, Scheduler, Vectors, WORKERS_MAX};
+pub use features::{FEATURES, FeatureMap, Features, Plane};
+pub use feedback::{Contention, Feedback, Policy, WINDOW, Window};
+pub use nicol_store::feature_counters::NONE;
+pub use server::QUEUE_MAX;
+pub use shared::Transcripts;
+pub use strife::{Plan, plan};
+
+pub use client::Client;
+pub use messages::is_scheduling;
+pub use server::{Executor, Server};
+pub use shared::Shared;
