@@ -137,7 +137,7 @@ fn explore(root: &Path, flags: &[&str]) -> Result<()> {
 /// time against the better fixed way on a load that changes.
 fn plans(root: &Path) -> Result<()> {
     for (package, of, which) in [
-        ("nicol-lab", &["--lib"][..], "planner::"),
+        ("nicol-planner", &["--lib"][..], "tests::"),
         ("nicol-lab", &["--test", "judged"], "planned::"),
     ] {
         let mut cargo = cargo::command(root);

@@ -13,9 +13,9 @@ use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 use nicol_core::wire::{Malformed, Reader};
+use nicol_kit::Item;
 
 use crate::writes::{Change, WriteOf, Writes};
-use nicol_kit::Item;
 
 /// Bytes of a record besides its body: head, kind and foot.
 const FRAMING: u64 = 3 * WORD as u64;

@@ -14,9 +14,9 @@ use nicol_core::system::Counter;
 use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
+use nicol_kit::LostNodes;
 
 use super::broken::Hooks;
-use nicol_kit::LostNodes;
 
 /// What a transaction has done without a lost node.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@ use nicol_core::fabric::{Fabric, Message};
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Txn, Write};
 use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_kit::{Item, Items};
 
 use super::messages::{ABSENT, COMMIT, LOG, each_key, parse_value};
 use super::part::Part;
-use nicol_kit::{Item, Items};
 
 /// Length that marks a key which is unlocked but not written.
 const UNLOCK_ONLY: u32 = u32::MAX - 1;

@@ -16,6 +16,7 @@ pub mod interactive;
 pub mod key_value;
 pub mod medium;
 pub mod memory;
+pub mod names;
 pub mod records;
 pub mod rng;
 pub mod serving;

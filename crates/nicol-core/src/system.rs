@@ -20,6 +20,19 @@ use crate::view::{Halves, View};
 /// What was read back: of each key the newest write; no value of one that was deleted.
 pub type ReadBack = BTreeMap<Key, (Version, Option<Vec<u8>>)>;
 
+/// What the nodes of a cluster are loaded from.
+pub struct Origin<'a, C> {
+    /// The nodes, and who holds which shard.
+    pub view: &'a View,
+    /// How the system runs.
+    pub config: &'a C,
+    /// The records.
+    pub source: &'a dyn RecordSource,
+}
+
+/// Puts a node together with the shard that it leads, once every node has copied what it backs up.
+pub type Opening<N, S> = Box<dyn FnOnce(Option<S>) -> N + Send>;
+
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: NodeState + Sized {
     /// How the system runs.
@@ -50,44 +63,23 @@ pub trait SystemNode: NodeState + Sized {
         Halves::Together
     }
 
-    /// What a node holds of a shard.
+    /// What is loaded of a shard.
     type Shard: Send + Sync;
-    /// What a node has besides its primary shard.
-    type Copies: Send;
 
-    /// Loads `shard` with the records of `source`.
+    /// Loads a shard, once for all nodes that hold it.
     ///
     /// # Errors
-    /// If the configuration leaves no room for them.
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &Self::Config,
-        source: &dyn RecordSource,
-    ) -> Result<Self::Shard, TooSmall>;
+    /// If the configuration leaves no room for its records.
+    fn load(from: &Origin<'_, Self::Config>, shard: ShardId) -> Result<Self::Shard, TooSmall>;
 
-    /// What a node holds in the place of a primary shard that has none, such as one for clients
-    /// only.
-    fn empty(config: &Self::Config, source: &dyn RecordSource) -> Self::Shard;
-
-    /// Copies what node `id` backs up of `shards`, in the order of their numbers.
-    fn copy(
+    /// Opens node `id`: copies what it backs up of `shards`, which are all in the order of their
+    /// numbers, and says how the node is put together with the one that it [leads](View::led_by).
+    /// That is `None` for a node that leads none, such as one for clients.
+    fn open(
+        from: &Origin<'_, Self::Config>,
         id: NodeId,
-        view: &View,
-        config: &Self::Config,
-        source: &dyn RecordSource,
         shards: &[Self::Shard],
-    ) -> Self::Copies;
-
-    /// Puts node `id` together. `primary` is the shard that it [leads](View::led_by), or
-    /// [empty](SystemNode::empty).
-    fn build(
-        id: NodeId,
-        view: &View,
-        config: &Self::Config,
-        primary: Self::Shard,
-        copies: Self::Copies,
-    ) -> Self;
+    ) -> Opening<Self, Self::Shard>;
 
     /// What log devices hold after every node has ended, over what `source` has loaded; `None` of a
     /// system that, set like this, does not log all that it acknowledges.
@@ -181,8 +173,12 @@ pub trait NodeState: Send + Sync + 'static {
         false
     }
 
-    /// Records of the node's own shard.
-    fn records(&self) -> u64;
+    /// Records of the node's own shard. Default: counts them.
+    fn records(&self) -> u64 {
+        let mut records = 0;
+        self.for_each(&mut |_, _| records += 1);
+        records
+    }
 
     /// Reads a record of the node's own shard into `value`; false if there is none.
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
@@ -295,13 +291,12 @@ pub struct TooSmall {
 /// # Errors
 /// What there is too little of for that one.
 pub fn load_records(
-    source: &dyn RecordSource,
-    view: &View,
+    Origin { view, source, .. }: &Origin<'_, impl Sized>,
     shard: ShardId,
     mut load: impl FnMut(Key, &[u8]) -> Result<(), TooSmall>,
 ) -> Result<(), TooSmall> {
     let mut loaded = Ok(());
-    source.load(view, shard, &mut |key, value| loaded = loaded.and_then(|()| load(key, value)));
+    source.load(*view, shard, &mut |key, value| loaded = loaded.and_then(|()| load(key, value)));
     loaded
 }
 
@@ -318,22 +313,21 @@ pub fn load_nodes<N: SystemNode>(
     source: &dyn RecordSource,
     parallel: &impl ParallelMap,
 ) -> Result<Vec<Arc<N>>, TooSmall> {
+    let from = Origin { view, config, source };
     let ids: Vec<NodeId> = view.node_ids().collect();
     let numbers: Vec<ShardId> = view.shard_ids().collect();
-    let shards = parallel.map(&numbers, |&shard| N::load(shard, view, config, source));
+    let shards = parallel.map(&numbers, |&shard| N::load(&from, shard));
     let shards = shards.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let copies = parallel.map(&ids, |&id| N::copy(id, view, config, source, &shards));
+    let opened = parallel.map(&ids, |&id| N::open(&from, id, &shards));
     let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
-    let build = |(&id, copies)| {
+    let complete = |(&id, open): (&NodeId, Opening<N, N::Shard>)| {
         let mut leads = view.led_by(id);
         let (led, another) = (leads.next(), leads.next());
         assert!(
             another.is_none(),
             "{id:?} leads {led:?} and {another:?}: give each a node of its own"
         );
-        let primary = led.and_then(|shard| shards[usize::from(shard.0)].take());
-        let primary = primary.unwrap_or_else(|| N::empty(config, source));
-        Arc::new(N::build(id, view, config, primary, copies))
+        Arc::new(open(led.and_then(|shard| shards[usize::from(shard.0)].take())))
     };
-    Ok(ids.iter().zip(copies).map(build).collect())
+    Ok(ids.iter().zip(opened).map(complete).collect())
 }

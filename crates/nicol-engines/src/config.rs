@@ -1,9 +1,9 @@
 //! How an engine runs: every choice is a value.
 
 use nicol_core::units::{Bytes, Nanos};
+use nicol_schedule::{FeatureMap, ScheduleConfig, Transcripts};
 
 use super::broken::{Hooks, Sabotage};
-use nicol_schedule::{FeatureMap, ScheduleConfig, Transcripts};
 
 /// How an engine runs.
 #[derive(Clone, Debug)]

@@ -9,11 +9,11 @@ use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Interactive;
 use nicol_core::txn::{Abort, Entry, Outcome, Procedures, Txn, Verdict};
+use nicol_schedule::{Client, Executor};
 
 use super::log::Committed;
 use super::transaction::Transaction;
 use super::worker::{Protocol, Worker};
-use nicol_schedule::{Client, Executor};
 
 /// Rounds of a transaction's logic at most.
 pub const ROUNDS_MAX: usize = 64;

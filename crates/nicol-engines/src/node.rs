@@ -8,19 +8,20 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{
-    Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode, TooSmall, load_records,
+    Audit, Counter, NodeMemory, NodeState, Opening, Origin, ReadBack, SystemNode, TooSmall,
+    load_records,
 };
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
+use nicol_kit::Recovered;
+use nicol_schedule::{ScheduleConfig, Shared};
 use nicol_store::multicore::{Line, Multicore};
 
 use super::config::EngineConfig;
 use super::log::NodeLog;
 use super::record_form::RecordForm;
 use super::recovery::Logs;
-use nicol_kit::Recovered;
-use nicol_schedule::{ScheduleConfig, Shared};
 
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
@@ -122,8 +123,6 @@ impl<P: RecordForm> SystemNode for Node<P> {
 
     type Shard = Multicore;
 
-    type Copies = ();
-
     const REPLICAS_CONVERGE: bool = false;
 
     fn read_back(
@@ -135,17 +134,13 @@ impl<P: RecordForm> SystemNode for Node<P> {
         config.log.then(|| read_back(view, source, media).map_err(|error| error.to_string()))
     }
 
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &EngineConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Multicore, TooSmall> {
+    fn load(from: &Origin<'_, EngineConfig>, shard: ShardId) -> Result<Multicore, TooSmall> {
+        let Origin { view, config, source } = *from;
         let cores = view.engines(view.primary(shard), Side::Host);
         let longest = longest(source, view, shard);
         let store = Multicore::new(source, config.value_bytes, &longest, cores);
         let store = store.with_words_beside(P::BESIDE);
-        load_records(source, view, shard, |key, value| {
+        load_records(from, shard, |key, value| {
             let located = store.locate(key, P::word).map_err(|_full| NO_MEMORY)?;
             P::load(&store, located.place, value);
             Ok(())
@@ -154,31 +149,31 @@ impl<P: RecordForm> SystemNode for Node<P> {
         Ok(store)
     }
 
-    fn empty(config: &EngineConfig, source: &dyn RecordSource) -> Multicore {
-        let _nothing_of = source;
-        let source = nicol_core::records::Empty { capacity_per_shard: 0 };
-        Multicore::new(&source, config.value_bytes, &[0; TABLES], 1).with_words_beside(P::BESIDE)
-    }
-
-    fn copy(_: NodeId, _: &View, _: &EngineConfig, _: &dyn RecordSource, _: &[Multicore]) {}
-
-    fn build(id: NodeId, view: &View, config: &EngineConfig, store: Multicore, (): ()) -> Self {
+    fn open(
+        from: &Origin<'_, EngineConfig>,
+        id: NodeId,
+        _: &[Multicore],
+    ) -> Opening<Self, Multicore> {
+        let (view, config) = (from.view, from.config.clone());
         let cores = view.engines(id, Side::Host);
         let server = view.engines(NodeId(0), Side::Host);
-        let (map, transcripts) = (&config.features, &config.transcripts);
         let waiting = |schedule: &ScheduleConfig| schedule.waiting_longer(config.longest_wait());
         let schedule = config.schedule.as_ref().map(waiting);
-        let schedule = Shared::of(schedule.as_ref(), map, server, transcripts);
-        Self {
-            config: config.clone(),
-            store,
+        let schedule = Shared::of(schedule.as_ref(), &config.features, server, &config.transcripts);
+        Box::new(move |store| Self {
+            store: store.unwrap_or_else(|| {
+                let nothing = nicol_core::records::Empty { capacity_per_shard: 0 };
+                let store = Multicore::new(&nothing, config.value_bytes, &[0; TABLES], 1);
+                store.with_words_beside(P::BESIDE)
+            }),
             schedule,
             log: config.log.then(|| NodeLog::new(cores)),
+            config,
             open: (0..cores).map(|_| Line::default()).collect(),
             epoch_due: Line::default(),
             endless_waits: AtomicU64::new(0),
             protocol: PhantomData,
-        }
+        })
     }
 }
 
@@ -209,12 +204,6 @@ impl<P: RecordForm> NodeState for Node<P> {
     fn memory(&self) -> Option<NodeMemory> {
         let (records, indexes) = self.store.bytes();
         Some(NodeMemory { tables: Bytes(records + indexes), ..NodeMemory::default() })
-    }
-
-    fn records(&self) -> u64 {
-        let mut records = 0;
-        self.for_each(&mut |_, _| records += 1);
-        records
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

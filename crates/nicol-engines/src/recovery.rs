@@ -14,9 +14,9 @@
 
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_kit::Recovered;
 
 use super::sets::Sets;
-use nicol_kit::Recovered;
 
 /// Bytes of a chunk before its records.
 pub(super) const CHUNK_HEADER: usize = 16;

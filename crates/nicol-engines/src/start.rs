@@ -9,11 +9,11 @@ use nicol_core::history::Promise;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::txn::Procedures;
 use nicol_core::view::Role;
+use nicol_schedule::{Client, Server};
 
 use super::coordinator::{Coordinator, Submitter};
 use super::node::Node;
 use super::worker::{Protocol, Worker};
-use nicol_schedule::{Client, Server};
 
 impl<P: Protocol> CommitNode for Node<P> {
     type Coordinator<F: Fabric> = Submitter<F, P>;

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
+use nicol_core::names::did_you_mean;
 
 use crate::experiments::{
     Checkpoint, Context, Experiment, Finished, Options, Outcome, Pool, Progress, page_of,
 };
 use crate::families::{commit, engine, minos, offpath, prism};
-use crate::names::did_you_mean;
 use crate::systems;
 
 /// The systems that `experiment` compares, and the settings of theirs that it varies, that are not

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::ids::{NodeId, Side};
+use nicol_core::names::did_you_mean;
 use nicol_core::view::{Halves, NODES_MAX, NodeSpec, Role, View};
 use nicol_sim::profile::{NicCores, OneSidedBy};
 use nicol_sim::{Profile, checks};
 
 use crate::config::{BenchConfig, THREADS, refused_view};
-use crate::names::did_you_mean;
-use crate::profiles;
 use crate::system::System;
 
 /// The nodes of a run and their hardware.
@@ -56,7 +55,7 @@ impl Nodes {
 }
 
 fn load(name: &str) -> Result<Arc<Profile>> {
-    profiles::load(name).map(Arc::new)
+    Ok(Arc::new(Profile::load(name)?))
 }
 
 /// The profile of each of these nodes. Errors name the part of `--on`.

@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::engine::DoorbellBatch;
+use nicol_core::names::did_you_mean;
 use nicol_core::records::RecordSource;
 use nicol_core::units::{Bytes, Nanos};
 
 use crate::config::BenchConfig;
-use crate::names::did_you_mean;
 
 /// A key of `--set`: its name, its values, what it means.
 pub type Setting = (&'static str, &'static str, &'static str);

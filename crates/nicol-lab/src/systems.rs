@@ -1,10 +1,10 @@
 //! The systems of all families, by name, and which workloads each runs.
 
+pub use crate::system::{Needs, ServeConfig, Served, System};
 use anyhow::{Result, anyhow};
+use nicol_core::names::did_you_mean;
 
 use crate::families;
-use crate::names::did_you_mean;
-pub use crate::system::{Needs, ServeConfig, Served, System};
 use crate::workloads::{WORKLOADS, WorkloadSpec};
 
 /// Every system, family by family.

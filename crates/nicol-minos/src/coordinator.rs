@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use nicol_core::fabric::Fabric;
+use nicol_kit::Open;
 
 use super::local::Obsolete;
 use super::member::Member;
@@ -11,7 +12,6 @@ use super::model::Step;
 use super::record::Record;
 use super::tags::Tag;
 use super::write::{Waiting, Write};
-use nicol_kit::Open;
 
 impl<F: Fabric> Member<F> {
     /// A client-write. The steps that depend on the model stand in `model.rs`.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::ids::{EngineId, Incarnation, Key, NodeId, ShardId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
+use nicol_kit::Open;
 
 use super::config::{Faithful, MinosConfig};
 use super::messages::{Inv, NO_SCOPE};
@@ -15,7 +16,6 @@ use super::record::{Metadata, Record};
 use super::store::Store;
 use super::timestamp::Timestamp;
 use super::value::{Recent, Value};
-use nicol_kit::Open;
 
 /// The group of counters by which figure 4 tells communication from computation. [MINOS24 IV]
 pub const BREAKDOWN: &str = "breakdown";

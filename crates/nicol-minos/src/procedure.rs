@@ -8,12 +8,12 @@ use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::key_value::{Failure, KeyValue, KeyValueNode};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 use nicol_core::wire::Malformed;
+use nicol_kit::{EachWrite, outcome_of};
 use std::sync::Arc;
 
 use super::client::Client;
 use super::log::Logged;
 use super::node::Node;
-use nicol_kit::{EachWrite, outcome_of};
 
 /// Runs procedures that touch one record: reads it, executes, and writes it if that is asked for.
 ///

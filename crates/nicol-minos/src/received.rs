@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 use nicol_core::ids::EngineId;
 use nicol_core::units::Nanos;
+use nicol_kit::Open;
 
 use super::messages::Inv;
 use super::value::Value;
-use nicol_kit::Open;
 
 /// An INV that was received.
 #[derive(Debug)]

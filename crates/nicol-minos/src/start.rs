@@ -8,10 +8,12 @@ use nicol_core::engine::{Loss, Revival};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
-use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{
+    Audit, Counter, NodeMemory, NodeState, Opening, Origin, SystemNode, TooSmall,
+};
 use nicol_core::units::Bytes;
-use nicol_core::view::{Halves, Role, ShardMap, View};
+use nicol_core::view::{Halves, Role, ShardMap};
+use nicol_kit::counters;
 
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
@@ -28,7 +30,6 @@ use super::store::{Store, digest_of};
 use super::tags::mark_restart;
 use super::timestamp::Timestamp;
 use super::value::{Recent, Value};
-use nicol_kit::counters;
 
 impl Node {
     /// The engines of these sides are gone, and their tasks.
@@ -63,8 +64,6 @@ impl SystemNode for Node {
 
     type Shard = Loaded;
 
-    type Copies = (Store, BTreeMap<ShardId, Loaded>);
-
     const RECOVERS: bool = true;
 
     const RECOVERS_FROM_LOGS: bool = true;
@@ -77,28 +76,18 @@ impl SystemNode for Node {
         config.hooks().halves()
     }
 
-    fn load(
-        shard: ShardId,
-        view: &View,
-        _: &MinosConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Loaded, TooSmall> {
+    fn load(from: &Origin<'_, MinosConfig>, shard: ShardId) -> Result<Loaded, TooSmall> {
         let mut records = Vec::new();
-        source.load(view, shard, &mut |key, value| records.push((key, value.into())));
+        from.source.load(from.view, shard, &mut |key, value| records.push((key, value.into())));
         Ok(Arc::new(LoadedShard { records, recent: Recent::default() }))
     }
 
-    fn empty(_: &MinosConfig, _: &dyn RecordSource) -> Loaded {
-        Loaded::default()
-    }
-
-    fn copy(
+    fn open(
+        from: &Origin<'_, MinosConfig>,
         id: NodeId,
-        view: &View,
-        config: &MinosConfig,
-        source: &dyn RecordSource,
         shards: &[Loaded],
-    ) -> (Store, BTreeMap<ShardId, Loaded>) {
+    ) -> Opening<Self, Loaded> {
+        let Origin { view, config, source } = *from;
         let (store, mut loaded) = (Store::new(), BTreeMap::new());
         let holds = |shard: &ShardId| !config.sharded || view.replicas_of(*shard).contains(&id);
         if view.role(id) == Some(Role::Server) {
@@ -112,17 +101,7 @@ impl SystemNode for Node {
                 copied.records.iter().for_each(insert);
             }
         }
-        (store, loaded)
-    }
-
-    fn build(
-        id: NodeId,
-        view: &View,
-        config: &MinosConfig,
-        _: Loaded,
-        (store, loaded): (Store, BTreeMap<ShardId, Loaded>),
-    ) -> Self {
-        Self {
+        let node = Self {
             id,
             view: view.clone(),
             store,
@@ -147,7 +126,8 @@ impl SystemNode for Node {
             rejected: AtomicU64::new(0),
             breakdown: Breakdown::default(),
             shipping: Shipping::default(),
-        }
+        };
+        Box::new(|_| node)
     }
 
     fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
@@ -254,12 +234,6 @@ impl NodeState for Node {
         self.config.memory.is_some_and(|limit| self.store.bytes() >= limit)
     }
 
-    fn records(&self) -> u64 {
-        let mut records = 0;
-        self.for_each(&mut |_, _| records += 1);
-        records
-    }
-
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
         value.clear();
         self.store.look(key, |record| {
@@ -307,6 +281,8 @@ impl KeyValueNode for Node {
 #[cfg(test)]
 mod tests {
     use nicol_core::history::Persistency;
+    use nicol_core::records::Empty;
+    use nicol_core::view::View;
 
     use super::super::broken::Sabotage;
     use super::*;
@@ -317,8 +293,9 @@ mod tests {
     fn node() -> Node {
         let view = View::new(2, 2, 1, 1).unwrap();
         let config = MinosConfig::paper(Persistency::Event, true, 8);
-        let copies = (Store::new(), BTreeMap::new());
-        let node = Node::build(NodeId(1), &view, &config, Loaded::default(), copies);
+        let source = Empty { capacity_per_shard: 0 };
+        let from = Origin { view: &view, config: &config, source: &source };
+        let node = Node::open(&from, NodeId(1), &[Loaded::default(), Loaded::default()])(None);
         let ts = |version| Timestamp::new(version, NodeId(0), nicol_core::ids::Incarnation::FIRST);
         node.store.insert(KEY, Record::loaded(b"loaded"[..].into()));
         node.store.change(KEY, |record| record.update(ts(1), Some(b"landed"[..].into())));

@@ -7,6 +7,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::history::Persistency;
 use nicol_core::ids::{Key, Side};
 use nicol_core::view::{SideState, View};
+use nicol_kit::follow_views;
 
 use super::member::Member;
 use super::messages::NO_SCOPE;
@@ -14,7 +15,6 @@ use super::record::Record;
 use super::tags::Tag;
 use super::timestamp::Timestamp;
 use super::write::Waiting;
-use nicol_kit::follow_views;
 
 impl<F: Fabric> Member<F> {
     /// Follows the views, for ever.

@@ -14,10 +14,10 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::system::Counter;
 use nicol_core::units::Nanos;
 use nicol_core::wire::Writer;
+use nicol_kit::{Open, count, counters};
 
 use super::messages::Suspicion;
 use super::pool::{BufferPool, SCAN_AFTER};
-use nicol_kit::{Open, count, counters};
 
 /// How a buffer that is not used any more is found. [PRISM21 3.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

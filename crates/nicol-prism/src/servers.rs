@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicU64;
 use nicol_core::fabric::{Fabric, FabricError, Timeout};
 use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
 use nicol_core::units::Nanos;
+use nicol_kit::Open;
 
 use super::messages::{Handles, Hello, Report, Suspicion, Unused};
-use nicol_kit::Open;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Nanos = Nanos::from_millis(2);

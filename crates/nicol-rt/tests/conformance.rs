@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nicol_conformance::Suite;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
-use nicol_core::fabric::conformance::Suite;
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nicol_conformance::{Act, AskingNode1, CrashSuite, Unsynced};
 use nicol_core::engine::{Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::fabric::conformance::{Act, AskingNode1, CrashSuite, Unsynced};
 use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::medium::MediumCounts;

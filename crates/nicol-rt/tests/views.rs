@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use nicol_conformance::AskingNode1;
 use nicol_core::engine::{Loss, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::fabric::conformance::AskingNode1;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
 use nicol_core::ids::{EngineId, Epoch, NodeId, Side};
 use nicol_core::units::Nanos;

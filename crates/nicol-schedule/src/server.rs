@@ -14,6 +14,7 @@ use nicol_core::ids::{EngineId, Key, Side, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
+use nicol_kit::count;
 
 use super::broken::Hooks;
 use super::config::{Completion, Kind};
@@ -24,7 +25,6 @@ use super::messages::{
 };
 use super::shared::Shared;
 use super::strife::plan;
-use nicol_kit::count;
 
 /// Requests that a worker's queue holds. (C2.06)
 pub const QUEUE_MAX: usize = 256;

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::ids::TxnId;
 use nicol_core::system::Counter;
 use nicol_core::txn::Txn;
+use nicol_kit::counters;
 
 use super::config::ScheduleConfig;
 use super::decision::Scheduler;
 use super::features::{FeatureMap, Features, SPREAD};
 use super::feedback::Contention;
 use super::given::Assignments;
-use nicol_kit::counters;
 
 /// Parts of the transcripts: so many that clients and workers seldom meet at one.
 const PARTS: usize = 64;

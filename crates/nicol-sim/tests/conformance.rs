@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicol_core::fabric::conformance::Suite;
+use nicol_conformance::Suite;
 use nicol_core::faults::{FaultPlan, Partition};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;

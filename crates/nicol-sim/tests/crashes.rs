@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nicol_core::fabric::conformance::{Act, CrashSuite, Unsynced};
+use nicol_conformance::{Act, CrashSuite, Unsynced};
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::medium::MediumCounts;

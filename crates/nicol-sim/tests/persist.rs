@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nicol_conformance::Suite;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
-use nicol_core::fabric::conformance::Suite;
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::memory::Region;
 use nicol_core::units::{Bytes, Nanos, Picos};

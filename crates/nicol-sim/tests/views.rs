@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use nicol_conformance::AskingNode1;
 use nicol_core::engine::Start;
-use nicol_core::fabric::conformance::AskingNode1;
 use nicol_core::fabric::{Fabric, Local, OneSided};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
 use nicol_core::ids::{EngineId, Epoch, Incarnation, NodeId, RKey, Side};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicol_core::faults::{FaultFamilies, UnknownFamily};
+use nicol_core::names::did_you_mean;
 use nicol_lab::bench::THREADS;
-use nicol_lab::names::did_you_mean;
 use nicol_lab::systems;
 use nicol_rt::LogDevice;
 

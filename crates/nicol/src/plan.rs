@@ -1,7 +1,7 @@
 //! `nicol plan`: which paths of an off-path SmartNIC to use for what.
 
 use anyhow::Result;
-use nicol_lab::planner::{Description, picture, plan};
+use nicol_planner::{Description, picture, plan};
 
 use crate::cli::{PlanArgs, PlanFormat};
 use crate::{End, environment_or_usage, output};

@@ -22,7 +22,7 @@ pub fn run(args: &ProfilesArgs) -> Result<End> {
 }
 
 fn load(name: &str) -> Result<Arc<Profile>> {
-    nicol_lab::profiles::load(name).map(Arc::new).map_err(environment_or_usage)
+    Profile::load(name).map(Arc::new).map_err(|error| environment_or_usage(error.into()))
 }
 
 fn list(args: &FormatArgs) -> Result<End> {

@@ -8,6 +8,10 @@ const RULE: &str = "crate direction";
 
 const CORE: &str = "nicol-core";
 const STORE: &str = "nicol-store";
+/// The suite of every world, for their tests.
+const CONFORMANCE: &str = "nicol-conformance";
+/// What plans from descriptions, over the profiles and worlds of the simulator.
+const PLANNER: &str = "nicol-planner";
 const KIT: &str = "nicol-kit";
 /// Schedulers, which stand before systems of two families.
 pub(super) const SCHEDULE: &str = "nicol-schedule";
@@ -24,17 +28,19 @@ fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
     let below = to == CORE || to == STORE || to == KIT;
     Some(match from {
         CORE | "xtask" => false,
-        STORE | "fuzz" => to == CORE,
+        STORE | CONFORMANCE | "fuzz" => to == CORE,
+        PLANNER => to == CORE || to == "nicol-sim",
         KIT => to == CORE || (only_tests && beside),
         SCHEDULE => below || (only_tests && beside),
         // A model of MINOS follows runs of the laboratory.
         "nicol-minos" if only_tests && to == "nicol-lab" => true,
         _ if FAMILIES.contains(&from) => below || to == SCHEDULE || (only_tests && beside),
         _ if BESIDE.contains(&from) => {
-            to == CORE || (only_tests && (beside || system || to == STORE))
+            to == CORE || (only_tests && (beside || system || to == STORE || to == CONFORMANCE))
         }
         // The RESP server knows transactions and nothing of who runs them.
         "nicol-resp" => to == CORE,
+        "nicol-lab" if only_tests && to == PLANNER => true,
         "nicol-lab" => below || to == SCHEDULE || system || beside,
         "nicol" | "nicol-py" => to != from && to != "nicol-py" && to != "nicol",
         _ => return None,

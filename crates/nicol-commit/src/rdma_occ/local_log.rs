@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, Work};
+use nicol_kit::{LinePlace, WaitingLine};
 
 use super::reach::Reach;
 use crate::log::{LogMemory, RecordKind, Tail};
-use nicol_kit::{LinePlace, WaitingLine};
 
 /// The writer's end of it.
 pub(super) struct LocalLog<F: Fabric> {

@@ -4,10 +4,10 @@ use nicol_core::fabric::{Message, RequestId};
 use nicol_core::ids::{Key, RKey, TxnId};
 use nicol_core::txn::{Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_kit::{Item, Items};
 
 use crate::messages::{LOG, Validate, each_key, parse_count};
 use crate::writes::Writes;
-use nicol_kit::{Item, Items};
 
 /// Coordinator to primary: lock keys at the versions read.
 pub(super) const LOCK: u16 = 15;

@@ -10,7 +10,7 @@ use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::txn::VALUE_MAX;
 use nicol_core::view::{Halves, ShardMap, View};
 use nicol_store::address_cache::AddressCache;
@@ -184,13 +184,6 @@ impl Node {
     }
 }
 
-/// What a node has besides its primary shard's records.
-#[derive(Debug)]
-pub struct Copies {
-    backups: Backups<Replica>,
-    addresses: Addresses,
-}
-
 /// Where records of other shards stand.
 #[derive(Debug)]
 struct Addresses {
@@ -238,6 +231,16 @@ impl Addresses {
     }
 }
 
+/// The shape of every shard's table: coordinators reckon with it where a record stands.
+fn geometry(config: &RdmaOccConfig, source: &dyn RecordSource) -> Geometry {
+    let mut table = config.table;
+    table.size_heap_for(&source.value_lengths());
+    // Sources name the lengths that no slot might hold. Where slots hold less than they might, the
+    // other values need memory, too.
+    table.size_heap_for(&[(config.short_value as u32, config.records)]);
+    Geometry::new(table)
+}
+
 impl Survivor for Node {
     fn survival(&self) -> &Survival {
         &self.survival
@@ -248,8 +251,6 @@ impl SystemNode for Node {
     type Config = RdmaOccConfig;
 
     type Shard = Replica;
-
-    type Copies = Copies;
 
     const FOLLOWS_VIEWS: bool = true;
 
@@ -262,36 +263,20 @@ impl SystemNode for Node {
         }
     }
 
-    /// A table of the size that every shard's has: coordinators reckon with it where a record
-    /// stands.
-    fn empty(config: &RdmaOccConfig, source: &dyn RecordSource) -> Replica {
-        let mut table = config.table;
-        table.size_heap_for(&source.value_lengths());
-        // Sources name the lengths that no slot might hold. Where slots hold less than they might,
-        // the other values need memory, too.
-        table.size_heap_for(&[(config.short_value as u32, config.records)]);
-        Replica::new(RemoteTable::new(Geometry::new(table), config.records))
-    }
-
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &RdmaOccConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Replica, TooSmall> {
-        let replica = Self::empty(config, source);
+    fn load(from: &Origin<'_, RdmaOccConfig>, shard: ShardId) -> Result<Replica, TooSmall> {
+        let Origin { view, config, source } = *from;
+        let replica = Replica::new(RemoteTable::new(geometry(config, source), config.records));
         let touch = |key| replica.touch(key);
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         Ok(replica)
     }
 
-    fn copy(
+    fn open(
+        from: &Origin<'_, RdmaOccConfig>,
         id: NodeId,
-        view: &View,
-        config: &RdmaOccConfig,
-        source: &dyn RecordSource,
         shards: &[Replica],
-    ) -> Copies {
+    ) -> Opening<Self, Replica> {
+        let Origin { view, config, source } = *from;
         let others = u64::from(view.shards()) - view.led_by(id).count() as u64;
         let inline = config.table.inline;
         let long = |(len, records): &(u32, u64)| if *len as usize > inline { *records } else { 0 };
@@ -306,27 +291,19 @@ impl SystemNode for Node {
             let others = view.shard_ids().filter(|&shard| view.primary(shard) != id);
             others.for_each(|shard| addresses.remember_all(&shards[usize::from(shard.0)].table));
         }
-        Copies { backups: Backups::copy(view, id, shards, Replica::copy), addresses }
-    }
-
-    fn build(
-        id: NodeId,
-        view: &View,
-        config: &RdmaOccConfig,
-        primary: Replica,
-        Copies { backups, addresses }: Copies,
-    ) -> Self {
+        let backups = Backups::copy(view, id, shards, Replica::copy);
         let engines = view.host_count();
         let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
-        Self {
+        let (view, config, geometry) = (view.clone(), config.clone(), geometry(config, source));
+        let shard = view.led_by(id).next();
+        let none = move |records| Replica::new(RemoteTable::new(geometry, records));
+        Box::new(move |led| Self {
             id,
-            view: view.clone(),
-            survival: Survival::new(view, config.hooks()),
-            config: config.in_force(),
+            survival: Survival::new(&view, config.hooks()),
             lost_sides: LostSides::default(),
-            geometry: primary.table.geometry(),
-            shard: view.led_by(id).next(),
-            primary: Primary::new(primary),
+            geometry,
+            shard,
+            primary: Primary::new(led.unwrap_or_else(|| none(config.records))),
             backups,
             logs: Rings::new(engines, config.log),
             messages: Rings::new(pairs, config.message_log),
@@ -334,7 +311,9 @@ impl SystemNode for Node {
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             idle: Mutex::new(vec![false; engines]),
-        }
+            config: config.in_force(),
+            view,
+        })
     }
 
     fn start_without_data<F: Fabric>(fabric: &F) {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{Abort, RangeVersion};
+use nicol_kit::lock_all;
 use nicol_store::host_table::Lookup;
 use nicol_store::remote_table::Found as Looked;
 
 use super::node::Node;
 use crate::messages::{Found, ReadOf};
-use nicol_kit::lock_all;
 
 /// The owner of a shard, as the steps and the server ask it. `OwnShard` is the true one; another
 /// one is broken for the checkers' negative tests (`broken`). Keys are of its shard.

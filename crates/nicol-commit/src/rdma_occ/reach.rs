@@ -9,6 +9,7 @@ use nicol_core::ids::{EngineId, Key, NodeId, RKey};
 use nicol_core::memory::{Access, WORD};
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
+use nicol_kit::VIEW_WAIT;
 use nicol_store::remote_table::{Header, Span};
 
 use super::config::{Transport, Verbs};
@@ -16,7 +17,6 @@ use super::messages::{Hello, RemoteHandles, parse_handles, parse_hello};
 use super::node::Node;
 use crate::log::LogMemory;
 use crate::survivor::Survivor;
-use nicol_kit::VIEW_WAIT;
 
 /// How long what found no space, or failed and must happen, waits before it is tried again.
 const RETRY_WAIT: Nanos = Nanos::from_micros(5);

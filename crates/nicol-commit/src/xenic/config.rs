@@ -3,11 +3,11 @@
 use nicol_core::ids::Key;
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
+use nicol_schedule::{FeatureMap, ScheduleConfig, Transcripts};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::HomesPerHint;
 
 use crate::broken::{Hooks, Sabotage};
-use nicol_schedule::{FeatureMap, ScheduleConfig, Transcripts};
 
 /// Most EXECUTE rounds of one transaction; one that needs more aborts.
 pub const ROUNDS_MAX: usize = 64;

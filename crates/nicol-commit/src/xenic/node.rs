@@ -13,11 +13,16 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, NodeMemory, NodeState, ReadBack, SystemNode, TooSmall};
+use nicol_core::system::{
+    Audit, Counter, NodeMemory, NodeState, Opening, Origin, ReadBack, SystemNode, TooSmall,
+};
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
+use nicol_kit::KeyShards;
+use nicol_kit::steering::Choice;
+use nicol_schedule::Shared;
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{
     Advance, ExhaustedSpace, Geometry, Growth, HostTable, LOAD_MAX_PERCENT, SlotHash,
@@ -34,9 +39,6 @@ use crate::load_shard;
 use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
 use losses::deny;
-use nicol_kit::KeyShards;
-use nicol_kit::steering::Choice;
-use nicol_schedule::Shared;
 use syncing::Syncing;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
@@ -72,14 +74,6 @@ pub struct Node {
     syncing: Syncing,
     /// Where execution logic has been faster, if that is planned at run time.
     choice: Option<Choice>,
-}
-
-/// What a node has besides its primary shard's records.
-#[derive(Debug)]
-pub struct Copies {
-    backups: Backups<Replica>,
-    index: NicIndex,
-    write_counters: WriteCounters,
 }
 
 /// The ways that a transaction may take to its commit.
@@ -387,8 +381,6 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
-    type Copies = Copies;
-
     const FOLLOWS_VIEWS: bool = true;
 
     fn read_back(
@@ -400,16 +392,8 @@ impl SystemNode for Node {
         Some(read_back(view, source, media))
     }
 
-    fn empty(config: &XenicConfig, _: &dyn RecordSource) -> Replica {
-        table_for(0, config)
-    }
-
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &XenicConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Replica, TooSmall> {
+    fn load(from: &Origin<'_, XenicConfig>, shard: ShardId) -> Result<Replica, TooSmall> {
+        let Origin { view, config, source } = *from;
         let hashed = source.records_per_shard() - source.ordered_per_shard();
         let records = hashed + source.growth_per_shard();
         let replica = table_for(records, config);
@@ -425,21 +409,14 @@ impl SystemNode for Node {
         Ok(replica)
     }
 
-    fn copy(
+    fn open(
+        from: &Origin<'_, XenicConfig>,
         id: NodeId,
-        view: &View,
-        config: &XenicConfig,
-        source: &dyn RecordSource,
         shards: &[Replica],
-    ) -> Copies {
-        let empty;
-        let primary = match view.led_by(id).next() {
-            Some(shard) => &shards[usize::from(shard.0)],
-            None => {
-                empty = Self::empty(config, source);
-                &empty
-            }
-        };
+    ) -> Opening<Self, Replica> {
+        let (view, config) = (from.view.clone(), from.config.clone());
+        let (shard, none) = (view.led_by(id).next(), table_for(0, &config));
+        let primary = shard.map_or(&none, |shard| &shards[usize::from(shard.0)]);
         let index = NicIndex::new(IndexConfig {
             segments: primary.table.geometry().segments(),
             cached_objects_max: config.index_objects,
@@ -453,32 +430,22 @@ impl SystemNode for Node {
                 .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
             write_counters.preload(&primary.ordered);
         }
-        Copies { backups: Backups::copy(view, id, shards, Replica::copy), index, write_counters }
-    }
-
-    fn build(
-        id: NodeId,
-        view: &View,
-        config: &XenicConfig,
-        primary: Replica,
-        Copies { backups, index, write_counters }: Copies,
-    ) -> Self {
+        let backups = Backups::copy(&view, id, shards, Replica::copy);
         let (hosts, nics) = (view.engines(id, Side::Host), view.engines(id, Side::Nic));
         let schedule = config.schedule.as_ref();
+        let schedule = Shared::of(schedule, &config.features, hosts, &config.transcripts);
         let choice = match config.execute_at {
             ExecuteAt::Planned(steering) => Some(Choice::new(steering)),
             ExecuteAt::Host | ExecuteAt::Annotation | ExecuteAt::Nic => None,
         };
-        Self {
-            schedule: Shared::of(schedule, &config.features, hosts, &config.transcripts),
+        Box::new(move |led| Self {
+            schedule,
             choice,
             id,
             lost_sides: LostSides::default(),
-            view: view.clone(),
-            survival: Survival::new(view, config.hooks()),
-            config: config.clone().without_shorter_ways_if_broken(),
-            shard: view.led_by(id).next(),
-            primary,
+            survival: Survival::new(&view, config.hooks()),
+            shard,
+            primary: led.unwrap_or(none),
             backups,
             index,
             write_counters,
@@ -486,8 +453,10 @@ impl SystemNode for Node {
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
             paths: Default::default(),
-            syncing: Syncing::new(view, config.locks_until),
-        }
+            syncing: Syncing::new(&view, config.locks_until),
+            config: config.without_shorter_ways_if_broken(),
+            view,
+        })
     }
 
     fn start_without_data<F: Fabric>(fabric: &F) {

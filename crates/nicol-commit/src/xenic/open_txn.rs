@@ -7,11 +7,11 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, ReplyTo, RequestId};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Entry, Txn, Verdict};
+use nicol_kit::{Calls, HeldLocks, KeyShards, Selection};
 use nicol_store::host_table::ExhaustedSpace;
 
 use super::node::{Node, Path};
 use crate::part::count_shards;
-use nicol_kit::{Calls, HeldLocks, KeyShards, Selection};
 
 /// Spare transaction states kept for reuse.
 const SPARE_MAX: usize = 4_096;

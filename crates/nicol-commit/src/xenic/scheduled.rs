@@ -13,9 +13,9 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Delivery, Fabric, Service};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::wire::Malformed;
+use nicol_schedule::{Client, Executor, Server, Shared, is_scheduling};
 
 use super::host::HostCoordinator;
-use nicol_schedule::{Client, Executor, Server, Shared, is_scheduling};
 
 /// What runs the transactions of a client.
 pub struct Submitter<F: Fabric>(Way<F>);

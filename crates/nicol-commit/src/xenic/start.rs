@@ -7,6 +7,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::txn::Procedures;
 use nicol_core::view::View;
+use nicol_kit::follow_views;
 
 use super::broken::service;
 use super::host::HostCoordinator;
@@ -18,7 +19,6 @@ use super::node::Node;
 use super::scheduled::{Submitter, serve};
 use crate::log_worker::apply_log;
 use crate::survivor::Survivor;
-use nicol_kit::follow_views;
 
 impl CommitNode for Node {
     type Coordinator<F: Fabric> = Submitter<F>;

@@ -5,7 +5,6 @@
 //! group is bound to that one; protocols take one type parameter, `F: Fabric`, which has them all.
 
 mod completions;
-pub mod conformance;
 mod durability;
 mod local;
 mod messages;

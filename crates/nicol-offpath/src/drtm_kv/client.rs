@@ -9,13 +9,13 @@ use nicol_core::ids::{EngineId, Key, NodeId, RKey, Side, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::steering::Way;
 use nicol_core::units::Nanos;
+use nicol_kit::count;
 
 use super::config::Alternative;
 use super::layout::{BUCKET, Entry, ValueAddress, extent_bytes, search, verify};
 use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
 use super::table::bucket_of;
-use nicol_kit::count;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));

@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
 use nicol_core::memory::Access;
-use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
-use nicol_core::view::{ShardMap, View};
+use nicol_core::system::{
+    Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall, load_records,
+};
+use nicol_core::view::ShardMap;
+use nicol_kit::steering::Choice;
+use nicol_kit::{LostNodes, Open, count, counters};
 
 use super::config::{Alternative, DrtmKvConfig};
 use super::layout::{BUCKET, Unfit, copy_stride, extent_bytes};
 use super::messages::Keys;
 use super::table::Table;
-use nicol_kit::steering::Choice;
-use nicol_kit::{LostNodes, Open, count, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -41,9 +42,6 @@ impl Counts {
         }
     }
 }
-
-/// A server's memory, loaded; nothing of a node for clients.
-pub struct Shard(Option<Table>);
 
 /// A node.
 pub struct Node {
@@ -148,40 +146,28 @@ impl Node {
 impl SystemNode for Node {
     type Config = DrtmKvConfig;
 
-    type Shard = Shard;
-
-    type Copies = ();
+    type Shard = Table;
 
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &DrtmKvConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Shard, TooSmall> {
+    fn load(from: &Origin<'_, DrtmKvConfig>, shard: ShardId) -> Result<Table, TooSmall> {
         let what = "bucket, or place for a value,";
         let too_small = TooSmall { what, instead: "more spare_buckets or extents" };
-        let mut table = Table::new(config);
-        load_records(source, view, shard, |key, value| {
+        let mut table = Table::new(from.config);
+        load_records(from, shard, |key, value| {
             table.load(key, value).then_some(()).ok_or(too_small)
         })?;
-        Ok(Shard(Some(table)))
+        Ok(table)
     }
 
-    fn empty(_: &DrtmKvConfig, _: &dyn RecordSource) -> Shard {
-        Shard(None)
-    }
-
-    fn copy(_: NodeId, _: &View, _: &DrtmKvConfig, _: &dyn RecordSource, _: &[Shard]) {}
-
-    fn build(id: NodeId, view: &View, config: &DrtmKvConfig, Shard(table): Shard, (): ()) -> Self {
+    fn open(from: &Origin<'_, DrtmKvConfig>, id: NodeId, _: &[Table]) -> Opening<Self, Table> {
+        let (config, lost) = (from.config.clone(), LostNodes::new(from.view));
         let both = config.alternative == Alternative::A4AndA5;
         let steering = config.steering.filter(|_| both);
-        Self {
+        Box::new(move |table| Self {
             id,
-            config: config.clone(),
-            lost: LostNodes::new(view),
+            config,
+            lost,
             table: table.map(Mutex::new),
             index: Mutex::default(),
             values: Mutex::default(),
@@ -189,7 +175,7 @@ impl SystemNode for Node {
             choice: steering.map(Choice::new),
             open: Arc::default(),
             counts: Counts::default(),
-        }
+        })
     }
 }
 

@@ -7,13 +7,13 @@ use nicol_core::ids::Key;
 use nicol_core::memory::Region;
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
+use nicol_kit::count;
 
 use super::config::Alternative;
 use super::layout::{BUCKET, VERSION, ValueAddress, emit, extent_bytes, search, verify};
 use super::messages::{Answer, GET, Get, HELLO, PUT, Put};
 use super::node::Node;
 use super::table::{Full, bucket_of};
-use nicol_kit::count;
 
 /// How long a put waits for another one of its key.
 const WAIT: Nanos = Nanos::from_micros(1);

@@ -21,7 +21,7 @@ struct Record {
 }
 
 /// See the module.
-pub(super) struct Table {
+pub struct Table {
     /// Buckets, as many times as there are copies.
     pub(super) index: Arc<Region>,
     /// Extents, in the host's memory.

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use nicol_core::exec::join_all;
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::Side;
+use nicol_kit::count;
 
 use super::compress::{Cost, unpack};
 use super::config::Alternative;
@@ -13,7 +14,6 @@ use super::layout::records;
 use super::member::Member;
 use super::messages::{Chunk, Done};
 use super::node::add_time;
-use nicol_kit::count;
 
 /// A part of what a backup does.
 type Part<'a> = Pin<Box<dyn Future<Output = Result<(), FabricError>> + 'a>>;

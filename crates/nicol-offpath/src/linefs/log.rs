@@ -9,6 +9,7 @@ use nicol_core::fabric::{Fabric, Timeout, Work};
 use nicol_core::ids::{Key, ShardId, Side, Version};
 use nicol_core::key_value::{Failure, Reason};
 use nicol_core::units::Nanos;
+use nicol_kit::count;
 
 use super::chain::Chain;
 use super::compress::Cost;
@@ -17,7 +18,6 @@ use super::member::{Gone, Member};
 use super::messages::{Chunk, Containing, Content, Slot, Submit, Way};
 use super::node::add_time;
 use super::standing::Verdict;
-use nicol_kit::count;
 
 /// How long a host waits before it submits a chunk again that was refused.
 const AGAIN: Nanos = Nanos::from_micros(20);

@@ -8,12 +8,12 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::units::Nanos;
+use nicol_kit::count;
 
 use super::chain::Life;
 use super::memory::Memory;
 use super::messages::{Chunk, Containing, Content, Hello, Keys, Slot, Way};
 use super::node::{Node, add_time};
-use nicol_kit::count;
 
 /// How long a HELLO waits for its answer.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));

@@ -7,16 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::engine::Loss;
 use nicol_core::fabric::{Fabric, Local};
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
-use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
+use nicol_kit::{Open, counters};
 
 use super::config::LineFsConfig;
 use super::files::{Files, digest_of};
 use super::memory::Memory;
 use super::standing::State;
-use nicol_kit::{Open, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -150,62 +149,39 @@ impl SystemNode for Node {
 
     type Shard = Files;
 
-    type Copies = Files;
-
     const RECOVERS: bool = true;
 
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(
-        shard: ShardId,
-        view: &View,
-        _: &LineFsConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Files, TooSmall> {
+    fn load(from: &Origin<'_, LineFsConfig>, shard: ShardId) -> Result<Files, TooSmall> {
         let mut files = Files::default();
-        source.load(view, shard, &mut |key, value| files.load(key, value));
+        from.source.load(from.view, shard, &mut |key, value| files.load(key, value));
         Ok(files)
     }
 
-    fn empty(_: &LineFsConfig, _: &dyn RecordSource) -> Files {
-        Files::default()
-    }
-
-    fn copy(
-        id: NodeId,
-        view: &View,
-        _: &LineFsConfig,
-        _: &dyn RecordSource,
-        shards: &[Files],
-    ) -> Files {
-        let mut files = Files::default();
-        for shard in view.backed_up_by(id) {
+    fn open(from: &Origin<'_, LineFsConfig>, id: NodeId, shards: &[Files]) -> Opening<Self, Files> {
+        let mut copies = Files::default();
+        for shard in from.view.backed_up_by(id) {
             for (key, _, value) in shards[usize::from(shard.0)].blocks() {
-                files.load(key, value);
+                copies.load(key, value);
             }
         }
-        files
-    }
-
-    fn build(
-        id: NodeId,
-        view: &View,
-        config: &LineFsConfig,
-        mut own: Files,
-        copies: Files,
-    ) -> Self {
-        for (key, _, value) in copies.blocks() {
-            own.load(key, value);
-        }
-        Self {
-            id,
-            config: config.clone(),
-            loaded: view.clone(),
-            state: Mutex::new(State::loaded(id, view, own, config.hooks())),
-            memory: Mutex::new(Arc::new(Memory::new(config, view))),
-            open: Arc::default(),
-            counts: Counts::default(),
-        }
+        let (config, loaded) = (from.config.clone(), from.view.clone());
+        Box::new(move |led| {
+            let mut own = led.unwrap_or_default();
+            for (key, _, value) in copies.blocks() {
+                own.load(key, value);
+            }
+            Self {
+                id,
+                state: Mutex::new(State::loaded(id, &loaded, own, config.hooks())),
+                memory: Mutex::new(Arc::new(Memory::new(&config, &loaded))),
+                config,
+                loaded,
+                open: Arc::default(),
+                counts: Counts::default(),
+            }
+        })
     }
 
     /// It copies what it is to hold, and is a backup then; its clients do not come back.
@@ -268,12 +244,6 @@ impl NodeState for Node {
             ("whole_ns", &times.whole),
         ];
         counters("linefs", named).chain(counters("linefs_times", timed)).collect()
-    }
-
-    fn records(&self) -> u64 {
-        let mut records = 0;
-        self.for_each(&mut |_, _| records += 1);
-        records
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

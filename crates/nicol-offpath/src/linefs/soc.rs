@@ -1,13 +1,13 @@
 //! The primary's SoC: it fetches a chunk of its host's log, compresses and replicates it.
 
 use nicol_core::fabric::{Fabric, FabricError, OneSided, ReplyTo};
+use nicol_kit::count;
 
 use super::compress::{Cost, pack};
 use super::config::Alternative;
 use super::member::{Gone, Member, Replicated};
 use super::messages::{Chunk, Done, Submit};
 use super::node::add_time;
-use nicol_kit::count;
 
 impl<F: Fabric> Member<F> {
     /// [OffPath23 A1, A2] Replicates what the host has put into a slot of its log, and acknowledges

@@ -7,6 +7,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::view::View;
+use nicol_kit::follow_views;
 
 use super::busy::cluster_points;
 use super::client::{Client, HostServer, SocServer};
@@ -14,7 +15,6 @@ use super::config::HostLoad;
 use super::log::Log;
 use super::member::Member;
 use super::node::Node;
-use nicol_kit::follow_views;
 
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;

@@ -10,12 +10,12 @@ use nicol_core::ids::{Key, NodeId, Side, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::units::Nanos;
 use nicol_core::view::{REPLICAS_MAX, ShardMap, SideState};
+use nicol_kit::Open;
 
 use super::node::Node;
 use crate::messages::Handles;
 use crate::servers::{Servers, voids_handles};
 use crate::tag::{Name, Tag, Writer, parse};
-use nicol_kit::Open;
 
 /// The longest wait before an attempt to lock.
 const BACKOFF_MOST: Nanos = Nanos::from_micros(512);

@@ -7,8 +7,7 @@ use nicol_core::engine::Loss;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, Side, TableId};
 use nicol_core::memory::{Access, Region};
-use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{Audit, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, ShardMap, View};
 
@@ -30,7 +29,7 @@ pub struct Node {
 
 /// The blocks of a node, and the table whose rows number them.
 #[derive(Debug)]
-pub struct Memory {
+pub(super) struct Memory {
     region: Arc<Region>,
     table: TableId,
 }
@@ -90,37 +89,17 @@ impl Node {
     }
 }
 
-impl SystemNode for Node {
-    type Config = AbdlockConfig;
-
-    /// Nothing: a node loads what it replicates by itself.
-    type Shard = ();
-
-    type Copies = Option<Memory>;
-
-    const REPLICAS_CONVERGE: bool = false;
-
-    const FOLLOWS_VIEWS: bool = true;
-
-    fn load(_: ShardId, _: &View, _: &AbdlockConfig, _: &dyn RecordSource) -> Result<(), TooSmall> {
-        Ok(())
-    }
-
-    fn empty(_: &AbdlockConfig, _: &dyn RecordSource) {}
-
-    fn copy(
-        id: NodeId,
-        view: &View,
-        config: &AbdlockConfig,
-        source: &dyn RecordSource,
-        _: &[()],
-    ) -> Option<Memory> {
-        let held = || view.shard_ids().filter(|&shard| view.replicas_of(shard).contains(&id));
+impl Memory {
+    /// What node `id` replicates; nothing of a node for clients.
+    fn load(from: &Origin<'_, AbdlockConfig>, id: NodeId) -> Option<Self> {
+        let config = from.config;
+        let held =
+            || from.view.shard_ids().filter(|&shard| from.view.replicas_of(shard).contains(&id));
         held().next()?;
         let region = Arc::new(Region::new(Bytes(config.blocks * config.stride())));
         let mut table = TableId(0);
         for shard in held() {
-            source.load(view, shard, &mut |key, value| {
+            from.source.load(from.view, shard, &mut |key, value| {
                 table = key.table();
                 let tag = config.tag(key.row());
                 let stored = region.store(tag, Tag::LOADED.0);
@@ -128,25 +107,35 @@ impl SystemNode for Node {
                 assert!(stored.is_ok(), "a block lies in its replica's region");
             });
         }
-        Some(Memory { region, table })
+        Some(Self { region, table })
+    }
+}
+
+impl SystemNode for Node {
+    type Config = AbdlockConfig;
+
+    /// Nothing: a node loads what it replicates by itself.
+    type Shard = ();
+
+    const REPLICAS_CONVERGE: bool = false;
+
+    const FOLLOWS_VIEWS: bool = true;
+
+    fn load(_: &Origin<'_, AbdlockConfig>, _: ShardId) -> Result<(), TooSmall> {
+        Ok(())
     }
 
-    fn build(
-        id: NodeId,
-        view: &View,
-        config: &AbdlockConfig,
-        (): (),
-        memory: Option<Memory>,
-    ) -> Self {
-        Self {
+    fn open(from: &Origin<'_, AbdlockConfig>, id: NodeId, _: &[()]) -> Opening<Self, ()> {
+        let node = Self {
             id,
-            view: view.clone(),
-            config: config.clone(),
-            memory,
+            view: from.view.clone(),
+            config: from.config.clone(),
+            memory: Memory::load(from, id),
             rkey: OnceLock::new(),
             crashed: AtomicBool::new(false),
             open: Arc::default(),
-        }
+        };
+        Box::new(|_| node)
     }
 
     fn halves(config: &AbdlockConfig) -> Halves {
@@ -172,12 +161,6 @@ impl NodeState for Node {
 
     fn audit(&self) -> Audit {
         Audit { leaks: vec![("locks", self.locked().count() as u64)], ..Audit::default() }
-    }
-
-    fn records(&self) -> u64 {
-        let mut records = 0;
-        self.for_each(&mut |_, _| records += 1);
-        records
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

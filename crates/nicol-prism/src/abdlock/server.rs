@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, FabricError, Service};
 use nicol_core::wire::Malformed;
+use nicol_kit::Open;
 
 use super::node::Node;
 use crate::messages::HELLO;
 use crate::recycling::drain;
-use nicol_kit::Open;
 
 /// A host engine of a server.
 pub(super) struct Server<F> {

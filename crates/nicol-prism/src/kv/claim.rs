@@ -6,11 +6,11 @@ use nicol_core::ids::{EngineId, Key};
 use nicol_core::key_value::Reason;
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_kit::count;
 
 use super::client::{Client, NOT_READY_TRIES, NOT_READY_WAIT, Server, malformed};
 use super::layout::{Located, SLOT_WORDS_MAX};
 use super::name::Name;
-use nicol_kit::count;
 
 /// Client to server: which slot does this key get?
 pub(super) const CLAIM: u16 = 6;

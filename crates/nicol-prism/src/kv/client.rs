@@ -10,6 +10,7 @@ use nicol_core::ids::{Key, NodeId, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::memory::WORD;
 use nicol_core::units::Nanos;
+use nicol_kit::count;
 
 use super::broken::Hooks;
 use super::config::KvConfig;
@@ -19,7 +20,6 @@ use super::name::Name;
 use super::node::Node;
 use crate::messages::{Handles, List, Suspicion, Unused};
 use crate::servers::{Servers, Unreached, voids_handles};
-use nicol_kit::count;
 
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
 pub(super) const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);

@@ -5,19 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
-use nicol_core::records::RecordSource;
 use nicol_core::system::{
-    Audit, Counter, NodeMemory, NodeState, SystemNode, TooSmall, load_records,
+    Audit, Counter, NodeMemory, NodeState, Opening, Origin, SystemNode, TooSmall, load_records,
 };
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
+use nicol_kit::{LostNodes, counters};
 
 use super::config::KvConfig;
 use super::name::Name;
 use super::store::Store;
 use crate::pool::BufferPool;
 use crate::recycling::{Recycled, Recycles, Recycling};
-use nicol_kit::{LostNodes, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -31,9 +30,6 @@ pub(super) struct Counts {
     /// Slots that another key has left, and a key has got.
     pub(super) reused_slots: AtomicU64,
 }
-
-/// A server's memory, loaded; nothing of a node for clients.
-pub struct Shard(Option<Store>);
 
 /// A node.
 pub struct Node {
@@ -110,35 +106,31 @@ impl Recycles for Node {
 impl SystemNode for Node {
     type Config = KvConfig;
 
-    type Shard = Shard;
-
-    type Copies = ();
+    type Shard = Store;
 
     /// What others hold they go on serving; a lost server's shard is refused.
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &KvConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Shard, TooSmall> {
-        let mut store = Store::new(config);
-        load_records(source, view, shard, |key, value| store.load(key, value))?;
-        Ok(Shard(Some(store)))
+    fn load(from: &Origin<'_, KvConfig>, shard: ShardId) -> Result<Store, TooSmall> {
+        let mut store = Store::new(from.config);
+        load_records(from, shard, |key, value| store.load(key, value))?;
+        Ok(store)
     }
 
-    fn empty(_: &KvConfig, _: &dyn RecordSource) -> Shard {
-        Shard(None)
-    }
-
-    fn copy(_: NodeId, _: &View, _: &KvConfig, _: &dyn RecordSource, _: &[Shard]) {}
-
-    fn build(id: NodeId, view: &View, config: &KvConfig, Shard(store): Shard, (): ()) -> Self {
-        let (config, lost) = (config.clone(), LostNodes::new(view));
+    fn open(from: &Origin<'_, KvConfig>, id: NodeId, _: &[Store]) -> Opening<Self, Store> {
+        let (config, lost) = (from.config.clone(), LostNodes::new(from.view));
         let (recycled, counts) = (Recycled::default(), Counts::default());
         let (open, deleted_slots) = (Arc::default(), Mutex::default());
-        Self { id, config, lost, store, open, recycled, counts, deleted_slots }
+        Box::new(move |store| Self {
+            id,
+            config,
+            lost,
+            store,
+            open,
+            recycled,
+            counts,
+            deleted_slots,
+        })
     }
 }
 
@@ -180,12 +172,6 @@ impl NodeState for Node {
     fn is_full(&self) -> bool {
         self.counts.no_slot.load(Ordering::Relaxed) > 0
             || self.store.as_ref().is_some_and(|store| store.pool.is_short())
-    }
-
-    fn records(&self) -> u64 {
-        let mut records = 0;
-        self.for_each(&mut |_, _| records += 1);
-        records
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

@@ -11,12 +11,12 @@ use nicol_core::history::Promise;
 use nicol_core::ids::{Key, Version};
 use nicol_core::key_value::{Failure, KeyValueNode};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
+use nicol_kit::outcome_of;
 
 use super::client::Client;
 use super::layout::Item;
 use super::name::Name;
 use super::node::Node;
-use nicol_kit::outcome_of;
 
 /// Runs procedures that touch one record.
 ///

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 use nicol_core::fabric::{Delivery, Fabric, Service, Work};
 use nicol_core::ids::Side;
 use nicol_core::wire::Malformed;
+use nicol_kit::count;
 
 use super::claim::CLAIM;
 use super::client::{self, Client};
@@ -17,7 +18,6 @@ use super::slots::Keeper;
 use super::store::Store;
 use crate::messages::{Done, HELLO, Handles, Suspicion, UNUSED, Unused, parse_report};
 use crate::recycling::{self, scan_later};
-use nicol_kit::count;
 
 /// What a host engine of a server answers.
 pub(super) struct Server<F: Fabric> {

@@ -23,6 +23,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::ReplyTo;
 use nicol_core::key_value::Reason;
 use nicol_core::memory::WORD;
+use nicol_kit::{Open, count};
 
 use super::claim::Claimed;
 use super::client::{Client, Server, malformed, output, parse};
@@ -31,7 +32,6 @@ use super::layout::{
     Header, ITEM_HEADER, Item, Located, RETIRED, SLOT_WORDS_MAX, SlotWords, claimed, words_of,
 };
 use super::name::Name;
-use nicol_kit::{Open, count};
 
 /// As many bytes of a key are read at first.
 const KEY_BYTES: u32 = 32;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_kit::follow_views;
 
 use super::client::Client;
 use super::node::Node;
 use super::server::Server;
-use nicol_kit::follow_views;
 
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;

@@ -15,7 +15,7 @@ use crate::messages::{Handles, Unused};
 use crate::pool::{BufferPool, Pointers};
 
 /// A server's memory.
-pub(super) struct Store {
+pub struct Store {
     region: Arc<Region>,
     pub(super) pool: BufferPool,
     form: SlotForm,

@@ -9,6 +9,7 @@ use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout};
 use nicol_core::ids::{EngineId, Key, NodeId, RKey, Side, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::units::Nanos;
+use nicol_kit::count;
 
 use super::config::{Index, Reads};
 use super::layout::{ENTRY, Entry, Extent};
@@ -16,7 +17,6 @@ use super::messages::{Answer, Ask, Hello, Opened, What};
 use super::node::Node;
 use super::table::probes;
 use crate::kv::name::Name;
-use nicol_kit::count;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));

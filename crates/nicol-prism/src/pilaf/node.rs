@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, RKey, ShardId, Version};
 use nicol_core::memory::Access;
-use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
-use nicol_core::view::{Halves, View};
+use nicol_core::system::{
+    Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall, load_records,
+};
+use nicol_core::view::Halves;
+use nicol_kit::{LostNodes, Open, counters};
 
 use super::config::{PilafConfig, Reads};
 use super::layout::Extent;
 use super::table::Table;
 use crate::kv::name::Name;
-use nicol_kit::{LostNodes, Open, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -24,9 +25,6 @@ pub(super) struct Counts {
     /// Items of other keys that searches met.
     pub(super) collisions: AtomicU64,
 }
-
-/// A server's table, loaded; nothing of a node for clients.
-pub struct Shard(Option<Table>);
 
 /// A node.
 pub struct Node {
@@ -83,9 +81,7 @@ impl Node {
 impl SystemNode for Node {
     type Config = PilafConfig;
 
-    type Shard = Shard;
-
-    type Copies = ();
+    type Shard = Table;
 
     const FOLLOWS_VIEWS: bool = true;
 
@@ -97,14 +93,9 @@ impl SystemNode for Node {
         }
     }
 
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &PilafConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Shard, TooSmall> {
-        let mut table = Table::new(config);
-        load_records(source, view, shard, |key, value| {
+    fn load(from: &Origin<'_, PilafConfig>, shard: ShardId) -> Result<Table, TooSmall> {
+        let mut table = Table::new(from.config);
+        load_records(from, shard, |key, value| {
             let key = key.0.to_be_bytes();
             let item = [&key, value].concat();
             let at = table.take(item.len());
@@ -115,19 +106,17 @@ impl SystemNode for Node {
             let installed = written && table.install(&key, extent) == Ok(true);
             installed.then_some(()).ok_or(TooSmall { what: "slot", instead: "more entries" })
         })?;
-        Ok(Shard(Some(table)))
+        Ok(table)
     }
 
-    fn empty(_: &PilafConfig, _: &dyn RecordSource) -> Shard {
-        Shard(None)
-    }
-
-    fn copy(_: NodeId, _: &View, _: &PilafConfig, _: &dyn RecordSource, _: &[Shard]) {}
-
-    fn build(id: NodeId, view: &View, config: &PilafConfig, Shard(table): Shard, (): ()) -> Self {
-        let (config, lost, rkey) = (config.clone(), LostNodes::new(view), Mutex::default());
+    fn open(from: &Origin<'_, PilafConfig>, id: NodeId, _: &[Table]) -> Opening<Self, Table> {
+        let (config, lost, rkey) =
+            (from.config.clone(), LostNodes::new(from.view), Mutex::default());
         let (open, counts) = (Arc::default(), Counts::default());
-        Self { id, config, lost, table: table.map(Mutex::new), rkey, open, counts }
+        Box::new(move |table| {
+            let table = table.map(Mutex::new);
+            Self { id, config, lost, table, rkey, open, counts }
+        })
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_kit::follow_views;
 
 use super::broken::server::service;
 use super::client::Client;
 use super::node::Node;
-use nicol_kit::follow_views;
 
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;

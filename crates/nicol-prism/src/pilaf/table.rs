@@ -15,7 +15,7 @@ use crate::kv::name::Name;
 const MOVES_MAX: usize = 512;
 
 /// The table and the extents.
-pub(super) struct Table {
+pub struct Table {
     pub(super) region: Arc<Region>,
     config: PilafConfig,
     first_extent: u64,

@@ -11,6 +11,7 @@ use nicol_core::ids::{Key, NodeId, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::units::Nanos;
 use nicol_core::view::{REPLICAS_MAX, ShardMap};
+use nicol_kit::{Open, count};
 
 use super::chains;
 use super::config::Blocks;
@@ -19,7 +20,6 @@ use crate::messages::{Handles, Suspicion};
 use crate::recycling::Recycles;
 use crate::servers::{Servers, voids_handles};
 use crate::tag::{Tag, Writer};
-use nicol_kit::{Open, count};
 
 /// How long an operation that has found no quorum waits before it looks again: at first, and at
 /// most.

@@ -30,4 +30,4 @@ mod start;
 pub use broken::Sabotage;
 pub use client::Client;
 pub use config::{Blocks, RsConfig};
-pub use node::{Loaded, Node};
+pub use node::Node;

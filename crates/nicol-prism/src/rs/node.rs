@@ -104,10 +104,3 @@ impl Recycles for Node {
         }
     }
 }
-
-/// What a node loads: its blocks, and their table.
-#[derive(Debug)]
-pub struct Loaded {
-    pub(super) replica: Option<Replica>,
-    pub(super) table: TableId,
-}

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service};
 use nicol_core::ids::NodeId;
 use nicol_core::wire::Malformed;
+use nicol_kit::count;
 
 use super::node::Node;
 use super::replica::Replica;
 use crate::messages::{Done, HELLO, REJOIN, Rejoin, Suspicion, UNUSED, parse_report};
 use crate::recycling::{self, scan_later};
-use nicol_kit::count;
 
 /// A host engine of a server.
 pub(super) struct Server<F> {

@@ -7,13 +7,12 @@ use nicol_core::engine::Loss;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TableId};
 use nicol_core::key_value::{KeyValueNode, Offered};
-use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
-use nicol_core::view::{Role, View};
+use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
+use nicol_core::view::Role;
 
 use super::client::Client;
 use super::config::RsConfig;
-use super::node::{Loaded, Node};
+use super::node::Node;
 use super::rejoin::rejoin;
 use super::replica::Replica;
 use super::server::Server;
@@ -26,54 +25,36 @@ impl SystemNode for Node {
     /// Nothing: a node loads what it replicates by itself.
     type Shard = ();
 
-    type Copies = Loaded;
-
     const REPLICAS_CONVERGE: bool = false;
 
     const RECOVERS: bool = true;
 
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(_: ShardId, _: &View, _: &RsConfig, _: &dyn RecordSource) -> Result<(), TooSmall> {
+    fn load(_: &Origin<'_, RsConfig>, _: ShardId) -> Result<(), TooSmall> {
         Ok(())
     }
 
-    fn empty(_: &RsConfig, _: &dyn RecordSource) {}
-
-    fn copy(
-        id: NodeId,
-        view: &View,
-        config: &RsConfig,
-        source: &dyn RecordSource,
-        _: &[()],
-    ) -> Loaded {
-        let mut loaded = Loaded { replica: None, table: TableId(0) };
-        for shard in view.shard_ids() {
-            let holds = view.replicas_of(shard).contains(&id);
-            let mut replica = holds.then(|| {
-                loaded.replica.take().unwrap_or_else(|| Replica::new(config, view.nodes()))
+    fn open(from: &Origin<'_, RsConfig>, id: NodeId, _: &[()]) -> Opening<Self, ()> {
+        let Origin { view, config, source } = *from;
+        let (mut replica, mut table) = (None, TableId(0));
+        for shard in view.shard_ids().filter(|&shard| view.replicas_of(shard).contains(&id)) {
+            let all = replica.get_or_insert_with(|| Replica::new(config, view.nodes()));
+            source.load(view, shard, &mut |key, value| {
+                table = key.table();
+                all.load(key.row(), Tag::LOADED, value);
             });
-            if holds {
-                source.load(view, shard, &mut |key, value| {
-                    loaded.table = key.table();
-                    replica.iter_mut().for_each(|all| all.load(key.row(), Tag::LOADED, value));
-                });
-                loaded.replica = replica;
-            }
         }
-        loaded
-    }
-
-    fn build(id: NodeId, view: &View, config: &RsConfig, (): (), loaded: Loaded) -> Self {
-        Self {
+        let node = Self {
             id,
             view: view.clone(),
             config: config.clone(),
-            table: loaded.table,
-            replica: Mutex::new(loaded.replica.map(Arc::new)),
+            table,
+            replica: Mutex::new(replica.map(Arc::new)),
             open: Arc::default(),
             recycled: Recycled::default(),
-        }
+        };
+        Box::new(|_| node)
     }
 
     fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {

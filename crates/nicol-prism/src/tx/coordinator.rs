@@ -9,6 +9,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
+use nicol_kit::VIEW_WAIT;
 
 use super::broken::Hooks;
 use super::chains::At;
@@ -18,7 +19,6 @@ use super::node::Node;
 use crate::messages::{Handles, List};
 use crate::servers::{Servers, Unreached, voids_handles};
 use crate::tag::Tag;
-use nicol_kit::VIEW_WAIT;
 
 /// Execution rounds that one transaction may take.
 const ROUNDS_MAX: usize = 64;

@@ -3,6 +3,7 @@
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::txn::{Abort, Txn};
 use nicol_core::units::Nanos;
+use nicol_kit::{Calls, count};
 
 use super::chains::{Installed, KEY_ONLY};
 use super::coordinator::{Access, Steps, list_for};
@@ -10,7 +11,6 @@ use super::layout::{HEADER, slot_at};
 use crate::kv::name::Name;
 use crate::messages::{Suspicion, Unused};
 use crate::tag::Tag;
-use nicol_kit::{Calls, count};
 
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
 pub(super) const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);

@@ -6,6 +6,7 @@ use nicol_core::chain::Chain;
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::txn::{Outcome, Txn};
 use nicol_core::units::Nanos;
+use nicol_kit::{Calls, Open, count};
 
 use super::chains::{Installed, WriteCheck, only_word};
 use super::config::Bump;
@@ -15,7 +16,6 @@ use super::prepare::{Prepared, Write, item_of};
 use super::recovery::UNDECIDED_AFTER;
 use crate::messages::{Suspicion, Unused};
 use crate::tag::Tag;
-use nicol_kit::{Calls, Open, count};
 
 /// How long a client waits before it looks at C again, or sends again what must happen: at first,
 /// and at most.

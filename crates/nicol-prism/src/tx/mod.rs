@@ -42,4 +42,4 @@ mod store;
 pub use broken::Sabotage;
 pub use config::{Bump, OwnReads, ReadVersion, Staging, TxConfig};
 pub use coordinator::Coordinator;
-pub use node::{Node, Shard};
+pub use node::Node;

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::memory::BufferUse;
-use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall, load_records};
+use nicol_core::system::{
+    Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall, load_records,
+};
 use nicol_core::units::Nanos;
-use nicol_core::view::{Role, ShardMap, View};
+use nicol_core::view::{Role, ShardMap};
+use nicol_kit::{LostNodes, counters};
 
 use super::config::{Staging, TxConfig};
 use super::messages::StagedWrite;
@@ -18,7 +20,6 @@ use super::store::Store;
 use crate::pool::BufferPool;
 use crate::recycling::{Recycled, Recycles, Recycling};
 use crate::tag::Tag;
-use nicol_kit::{LostNodes, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -73,9 +74,6 @@ impl Left {
         kept.any(|write| write.offset == buffer.offset)
     }
 }
-
-/// A server's memory, loaded; nothing of a node for clients.
-pub struct Shard(Option<Store>);
 
 /// A node.
 pub struct Node {
@@ -224,42 +222,30 @@ impl Recycles for Node {
 impl SystemNode for Node {
     type Config = TxConfig;
 
-    type Shard = Shard;
-
-    type Copies = ();
+    type Shard = Store;
 
     /// What others hold they go on serving; a lost server's shard is refused.
     const FOLLOWS_VIEWS: bool = true;
 
-    fn load(
-        shard: ShardId,
-        view: &View,
-        config: &TxConfig,
-        source: &dyn RecordSource,
-    ) -> Result<Shard, TooSmall> {
-        let mut store = Store::new(config);
-        load_records(source, view, shard, |key, value| store.load(key, value))?;
-        Ok(Shard(Some(store)))
+    fn load(from: &Origin<'_, TxConfig>, shard: ShardId) -> Result<Store, TooSmall> {
+        let mut store = Store::new(from.config);
+        load_records(from, shard, |key, value| store.load(key, value))?;
+        Ok(store)
     }
 
-    fn empty(_: &TxConfig, _: &dyn RecordSource) -> Shard {
-        Shard(None)
-    }
-
-    fn copy(_: NodeId, _: &View, _: &TxConfig, _: &dyn RecordSource, _: &[Shard]) {}
-
-    fn build(id: NodeId, view: &View, config: &TxConfig, Shard(store): Shard, (): ()) -> Self {
-        Self {
+    fn open(from: &Origin<'_, TxConfig>, id: NodeId, _: &[Store]) -> Opening<Self, Store> {
+        let (config, lost) = (from.config.clone(), LostNodes::new(from.view));
+        Box::new(move |store| Self {
             id,
-            config: config.clone(),
-            lost: LostNodes::new(view),
+            config,
+            lost,
             store,
             ended: Mutex::default(),
             open: Arc::default(),
             clean_at: AtomicU64::new(u64::MAX),
             recycled: Recycled::default(),
             counts: Counts::default(),
-        }
+        })
     }
 }
 
@@ -316,12 +302,6 @@ impl NodeState for Node {
 
     fn check(&self) {
         self.store.iter().for_each(Store::check);
-    }
-
-    fn records(&self) -> u64 {
-        let mut records = 0;
-        self.for_each(&mut |_, _| records += 1);
-        records
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

@@ -7,6 +7,7 @@ use nicol_core::fabric::{Fabric, FabricError, Timeout};
 use nicol_core::ids::EngineId;
 use nicol_core::txn::{Abort, Txn};
 use nicol_core::units::Nanos;
+use nicol_kit::{AllGranted, Calls, count};
 
 use super::chains::{ReadCheck, WriteCheck};
 use super::config::{OwnReads, Staging};
@@ -16,7 +17,6 @@ use super::layout::Item;
 use super::messages::{Of, Staged, Stock};
 use crate::messages::List;
 use crate::tag::Tag;
-use nicol_kit::{AllGranted, Calls, count};
 
 /// How long a client waits before it asks a server again what has become of a write.
 const ASK_AGAIN: Nanos = Nanos::from_micros(200);

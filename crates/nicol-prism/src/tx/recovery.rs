@@ -25,6 +25,7 @@ use nicol_core::chain::Chain;
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout};
 use nicol_core::ids::{EngineId, FreeListKey, NodeId, Side};
 use nicol_core::units::Nanos;
+use nicol_kit::{Open, count};
 
 use super::chains::{At, Installed, only_word};
 use super::layout::Item;
@@ -32,7 +33,6 @@ use super::messages::{Of, Staged, StagedWrite, Stock};
 use super::node::Node;
 use crate::recycling::drain;
 use crate::tag::Tag;
-use nicol_kit::{Open, count};
 
 /// How often what is waited for is asked for again.
 const POLL: Nanos = Nanos::from_micros(20);

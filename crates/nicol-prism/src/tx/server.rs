@@ -7,13 +7,13 @@ use nicol_core::fabric::FabricError;
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service, Work};
 use nicol_core::ids::Side;
 use nicol_core::wire::Malformed;
+use nicol_kit::{Open, count};
 
 use super::messages::{Of, STOCK, Staged, Stock};
 use super::node::Node;
 use crate::messages::{Done, HELLO, Handles, Suspicion, UNUSED, Unused, parse_report};
 use crate::recycling::{self, drain, scan_later};
 use crate::tag::Tag;
-use nicol_kit::{Open, count};
 
 /// What a host engine of a server answers.
 pub(super) struct Server<F> {

@@ -8,13 +8,13 @@ use nicol_core::fabric::Fabric;
 use nicol_core::history::Promise;
 use nicol_core::ids::Side;
 use nicol_core::txn::Procedures;
+use nicol_kit::follow_views;
 
 use super::config::Staging;
 use super::coordinator::Coordinator;
 use super::node::Node;
 use super::recovery::end_what_is_left;
 use super::server::Server;
-use nicol_kit::follow_views;
 
 impl CommitNode for Node {
     type Coordinator<F: Fabric> = Coordinator<F>;

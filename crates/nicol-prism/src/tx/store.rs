@@ -17,7 +17,7 @@ use crate::pool::{BufferPool, Pointers};
 use crate::tag::Tag;
 
 /// A server's memory.
-pub(super) struct Store {
+pub struct Store {
     region: Arc<Region>,
     pub(super) pool: BufferPool,
     config: TxConfig,

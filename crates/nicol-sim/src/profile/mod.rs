@@ -14,6 +14,7 @@ use std::path::Path;
 pub use capabilities::{Capabilities, NicCores, OneSidedBy};
 pub use card::{Card, DmaEngine, Endpoint, Memory, MemoryTimes, Suspected, Switch};
 use nicol_core::ids::{NodeId, Side};
+use nicol_core::names::did_you_mean;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::{View, ViewError};
 pub use off_path::{OffPath, Published};
@@ -50,13 +51,15 @@ pub enum ProfileError {
     /// Neither a built-in name nor a file.
     #[error(
         "no profile {name:?}: give one of {known}, the path of a .toml file, or one of these with \
-         values to change, as in liquidio3:link.rate=50Gbps:dma.queues=4"
+         values to change, as in liquidio3:link.rate=50Gbps:dma.queues=4{meant}"
     )]
     Missing {
         /// What was asked for.
         name: String,
         /// The built-in names.
         known: String,
+        /// The question whether one of these was meant, or nothing.
+        meant: String,
     },
     /// A file that cannot be read.
     #[error("cannot read the profile {name:?}")]
@@ -413,6 +416,7 @@ impl Profile {
                 Err(ProfileError::Missing {
                     name: name_or_path.into(),
                     known: Self::list().join(", "),
+                    meant: did_you_mean(name_or_path, Self::list()),
                 })
             }
             Err(source) => Err(ProfileError::Unreadable { name: name_or_path.into(), source }),

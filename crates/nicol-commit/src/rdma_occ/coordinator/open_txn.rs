@@ -7,12 +7,12 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, FabricError, RequestId};
 use nicol_core::ids::{NodeId, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Txn};
+use nicol_kit::{Calls, Selection};
 use nicol_store::remote_table::{BlockRef, Header, Walk};
 
 use crate::part::count_shards;
 use crate::rdma_occ::OPEN_MAX;
 use crate::rdma_occ::node::Node;
-use nicol_kit::{Calls, Selection};
 
 /// What a coordinator knows of one key besides the transaction's entry.
 #[derive(Clone, Copy, Debug)]

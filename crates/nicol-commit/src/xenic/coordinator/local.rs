@@ -6,24 +6,44 @@
 //! included. [AMB-07, AMB-08]
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, Work};
 use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::wire::Malformed;
+use nicol_kit::{Selection, lock_all};
 
-use super::NicCoordinator;
+use super::steps::Steps;
 use crate::xenic::config::Faithful;
 use crate::xenic::messages::local::parse_txn_local;
-use crate::xenic::node::Path;
-use crate::xenic::open_txn::{InHand, OpenTxn};
-use nicol_kit::{Selection, lock_all};
+use crate::xenic::node::{Node, Path};
+use crate::xenic::open_txn::OpenTxn;
+use crate::xenic::server::OwnKeys;
 
 /// Proof that what the host has read is current, with the write set locked.
 pub(super) struct CurrentHere(());
 
-impl<F: Fabric> NicCoordinator<F> {
+/// The local transactions of one NIC engine.
+pub(super) struct LocalTxns<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    own: Rc<OwnKeys<F>>,
+    steps: Rc<Steps<F>>,
+}
+
+impl<F: Fabric> LocalTxns<F> {
+    pub(super) fn new(
+        fabric: &F,
+        node: &Arc<Node>,
+        own: &Rc<OwnKeys<F>>,
+        steps: &Rc<Steps<F>>,
+    ) -> Self {
+        let (fabric, node, own) = (fabric.clone(), node.clone(), own.clone());
+        Self { fabric, node, own, steps: steps.clone() }
+    }
+
     /// Fills `open` from a TXN_LOCAL; returns whether the application has refused.
-    pub(super) fn parse_local(
+    pub(super) fn parse(
         &self,
         delivery: Delivery<'_>,
         open: &mut OpenTxn<F>,
@@ -39,15 +59,11 @@ impl<F: Fabric> NicCoordinator<F> {
         Ok(refused)
     }
 
-    /// Runs a transaction that its host has executed. If the application has `refused`, the host
-    /// learns whether what it has read was current.
-    pub(super) async fn commit_for_host(self: Rc<Self>, mut open: InHand<F>, refused: bool) {
-        self.fabric.work(Work::TxnSetup);
-        let ended = self.validate_log_commit(&mut open, refused).await;
-        self.end(open, ended).await;
-    }
-
-    async fn validate_log_commit(&self, open: &mut OpenTxn<F>, refused: bool) -> Result<(), Abort> {
+    /// Commits a transaction that its host has executed, unless the application has `refused`: then
+    /// it only looks whether what the host has read was current.
+    ///
+    /// Errors: it has not committed, and must release what it holds.
+    pub(super) async fn commit(&self, open: &mut OpenTxn<F>, refused: bool) -> Result<(), Abort> {
         let reads_only = open.txn.entries().iter().all(|entry| !entry.write);
         open.path = if reads_only { Path::LocalRead } else { Path::LocalWrite };
         // [Xenic21 4.2.4] "Acquires write-set locks in its index and aborts if any is held."
@@ -62,9 +78,10 @@ impl<F: Fabric> NicCoordinator<F> {
             return Err(Abort::Refused);
         }
         // [Xenic21 4.2 step 5] LOG at every backup.
-        let logged = self.log(open, current.into()).await?;
-        // [Xenic21 4.2 step 6] COMMIT at this primary.
-        self.commit(open, logged).await;
+        let logged = self.steps.log(open, current.into()).await?;
+        // [Xenic21 4.2 step 6] Committed: the host is told, then COMMIT at this primary.
+        let reported = self.steps.report_logged(open, logged);
+        self.steps.commit(open, reported).await;
         Ok(())
     }
 
@@ -139,7 +156,7 @@ impl<F: Fabric> NicCoordinator<F> {
         if unknown.is_empty() {
             return Ok(());
         }
-        let lookups = self.server.lookups();
+        let lookups = self.own.lookups();
         let mut found = lookups.batch();
         let keys = unknown.iter().map(|&index| txn.entries()[index].key);
         let mut checked = lookups.read_all(keys, &mut found).await.map_err(Abort::Fabric);

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use nicol_core::commit::PATHS;
 use nicol_core::system::Counter;
+use nicol_kit::steering::Choice;
+use nicol_schedule::Shared;
 
 use super::{Node, Path};
 use crate::survivor::Survivor;
 use crate::xenic::server::lookup::stats::LookupCounters;
-use nicol_kit::steering::Choice;
-use nicol_schedule::Shared;
 
 impl Node {
     /// What schedules its clients' transactions, if anything does.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::Key;
+use nicol_kit::WaitingLine;
 
 use crate::log::{LogMemory, RecordKind, Tail};
-use nicol_kit::WaitingLine;
 
 /// The NIC's end of a log.
 pub(super) struct LogWriter<F: Fabric> {

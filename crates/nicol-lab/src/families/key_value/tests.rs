@@ -11,8 +11,7 @@ use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{
     Failure, Got, KeyValue, KeyValueNode, Offered, Reason as Why, Scanned,
 };
-use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, NodeState, SystemNode, TooSmall};
+use nicol_core::system::{Audit, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -112,30 +111,18 @@ impl SystemNode for Node {
 
     type Shard = Table;
 
-    type Copies = ();
-
-    fn load(
-        shard: ShardId,
-        view: &View,
-        _: &Config,
-        source: &dyn RecordSource,
-    ) -> Result<Table, TooSmall> {
+    fn load(from: &Origin<'_, Config>, shard: ShardId) -> Result<Table, TooSmall> {
         let mut table = Table::new();
-        source.load(view, shard, &mut |key, value| {
+        from.source.load(from.view, shard, &mut |key, value| {
             let value = Some(value.to_vec());
             table.insert(key, Record { version: 1, value, before: None });
         });
         Ok(table)
     }
 
-    fn empty(_: &Config, _: &dyn RecordSource) -> Table {
-        Table::new()
-    }
-
-    fn copy(_: NodeId, _: &View, _: &Config, _: &dyn RecordSource, _: &[Table]) {}
-
-    fn build(_: NodeId, view: &View, config: &Config, primary: Table, (): ()) -> Self {
-        Self { view: view.clone(), config: config.clone(), table: Mutex::new(primary) }
+    fn open(from: &Origin<'_, Config>, _: NodeId, _: &[Table]) -> Opening<Self, Table> {
+        let (view, config) = (from.view.clone(), from.config.clone());
+        Box::new(|table| Self { view, config, table: Mutex::new(table.unwrap_or_default()) })
     }
 }
 

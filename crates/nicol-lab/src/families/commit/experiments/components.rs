@@ -14,7 +14,6 @@ use serde_json::json;
 
 use super::VERBS;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
-use crate::profiles;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 4] = [
@@ -83,7 +82,7 @@ const PAYLOAD: usize = 256;
 
 /// The on-path SmartNIC's profile, or an error that says why this one cannot take its place.
 fn on_path(context: &Context<'_>) -> Result<Arc<Profile>> {
-    let profile = Arc::new(profiles::load(super::on_path(context))?);
+    let profile = Arc::new(Profile::load(super::on_path(context))?);
     ensure!(
         profile.cores.on_path.value && profile.cores.nic_is_separate.value,
         "--profile {}: it has no on-path SmartNIC, which this figure measures",

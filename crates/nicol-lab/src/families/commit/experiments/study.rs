@@ -13,7 +13,6 @@ use super::{VERBS, on_path};
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
 use crate::hardware::vain_offload;
-use crate::profiles;
 use crate::report::BenchReport;
 use crate::system::System;
 
@@ -91,7 +90,7 @@ impl<'c> Study<'c> {
             context,
             benchmark,
             system: find(system)?,
-            profile: Arc::new(profiles::load(&on)?),
+            profile: Arc::new(Profile::load(&on)?),
             on,
             settings: Vec::new(),
             host_engines: None,

@@ -7,13 +7,13 @@ use anyhow::{Result, ensure};
 use nicol_core::history::{End, History};
 use nicol_core::units::Nanos;
 use nicol_schedule::Kind;
+use nicol_sim::Profile;
 use nicol_workload::tpcc::Chopping;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
 use crate::families::scheduling::SCHEDULERS;
-use crate::profiles;
 use crate::report::BenchRun;
 use crate::systems;
 use crate::workloads::WorkloadSpec;
@@ -188,7 +188,7 @@ impl Run {
     pub(super) fn run(&self, context: &Context<'_>) -> Result<Point> {
         let config = self.config(context);
         let memory = self.records() * FOOTPRINT + BASE;
-        let hardware = digest(&format!("{:?}", profiles::load(testbed(context))?));
+        let hardware = digest(&format!("{:?}", Profile::load(testbed(context))?));
         let run = format!("alnico {hardware:016x} {config:?}");
         let system = systems::find(self.engine)?;
         context.point(&run, memory, || {
@@ -268,7 +268,7 @@ pub(super) fn assume_with_feedback(
 ) -> Result<()> {
     let form = context.options.form;
     let span = |span: Nanos| format!("{} us", span.0 / 1_000);
-    table.ran_on(&Arc::new(profiles::load(testbed(context))?));
+    table.ran_on(&Arc::new(Profile::load(testbed(context))?));
     for (name, tpcc) in [("TPC-C", true), ("YCSB-T", false)] {
         let (warmup, window) = times(form, tpcc);
         let reason = "simulated; long enough for what stands in the way to weigh";

@@ -3,13 +3,13 @@
 use anyhow::Result;
 use nicol_core::units::Nanos;
 use nicol_minos::BREAKDOWN;
+use nicol_sim::Profile;
 use nicol_workload::ycsb::Popularity;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Table, digest, rounded};
-use crate::profiles;
 use crate::report::BenchReport;
 use crate::systems;
 use crate::workloads::WorkloadSpec;
@@ -116,7 +116,7 @@ impl Load {
     /// Runs and judges it.
     pub(super) fn run(&self, context: &Context<'_>) -> Result<Point> {
         let config = self.config(context);
-        let hardware = digest(&format!("{:?}", profiles::load(&config.on)?));
+        let hardware = digest(&format!("{:?}", Profile::load(&config.on)?));
         let run = format!("minos {hardware:016x} {config:?}");
         let copies = self.records * self.replicas.unwrap_or(self.nodes) as u64;
         let memory = copies * FOOTPRINT + self.nodes as u64 * NODE + BASE;
@@ -161,7 +161,7 @@ pub(super) fn table(context: &Context<'_>, loads: &[Load]) -> Result<Table> {
     let mut table = context.table();
     for load in loads {
         let name = load.on.split(':').next().unwrap_or_default();
-        table.ran_on(&std::sync::Arc::new(profiles::load(name)?));
+        table.ran_on(&std::sync::Arc::new(Profile::load(name)?));
     }
     table.assume("clients of a node", CLIENTS, "one for each of the five cores that are kept busy");
     let Load { requests, records, .. } = loads[0];

@@ -23,7 +23,6 @@ use serde_json::json;
 use super::{SNIC, alternative_of};
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest, rounded};
 use crate::families::offpath::linefs::ALTERNATIVES;
-use crate::profiles;
 
 pub(super) const SYSTEMS: &[&str] =
     &[ALTERNATIVES[0].0, ALTERNATIVES[1].0, ALTERNATIVES[2].0, ALTERNATIVES[3].0];
@@ -268,7 +267,7 @@ impl Writers {
 }
 
 pub(super) fn run(context: &Context<'_>, load: &Load) -> Result<Point> {
-    let profile = Arc::new(profiles::load(snic(context))?);
+    let profile = Arc::new(Profile::load(snic(context))?);
     let name = format!("linefs {:016x} {load:?}", digest(&format!("{profile:?}")));
     // Three replicas, logs, copies, and what is on its way.
     let memory = BASE + load.blocks() as u64 * load.config.chunk.0 * 24;
@@ -363,7 +362,7 @@ fn snic<'a>(context: &Context<'a>) -> &'a str {
 }
 
 pub(super) fn assume(context: &Context<'_>, table: &mut Table, content: &str) -> Result<()> {
-    table.ran_on(&Arc::new(profiles::load(snic(context))?));
+    table.ran_on(&Arc::new(Profile::load(snic(context))?));
     table.assume("content", content, "the study does not say");
     let reason = "LZ4 in software, measured on another core and scaled to these";
     table.assume("compression", "130 ps a byte and 47 ns a sequence", reason);
@@ -486,7 +485,7 @@ fn by_chunk(context: &Context<'_>) -> Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planner::{Description, plan};
+    use nicol_planner::{Description, plan};
 
     /// What the planner says of a chunk holds for the system that replicates chunks, with its
     /// chain, its logs and their acknowledgements: each bound within 15 %, and the share that it
@@ -496,7 +495,7 @@ mod tests {
         let text = include_str!("../../../../../../docs/plans/linefs.toml");
         let description = Description::parse("linefs.toml", text).unwrap();
         let plan = plan(&description, false).unwrap();
-        let profile = Arc::new(profiles::load(SNIC).unwrap());
+        let profile = Arc::new(Profile::load(SNIC).unwrap());
         let gbps = |config: LineFsConfig| {
             let window = Nanos::from_millis(4);
             let load = Load { config, clients: CORES, content: Content::Half, window };
@@ -515,7 +514,7 @@ mod tests {
         // Of A2 and A3 alone, as the study combines them.
         let mut of_two = description;
         of_two.alternatives.retain(|one| one.name != "a1");
-        let both = crate::planner::plan(&of_two, false).unwrap();
+        let both = nicol_planner::plan(&of_two, false).unwrap();
         let rate = |name: &str| {
             let found = both.candidates.iter().position(|one| one.name == name);
             both.best.mops[found.unwrap()]

@@ -3,14 +3,15 @@
 
 use anyhow::{Result, ensure};
 use nicol_core::units::Nanos;
+use nicol_sim::Profile;
 use nicol_workload::ycsb::{Mix, Popularity, SKEW};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{CLIENT, RNIC, SNIC, alternative_of};
+
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, digest, rounded};
-use crate::profiles;
 use crate::systems;
 use crate::workloads::WorkloadSpec;
 
@@ -149,7 +150,7 @@ fn run(
             context.options.seed,
         )
     };
-    let hardware = [server, CLIENT].map(profiles::load);
+    let hardware = [server, CLIENT].map(Profile::load);
     let hardware = digest(&format!("{hardware:?}"));
     let name = format!("drtm-kv {hardware:016x} {config:?}");
     let system = systems::find(system)?;
@@ -168,7 +169,7 @@ fn run(
 fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     let snic = context.options.profile.as_deref().unwrap_or(SNIC);
     for name in [snic, RNIC, CLIENT] {
-        table.ran_on(&std::sync::Arc::new(profiles::load(name)?));
+        table.ran_on(&std::sync::Arc::new(Profile::load(name)?));
     }
     let form = context.options.form;
     table.assume("records", form.of(RECORDS), "the study does not say");

@@ -13,7 +13,6 @@ use nicol_core::ids::Side;
 use nicol_sim::Profile;
 
 use crate::experiments::{Context, Experiment, Table};
-use crate::profiles;
 
 /// The card, the plain NIC beside which it is measured, and the clients. [OffPath23 2.4]
 const SNIC: &str = "bluefield2";
@@ -48,14 +47,14 @@ impl Testbed {
     /// Errors: a profile that does not exist, or whose card has no cores beside the path.
     fn of(context: &Context<'_>) -> Result<Self> {
         let name = context.options.profile.as_deref().unwrap_or(SNIC);
-        let snic = profiles::load(name)?;
+        let snic = Profile::load(name)?;
         let inside = snic.card.as_ref().is_some_and(|card| card.soc.is_some());
         ensure!(
             inside && snic.engines(Side::Nic) > 0,
             "--profile {name}: this figure measures the paths of an off-path card, which need \
              [card.soc] in its profile; choose {SNIC} or one like it"
         );
-        let load = |name| profiles::load(name).map(Arc::new);
+        let load = |name| Profile::load(name).map(Arc::new);
         Ok(Self { snic: Arc::new(snic), rnic: load(RNIC)?, client: load(CLIENT)? })
     }
 

@@ -11,7 +11,6 @@ use serde_json::json;
 
 use super::Testbed;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
-use crate::profiles;
 
 const SIZE_COLUMNS: &[&str] =
     &["path", "operation", "bytes", "bandwidth_gbps", "pcie1_mpps", "pcie0_mpps"];
@@ -81,7 +80,7 @@ fn ranges(context: &Context<'_>) -> Result<Table> {
         [1_536, 3 << 10, 6 << 10, 12 << 10, 24 << 10, 48 << 10, 1 << 20, 16 << 20];
     const QUICK: [u64; 4] = [1_536, 6 << 10, 48 << 10, 16 << 20];
     let bed = Testbed::of(context)?;
-    let without = profiles::load(&with(&bed.snic.name, "card.ddio=false"))?;
+    let without = Profile::load(&with(&bed.snic.name, "card.ddio=false"))?;
     let without = Arc::new(without);
     let memories: [(&str, &Arc<Profile>, Path); 4] = [
         ("rnic-host", &bed.rnic, Path::ToHost),

@@ -11,7 +11,6 @@ use serde_json::json;
 
 use super::DIRECT;
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
-use crate::profiles;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 2] = [
@@ -68,7 +67,7 @@ const NETWORKS: [(&str, &str); 3] =
 /// The testbed with plain verbs, unless the options name another.
 fn verbs(context: &Context<'_>, changes: &str) -> Result<Arc<Profile>> {
     let name = context.options.profile.as_deref().unwrap_or(DIRECT);
-    let profile = profiles::load(&format!("{name}{changes}"))?;
+    let profile = Profile::load(&format!("{name}{changes}"))?;
     let has_both = profile.verbs.present.value && profile.verbs.chains.is_some();
     ensure!(
         has_both,
@@ -84,7 +83,7 @@ fn prism(context: &Context<'_>, base: &str, changes: &str) -> Result<Arc<Profile
         Some(asked) if base == DIRECT => asked,
         _ => base,
     };
-    Ok(Arc::new(profiles::load(&format!("{base}:{changes}"))?))
+    Ok(Arc::new(Profile::load(&format!("{base}:{changes}"))?))
 }
 
 /// [PRISM21 4.3]: each primitive, one at a time.

@@ -8,7 +8,6 @@ use nicol_sim::Profile;
 
 use super::SWITCHED;
 use crate::experiments::{Context, Table, digest};
-use crate::profiles;
 
 /// What executes chains at servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,20 +44,20 @@ impl Testbed {
     /// The profile that the options name, or the applications' testbed.
     pub(super) fn new(context: &Context<'_>) -> Result<Self> {
         let name = base(context).to_owned();
-        Ok(Self { profiles: vec![Arc::new(profiles::load(&name)?)], name })
+        Ok(Self { profiles: vec![Arc::new(Profile::load(&name)?)], name })
     }
 
     /// The same network, with servers whose chains `executor` executes.
     pub(super) fn with(context: &Context<'_>, executor: Executor) -> Result<Self> {
         let base = base(context);
-        let clients = Arc::new(profiles::load(base)?);
+        let clients = Arc::new(Profile::load(base)?);
         ensure!(
             clients.verbs.present.value && clients.verbs.chains.is_some(),
             "--profile {base}: this figure compares who executes chains; choose a profile whose \
              verbs.chains says that, such as {SWITCHED}"
         );
         let on = |name: String| -> Result<Self> {
-            Ok(Self { profiles: vec![Arc::new(profiles::load(&name)?)], name })
+            Ok(Self { profiles: vec![Arc::new(Profile::load(&name)?)], name })
         };
         match executor {
             Executor::Software => on(executing(base, &clients, false)),
@@ -69,7 +68,7 @@ impl Testbed {
                 let rate = link.rate.value.0 / 1_000_000;
                 let server =
                     format!("bluefield1-25g:link.latency={latency}ns:link.rate={rate}Mbps");
-                let profiles = vec![Arc::new(profiles::load(&server)?), clients.clone()];
+                let profiles = vec![Arc::new(Profile::load(&server)?), clients.clone()];
                 let name = format!("server={server},client={base}");
                 Ok(Self { name, profiles })
             }

@@ -160,7 +160,7 @@ pub(super) mod tests {
 
     /// All mixes of shares in steps of `1 / steps`, and the greatest rate among them: independent
     /// of the simplex method.
-    pub(in crate::planner) fn exhaustive(programme: &Programme, steps: usize) -> f64 {
+    pub(crate) fn exhaustive(programme: &Programme, steps: usize) -> f64 {
         fn walk(
             programme: &Programme,
             shares: &mut Vec<f64>,
@@ -200,10 +200,10 @@ pub(super) mod tests {
     }
 
     /// Numbers from 0 up to below 1, the same each time.
-    pub(in crate::planner) struct Draws(pub(in crate::planner) u64);
+    pub(crate) struct Draws(pub(crate) u64);
 
     impl Draws {
-        pub(in crate::planner) fn next(&mut self) -> f64 {
+        pub(crate) fn next(&mut self) -> f64 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (self.0 >> 40) as f64 / (1u64 << 24) as f64
         }

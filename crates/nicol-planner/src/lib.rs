@@ -4,6 +4,7 @@
 //! Step 1 is the description ([`Description`]); step 2 ranks by its criteria, from bounds in closed
 //! form (`demand`) or the simulator (`simulate`); step 3 combines greedily until a resource is
 //! exhausted (`solve`), and says what the best mix would be where that is more.
+#![forbid(unsafe_code)]
 
 mod advice;
 mod demand;
@@ -26,7 +27,6 @@ pub use picture::picture;
 pub use report::Report;
 pub use simulate::{Arrival, Simulated, run as simulate};
 
-use crate::profiles;
 use demand::{Demand, Hardware};
 use nicol_sim::Profile;
 use solve::Programme;
@@ -128,8 +128,8 @@ const PART: [f64; 2] = [1e-9, 1e-6];
 /// # Errors
 /// A profile that does not exist, or whose card has no cores beside the path.
 pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
-    let profile = Arc::new(profiles::load(&description.hardware)?);
-    let client = Arc::new(profiles::load(&description.clients)?);
+    let profile = Arc::new(Profile::load(&description.hardware)?);
+    let client = Arc::new(Profile::load(&description.clients)?);
     ensure!(
         client.verbs.present.value,
         "clients = {:?}: machines that ask need a card with verbs, such as connectx4",

@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::{Loss, Start};
-use crate::fabric::{Delivery, Fabric, FabricError, Message, Service, Timeout};
-use crate::ids::{EngineId, Epoch, NodeId, Side};
-use crate::units::Nanos;
-use crate::wire::{Malformed, Writer};
+use nicol_core::engine::{Loss, Start};
+use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, Service, Timeout};
+use nicol_core::ids::{EngineId, Epoch, NodeId, Side};
+use nicol_core::units::Nanos;
+use nicol_core::wire::{Malformed, Writer};
 
 struct Ask;
 

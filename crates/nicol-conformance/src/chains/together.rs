@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use nicol_core::chain::{ChainResults, Primitive, Target};
+use nicol_core::fabric::{Fabric, FabricError, OneSided};
+use nicol_core::memory::{Compare, MaskedSwap};
+
 use super::{At, DONE, chain, read, write};
-use crate::chain::{ChainResults, Primitive, Target};
-use crate::fabric::{Fabric, FabricError, OneSided};
-use crate::memory::{Compare, MaskedSwap};
 
 /// Swaps that each client wins at the place where all meet.
 const WINS: u64 = 10;
@@ -54,7 +55,7 @@ impl<F: Fabric> At<'_, F> {
                     .is_ok_and(|results| results.outcome(0).words()[0] < ADDITIONS),
                 Err(error) => {
                     given_up += 1;
-                    self.client.suite.given_up.fetch_add(1, Ordering::AcqRel);
+                    self.client.suite.0.given_up.fetch_add(1, Ordering::AcqRel);
                     error == FabricError::Unreachable
                 }
             };

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nicol_core::engine::{Loss, Revival, Start};
+use nicol_core::fabric::{Delivery, Fabric, FabricError, OneSided, Service, Timeout};
+use nicol_core::ids::{EngineId, Incarnation, NodeId, RKey, Side};
+use nicol_core::memory::{Access, Region};
+use nicol_core::units::{Bytes, Nanos};
+use nicol_core::wire::{Malformed, Reader};
+
 use super::Raw;
-use crate::engine::{Loss, Revival, Start};
-use crate::fabric::{Delivery, Fabric, FabricError, OneSided, Service, Timeout};
-use crate::ids::{EngineId, Incarnation, NodeId, RKey, Side};
-use crate::memory::{Access, Region};
-use crate::units::{Bytes, Nanos};
-use crate::wire::{Malformed, Reader};
 
 mod medium;
 
@@ -51,11 +52,11 @@ pub enum Act {
     Restart(NodeId, Side),
 }
 
-/// The suite's state, shared by the engines of one cluster.
-#[derive(Debug)]
+/// The suite, for the engines of one cluster. Its clones are the same one.
+#[derive(Clone, Debug)]
 pub struct CrashSuite {
     nodes: u16,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
@@ -100,12 +101,12 @@ struct State {
 
 /// A task that lives until it is dropped.
 struct Task {
-    suite: Arc<CrashSuite>,
+    suite: CrashSuite,
     of: (usize, u32),
 }
 
 impl Task {
-    fn new(suite: &Arc<CrashSuite>, of: (usize, u32)) -> Self {
+    fn new(suite: &CrashSuite, of: (usize, u32)) -> Self {
         *suite.state().tasks.entry(of).or_default() += 1;
         Self { suite: suite.clone(), of }
     }
@@ -119,9 +120,9 @@ impl Drop for Task {
 
 impl CrashSuite {
     /// A suite for a cluster of so many nodes: two at least.
-    pub fn new(nodes: usize) -> Arc<Self> {
+    pub fn new(nodes: usize) -> Self {
         assert!(nodes >= 2, "one node looks on while another crashes");
-        Arc::new(Self { nodes: nodes as u16, state: Mutex::default() })
+        Self { nodes: nodes as u16, state: Arc::default() }
     }
 
     /// What the world is to do now; each act is handed out once.
@@ -183,7 +184,7 @@ impl CrashSuite {
 
 struct Peer<F: Fabric> {
     fabric: F,
-    suite: Arc<CrashSuite>,
+    suite: CrashSuite,
     life: u32,
 }
 
@@ -209,7 +210,7 @@ impl<F: Fabric> Service for Peer<F> {
     }
 }
 
-impl Start for Arc<CrashSuite> {
+impl Start for CrashSuite {
     fn start<F: Fabric>(&self, fabric: &F) {
         self.begin(fabric, Incarnation::FIRST);
     }
@@ -257,7 +258,7 @@ fn place(here: EngineId, life: Incarnation) -> (usize, u32) {
 }
 
 impl CrashSuite {
-    fn begin<F: Fabric>(self: &Arc<Self>, fabric: &F, life: Incarnation) {
+    fn begin<F: Fabric>(&self, fabric: &F, life: Incarnation) {
         let here = fabric.here();
         let (suite, own) = (self.clone(), fabric.clone());
         let peer = Peer { fabric: own.clone(), suite: suite.clone(), life: life.0 };
@@ -275,7 +276,7 @@ impl CrashSuite {
         }
     }
 
-    fn begin_victim<F: Fabric>(self: &Arc<Self>, fabric: &F, life: Incarnation) {
+    fn begin_victim<F: Fabric>(&self, fabric: &F, life: Incarnation) {
         let here = fabric.here();
         let region = Arc::new(Region::new(Bytes(64)));
         let rkey = fabric.register(&region, Access::ReadWrite);
@@ -307,7 +308,7 @@ async fn pause<F: Fabric>(fabric: &F) {
 }
 
 /// Counts turns, and tells the observer's NIC of each.
-async fn tick<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarnation) {
+async fn tick<F: Fabric>(fabric: F, suite: CrashSuite, life: Incarnation) {
     let of = place(fabric.here(), life);
     let _task = Task::new(&suite, of);
     let to = EngineId::nic(NodeId(0), 0);
@@ -321,7 +322,7 @@ async fn tick<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarnation) {
 }
 
 /// Asks the node's other side what is never answered: that ends with its life.
-async fn wait_in_vain<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarnation) {
+async fn wait_in_vain<F: Fabric>(fabric: F, suite: CrashSuite, life: Incarnation) {
     let here = fabric.here();
     let _task = Task::new(&suite, place(here, life));
     let other = EngineId { side: here.side.other(), ..here };
@@ -334,7 +335,7 @@ async fn wait_in_vain<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarn
     }
 }
 
-async fn ask_other_side<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarnation) {
+async fn ask_other_side<F: Fabric>(fabric: F, suite: CrashSuite, life: Incarnation) {
     let here = fabric.here();
     let _task = Task::new(&suite, place(here, life));
     let other = EngineId { side: here.side.other(), ..here };
@@ -346,7 +347,7 @@ async fn ask_other_side<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Inca
 }
 
 /// Writes one record after the other, each durable before the next.
-async fn log_records<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarnation, lane: u64) {
+async fn log_records<F: Fabric>(fabric: F, suite: CrashSuite, life: Incarnation, lane: u64) {
     let _task = Task::new(&suite, place(fabric.here(), life));
     let lanes = LOG.0 / PLACE / UNDER_WAY;
     loop {
@@ -387,7 +388,7 @@ impl CrashSuite {
 }
 
 /// Asks the victim's NIC for effects that must come once, whatever the life.
-async fn ask_once<F: Fabric>(fabric: F, suite: Arc<CrashSuite>) {
+async fn ask_once<F: Fabric>(fabric: F, suite: CrashSuite) {
     let to = EngineId::nic(VICTIM, 0);
     for number in 0_u64.. {
         // Every life of the asker has numbers of its own.
@@ -403,7 +404,7 @@ async fn ask_once<F: Fabric>(fabric: F, suite: Arc<CrashSuite>) {
 
 struct Observer<F: Fabric> {
     fabric: F,
-    suite: Arc<CrashSuite>,
+    suite: CrashSuite,
 }
 
 impl<F: Fabric> Observer<F> {

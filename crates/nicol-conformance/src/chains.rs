@@ -6,13 +6,14 @@ mod together;
 
 use std::sync::Arc;
 
+use nicol_core::chain::{Chain, ChainResults, Data, Outcome, Primitive, Step, Target, scratch};
+use nicol_core::fabric::{Delivery, Fabric, FabricError, OneSided, Timeout};
+use nicol_core::ids::{EngineId, FreeListKey, NodeId, RKey};
+use nicol_core::memory::{Access, AccessError, Buffers, Compare, MaskedSwap, Region};
+use nicol_core::units::Bytes;
+use nicol_core::wire::{Malformed, Reader, Writer};
+
 use super::{Client, Raw};
-use crate::chain::{Chain, ChainResults, Data, Outcome, Primitive, Step, Target, scratch};
-use crate::fabric::{Delivery, Fabric, FabricError, OneSided, Timeout};
-use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
-use crate::memory::{Access, AccessError, Buffers, Compare, MaskedSwap, Region};
-use crate::units::Bytes;
-use crate::wire::{Malformed, Reader, Writer};
 
 pub(super) const GROUND: u16 = 10;
 pub(super) const RECYCLE: u16 = 11;

@@ -10,7 +10,6 @@ use nicol_sim::profile::{Measured, Stated};
 use nicol_sim::{Profile, ProfileError};
 
 use super::{Alternative, Description, Evidence, Plan, Step, Way, closed_form};
-use crate::profiles;
 
 /// A value of the profile that a bound depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,8 +75,8 @@ impl Plan {
     /// A profile that cannot be read any more.
     pub fn grounds(&self) -> Result<Vec<Vec<Ground>>> {
         let description = &self.description;
-        let profile = profiles::load(&description.hardware)?;
-        let client = profiles::load(&description.clients)?;
+        let profile = Profile::load(&description.hardware)?;
+        let client = Profile::load(&description.clients)?;
         let before = self.rates(&profile, &client);
         let mut grounds: Vec<Vec<Ground>> = vec![Vec::new(); before.len()];
         for stated in profile.stated() {

@@ -4,10 +4,10 @@ use super::solve::tests::{Draws, exhaustive};
 use super::*;
 
 const EXAMPLES: [&str; 4] = [
-    include_str!("../../../../docs/plans/drtm-kv.toml"),
-    include_str!("../../../../docs/plans/linefs.toml"),
-    include_str!("../../../../docs/plans/xenic-shipping.toml"),
-    include_str!("../../../../docs/plans/prism-kv.toml"),
+    include_str!("../../../docs/plans/drtm-kv.toml"),
+    include_str!("../../../docs/plans/linefs.toml"),
+    include_str!("../../../docs/plans/xenic-shipping.toml"),
+    include_str!("../../../docs/plans/prism-kv.toml"),
 ];
 
 fn read(text: &str) -> Description {
@@ -36,8 +36,8 @@ fn bounds_in_closed_form_are_those_of_the_simulator() {
 
 /// The best total of shares in steps, whatever the planner makes of it.
 fn searched(description: &Description, steps: usize) -> f64 {
-    let profile = profiles::load(&description.hardware).unwrap();
-    let client = profiles::load(&description.clients).unwrap();
+    let profile = Profile::load(&description.hardware).unwrap();
+    let client = Profile::load(&description.clients).unwrap();
     let (_, programme) = closed_form(description, &profile, &client).unwrap();
     exhaustive(&programme, steps) * 1e6
 }
@@ -290,7 +290,7 @@ fn a_switch_point_lies_where_the_simulator_has_it() {
     for example in [EXAMPLES[0], EXAMPLES[2]] {
         let description = read(example);
         let plan = plan(&description, false).unwrap();
-        let load = |name: &str| Arc::new(profiles::load(name).unwrap());
+        let load = |name: &str| Arc::new(Profile::load(name).unwrap());
         let (profile, client) = (load(&description.hardware), load(&description.clients));
         for switch in &plan.switches {
             let at = |name: &str| plan.candidates.iter().position(|one| one.name == name).unwrap();

@@ -1,7 +1,8 @@
 //! What the log device of the node that crashes holds afterwards.
 
+use nicol_core::medium::MediumWrite;
+
 use super::{CrashSuite, LABEL, RECORD};
-use crate::medium::MediumWrite;
 
 /// What crashes of a host have left of records that its log device had not synced, as its next life
 /// finds them. A world whose log files are read up to the first record that is not whole shows none

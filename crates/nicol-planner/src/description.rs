@@ -14,7 +14,6 @@ use nicol_sim::Profile;
 use nicol_sim::checks::paths::Verb;
 use toml::Spanned;
 
-use crate::profiles;
 use criteria::CRITERIA;
 pub use criteria::Criterion;
 use quantities::percent_below;
@@ -397,7 +396,7 @@ impl Text<'_> {
         let name = written.map_or(usual, |written| written.get_ref().as_str());
         let place = written.map_or(0..0, Spanned::span);
         let wrong = |what: String| self.wrong(&place, format!("{key} = {name:?}: {what}"));
-        let profile = profiles::load(name).map_err(|error| wrong(format!("{error:#}")))?;
+        let profile = Profile::load(name).map_err(|error| wrong(format!("{error:#}")))?;
         let inside = profile.card.as_ref().is_some_and(|card| card.soc.is_some());
         if key == "hardware" && !inside {
             let what = "its card has no cores beside the path ([card.soc]); choose bluefield2 or a \

@@ -2,6 +2,7 @@
 //!
 //! A world starts a [`Suite`] on its engines like any system, runs until [`Suite::finished`], and
 //! then asks for [`Suite::failures`]. Where routes are unreliable, the same must hold.
+#![forbid(unsafe_code)]
 
 mod chains;
 mod crashes;
@@ -19,16 +20,16 @@ use chains::Ground;
 pub use crashes::{Act, CrashSuite, Unsynced};
 pub use views::AskingNode1;
 
-use super::{
+use nicol_core::engine::Start;
+use nicol_core::exec::join_quorum;
+use nicol_core::fabric::{
     Delivery, Fabric, FabricError, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
 };
-use crate::engine::Start;
-use crate::exec::join_quorum;
-use crate::ids::{EngineId, NodeId, RKey};
-use crate::memory::{Access, AccessError, Region};
-use crate::units::{Bytes, Nanos};
-use crate::view::View;
-use crate::wire::{Malformed, Reader, Writer};
+use nicol_core::ids::{EngineId, NodeId, RKey};
+use nicol_core::memory::{Access, AccessError, Region};
+use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::View;
+use nicol_core::wire::{Malformed, Reader, Writer};
 
 const ECHO: u16 = 1;
 const REFUSE: u16 = 2;
@@ -52,9 +53,13 @@ const GIVEN_UP_MAX: u64 = 1_000;
 /// Additions of each engine to the shared word.
 const ADDITIONS: u64 = 200;
 
-/// The suite's state, shared by the engines of one cluster.
+/// The suite, for the engines of one cluster. Its clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Suite(Arc<State>);
+
+/// What the engines have found.
 #[derive(Debug)]
-pub struct Suite {
+struct State {
     engines: usize,
     done: AtomicUsize,
     counted: AtomicUsize,
@@ -67,8 +72,8 @@ pub struct Suite {
 
 impl Suite {
     /// A suite for a cluster of this view.
-    pub fn new(view: &View) -> Arc<Self> {
-        Arc::new(Self {
+    pub fn new(view: &View) -> Self {
+        Self(Arc::new(State {
             engines: view.engine_count(),
             done: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
@@ -76,19 +81,19 @@ impl Suite {
             gathered: AtomicUsize::new(0),
             shared: AtomicU64::new(0),
             failures: Mutex::default(),
-        })
+        }))
     }
 
     /// Has every engine gone through the whole suite?
     pub fn finished(&self) -> bool {
-        self.done.load(Ordering::Acquire) == self.engines
+        self.0.done.load(Ordering::Acquire) == self.0.engines
     }
 
     /// What did not hold; complete once finished.
     pub fn failures(&self) -> Vec<String> {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let expected = self.engines * (COUNTED as usize + self.engines);
-        let counted = self.counted.load(Ordering::Acquire);
+        let mut failures = self.0.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let expected = self.0.engines * (COUNTED as usize + self.0.engines);
+        let counted = self.0.counted.load(Ordering::Acquire);
         if counted != expected {
             failures.push(format!("{expected} calls took effect {counted} times"));
         }
@@ -98,20 +103,20 @@ impl Suite {
     /// One-sided operations that a NIC gave up after its retries: none may be where routes are
     /// reliable. The suite asks again.
     pub fn given_up(&self) -> usize {
-        self.given_up.load(Ordering::Acquire)
+        self.0.given_up.load(Ordering::Acquire)
     }
 
     /// Additions to a shared word that another engine overwrote, because it came in at an access
     /// point between the read and the write: some, where several engines share memory in the
     /// simulator.
     pub fn lost_additions(&self) -> u64 {
-        let added = self.engines as u64 * ADDITIONS;
-        added.saturating_sub(self.shared.load(Ordering::Acquire))
+        let added = self.0.engines as u64 * ADDITIONS;
+        added.saturating_sub(self.0.shared.load(Ordering::Acquire))
     }
 
     fn expect(&self, at: EngineId, what: &str, held: bool) {
         if !held {
-            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut failures = self.0.failures.lock().unwrap_or_else(PoisonError::into_inner);
             failures.push(format!("{at}: {what}"));
         }
     }
@@ -153,7 +158,7 @@ fn parse_address(body: &[u8]) -> Result<ReplyTo, Malformed> {
 
 struct Peer<F: Fabric> {
     fabric: F,
-    suite: Arc<Suite>,
+    suite: Suite,
     keys: [RKey; 3],
     ground: Ground,
     numbers: RefCell<Vec<(EngineId, u64)>>,
@@ -167,7 +172,7 @@ impl<F: Fabric> Service for Peer<F> {
             (REFUSE, Some(to)) => self.fabric.refuse(to, FabricError::NoResources),
             (SILENT, _) => {}
             (COUNT, Some(to)) => {
-                self.suite.counted.fetch_add(1, Ordering::AcqRel);
+                self.suite.0.counted.fetch_add(1, Ordering::AcqRel);
                 self.fabric.reply(to, &Raw::<0>(body));
             }
             (FORWARD, Some(reply_to)) => {
@@ -205,7 +210,7 @@ impl<F: Fabric> Service for Peer<F> {
     }
 }
 
-impl Start for Arc<Suite> {
+impl Start for Suite {
     fn start<F: Fabric>(&self, fabric: &F) {
         let region = Arc::new(Region::new(Bytes(REGION)));
         let revoked = fabric.register(&region, Access::ReadWrite);
@@ -239,7 +244,7 @@ fn word(payload: impl AsRef<[u8]>) -> u64 {
 
 struct Client<F: Fabric> {
     fabric: F,
-    suite: Arc<Suite>,
+    suite: Suite,
 }
 
 impl<F: Fabric> Client<F> {
@@ -259,7 +264,7 @@ impl<F: Fabric> Client<F> {
         self.time().await;
         self.shared_memory().await;
         self.numbered(&peer).await;
-        self.suite.done.fetch_add(1, Ordering::AcqRel);
+        self.suite.0.done.fetch_add(1, Ordering::AcqRel);
     }
 
     fn others(&self) -> Vec<EngineId> {
@@ -399,7 +404,7 @@ impl<F: Fabric> Client<F> {
                 return (result, given_up);
             }
             given_up += 1;
-            self.suite.given_up.fetch_add(1, Ordering::AcqRel);
+            self.suite.0.given_up.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -458,7 +463,7 @@ impl<F: Fabric> Client<F> {
                 self.expect("a DMA write", write.await.is_ok());
             }
             self.expect("a DMA write rings the doorbell", region.doorbell().rings() > seen);
-            let doorbell: Arc<dyn super::HasDoorbell> = region.clone();
+            let doorbell: Arc<dyn nicol_core::fabric::HasDoorbell> = region.clone();
             self.fabric.wait_for_doorbell(&doorbell, seen).await;
             for slot in 0..vector {
                 let read = self.fabric.dma_read(&region, slot * 16, 16).await;
@@ -529,9 +534,9 @@ impl<F: Fabric> Client<F> {
 
     /// All engines add to one word, with an access point between reading and writing it.
     async fn shared_memory(&self) {
-        let shared = &self.suite.shared;
-        self.suite.gathered.fetch_add(1, Ordering::AcqRel);
-        while self.suite.gathered.load(Ordering::Acquire) < self.suite.engines {
+        let shared = &self.suite.0.shared;
+        self.suite.0.gathered.fetch_add(1, Ordering::AcqRel);
+        while self.suite.0.gathered.load(Ordering::Acquire) < self.suite.0.engines {
             self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(1)).await;
         }
         let mut access = self.fabric.access();

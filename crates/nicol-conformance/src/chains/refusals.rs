@@ -1,10 +1,11 @@
 //! A refused chain names the operation that was refused, and leaves memory as it was. [PRISM21 3.1]
 
+use nicol_core::chain::{Data, Outcome, Primitive, Step, Target, scratch};
+use nicol_core::fabric::{Fabric, FabricError};
+use nicol_core::ids::FreeListKey;
+use nicol_core::memory::{AccessError, Compare, MaskedSwap};
+
 use super::{At, BUFFER, DONE, Ground, read, words, write};
-use crate::chain::{Data, Outcome, Primitive, Step, Target, scratch};
-use crate::fabric::{Fabric, FabricError};
-use crate::ids::FreeListKey;
-use crate::memory::{AccessError, Compare, MaskedSwap};
 
 /// What is written where it should be refused.
 const BYTES: [u8; 16] = [0xee; 16];

@@ -1,9 +1,14 @@
-//! Locks and reads this shard's keys of a whole transaction at once. [Xenic21 4.2.3]
+//! This shard's keys, as transactions that run on this NIC core use them: it looks them up, and locks
+//! and reads those of a whole transaction at once. [Xenic21 4.2.3]
+
+use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::Key;
 use nicol_core::txn::Abort;
 
-use super::NicServer;
+use super::lookup::Lookups;
+use crate::xenic::node::Node;
 use crate::xenic::open_txn::OpenTxn;
 
 /// Proof that this shard's keys of a transaction were all locked at one instant, at which what was
@@ -11,9 +16,30 @@ use crate::xenic::open_txn::OpenTxn;
 #[must_use = "release the locks, or commit"]
 pub(in crate::xenic) struct ReadAtOnce(());
 
-impl<F: Fabric> NicServer<F> {
+/// The keys of this node's shard, at one NIC engine.
+pub(in crate::xenic) struct OwnKeys<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    lookups: Lookups<F>,
+}
+
+impl<F: Fabric> OwnKeys<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
+        Self { lookups: Lookups::new(fabric.clone(), node.clone()), fabric, node }
+    }
+
+    /// Looks them up.
+    pub(in crate::xenic) fn lookups(&self) -> &Lookups<F> {
+        &self.lookups
+    }
+
+    /// Are these read without waiting? Those of ordered tables the host may have to be asked for.
+    pub(super) fn are_read_at_once(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        self.fabric.transfers_at_once() && keys.all(|key| !key.is_ordered())
+    }
+
     /// Locks this shard's keys of a transaction, all or nothing, and reads them. What it only
-    /// reads is locked for reading if `protect` is set, until [`NicServer::unlock_shared`].
+    /// reads is locked for reading if `protect` is set, until [`OwnKeys::unlock_shared`].
     ///
     /// All locks are held at one instant, at which everything read is current: keys that are read
     /// here need no VALIDATE.
