@@ -1,9 +1,9 @@
 //! The coordinator: runs a transaction through the paper's steps, from a host engine.
 //!
-//! [`Steps::commit_transaction`] is the figure. Beside it stand what its steps do, each in a type of
-//! its own over the engine's `context` (`execute` with `reads`, `lock`, `validate` with `reserve`,
-//! `log` with `log_rings` and `log_ack`, `finish`), and what a transaction carries from one to the
-//! next (`open_txn`).
+//! [`Steps::commit_transaction`] is the figure. Beside it stand what its steps do, each in a type
+//! of its own over the engine's `context` (`execute` with `reads`, `lock`, `validate` with
+//! `reserve`, `log` with `log_rings` and `log_ack`, `finish`), and what a transaction carries from
+//! one to the next (`open_txn`).
 
 mod context;
 mod execute;
@@ -32,7 +32,7 @@ use super::node::Node;
 use crate::messages::ReadOf;
 use crate::survivor::Survivor;
 use context::Context;
-use execute::Executions;
+use execute::{Executed, Executions};
 use finish::Endings;
 use lock::Locks;
 use log::Logging;
@@ -62,7 +62,7 @@ impl<F: Fabric> Coordinator<F> {
         let locks = Rc::new(Locks::new(&context));
         let logging = Rc::new(Logging::new(&context, log, acknowledged));
         let steps = Rc::new(Steps {
-            executions: Executions::new(&context, &locks),
+            executions: Executions::new(&context),
             checks: Checks::new(&context),
             endings: Endings::new(&context, &locks, &logging, &txns),
             procedures: procedures.clone(),
@@ -135,9 +135,9 @@ impl<F: Fabric> Steps<F> {
     ) -> Result<Outcome, Abort> {
         // [FaRM15 4] Execution: read every key and compute the writes. Keys that this adds are read
         // in a further round.
-        let mut executed = self.executions.execute(txn, open).await?;
+        let mut executed = self.execute(txn, open).await?;
         while self.compute(txn, open)? == Computed::AddedKeys {
-            executed = self.executions.execute(txn, open).await?;
+            executed = self.execute(txn, open).await?;
         }
         // [FaRM15 4 step 1] LOCK what was written, at the version read.
         let locked = self.locks.lock(txn, open, executed).await?;
@@ -150,6 +150,12 @@ impl<F: Fabric> Steps<F> {
         // have logged the writes.
         Ok(self.endings.commit(txn, open, logged).await)
         // [FaRM15 4 step 5] The backups' workers apply the logs (`worker`) and free their space.
+    }
+
+    /// Reads every key that has not been read yet.
+    async fn execute(&self, txn: &mut Txn, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
+        let executed = self.executions.execute(txn, open).await?;
+        self.locks.lock_read(txn, open, executed).await
     }
 
     /// One round of execution logic.

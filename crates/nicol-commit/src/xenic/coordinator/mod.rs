@@ -4,6 +4,7 @@
 //! (`steps`), execution logic (`logic`), the transactions that take a shorter way (`multi_hop`,
 //! `local`), and the ablation that must ask for everything twice (`split_requests`).
 
+mod current;
 mod local;
 mod logic;
 mod multi_hop;
