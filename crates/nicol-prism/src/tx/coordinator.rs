@@ -9,7 +9,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
-use nicol_kit::VIEW_WAIT;
+use nicol_kit::{Computed, VIEW_WAIT};
 
 use super::broken::Hooks;
 use super::chains::At;
@@ -125,10 +125,8 @@ impl<F: Fabric> Steps<F> {
         let _phase = self.fabric.phase("execution: logic");
         self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
         match self.procedures.execute(txn) {
-            Verdict::Commit => Ok(Computed::EveryWrite),
             Verdict::More if rounds == ROUNDS_MAX => Err(Abort::NoResources),
-            Verdict::More => Ok(Computed::AddedKeys),
-            Verdict::Refuse => Err(Abort::Refused),
+            verdict => Computed::of(verdict),
         }
     }
 
@@ -172,13 +170,4 @@ impl<F: Fabric> Steps<F> {
     pub(super) fn hooks(&self) -> Hooks {
         self.node.config().hooks()
     }
-}
-
-/// What a round of execution logic has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Computed {
-    /// The write set is complete.
-    EveryWrite,
-    /// There are keys to read before the logic runs again.
-    AddedKeys,
 }

@@ -18,6 +18,7 @@ use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
 use nicol_core::ids::{IdMap, TxnId};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Verdict};
 use nicol_core::wire::Malformed;
+use nicol_kit::Computed;
 
 use super::config::{CombinedOps, ROUNDS_MAX};
 use super::messages::{
@@ -165,11 +166,7 @@ impl<F: Fabric> NicCoordinator<F> {
         open.rounds += 1;
         let verdict =
             if open.txn.ship { self.execute_here(open) } else { self.execute_at_host(open).await };
-        match verdict {
-            Verdict::Commit => Ok(Computed::EveryWrite),
-            Verdict::More => Ok(Computed::AddedKeys),
-            Verdict::Refuse => Err(Abort::Refused),
-        }
+        Computed::of(verdict)
     }
 
     /// Execution logic on this core.
@@ -187,13 +184,4 @@ impl<F: Fabric> NicCoordinator<F> {
         }
         self.txns.close(open.lend());
     }
-}
-
-/// What a round of execution logic has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Computed {
-    /// The write set is complete.
-    EveryWrite,
-    /// There are keys to EXECUTE before the logic runs again.
-    AddedKeys,
 }

@@ -7,10 +7,10 @@
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::Abort;
-use nicol_kit::AllGranted;
+use nicol_kit::{AllGranted, Computed};
 
+use super::NicCoordinator;
 use super::steps::{Executed, note_locks};
-use super::{Computed, NicCoordinator};
 use crate::survivor::Survivor;
 use crate::xenic::messages::split_requests::{Lock, Read};
 use crate::xenic::open_txn::{InHand, OpenTxn, PrimaryCall};
