@@ -30,7 +30,6 @@ mod layout;
 mod messages;
 mod node;
 mod server;
-mod start;
 mod table;
 
 #[doc(hidden)]

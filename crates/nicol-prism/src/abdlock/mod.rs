@@ -24,7 +24,6 @@ mod client;
 mod config;
 mod node;
 mod server;
-mod start;
 
 pub use broken::Sabotage;
 pub use client::Client;

@@ -19,7 +19,6 @@ mod layout;
 mod messages;
 mod node;
 mod server;
-mod start;
 mod table;
 
 #[doc(hidden)]

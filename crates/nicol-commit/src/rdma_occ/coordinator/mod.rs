@@ -24,7 +24,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::txn::{Abort, Entry, Outcome, Procedures, Txn, Verdict};
 use nicol_core::view::View;
-use nicol_kit::follow_views;
+use nicol_kit::{Computed, follow_views};
 
 use super::ROUNDS_MAX;
 use super::host::HostEngine;
@@ -164,11 +164,9 @@ impl<F: Fabric> Steps<F> {
         open.rounds += 1;
         self.context.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
         match self.procedures.execute(txn) {
-            Verdict::Commit => Ok(Computed::EveryWrite),
             Verdict::More if open.rounds == ROUNDS_MAX => Err(Abort::NoResources),
-            Verdict::More => Ok(Computed::AddedKeys),
             Verdict::Refuse if txn.local => Err(self.checks.refused_here(txn, open)),
-            Verdict::Refuse => Err(Abort::Refused),
+            verdict => Computed::of(verdict),
         }
     }
 
@@ -177,15 +175,6 @@ impl<F: Fabric> Steps<F> {
         self.context.node.lost().learn(view);
         self.logging.give_up_lost(view);
     }
-}
-
-/// What a round of execution logic has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Computed {
-    /// The write set is complete.
-    EveryWrite,
-    /// There are keys to read before the logic runs again.
-    AddedKeys,
 }
 
 /// What a transaction has read of a key.
