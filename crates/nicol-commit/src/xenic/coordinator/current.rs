@@ -27,7 +27,8 @@ impl<F: Fabric> Checks<F> {
         Self { fabric: fabric.clone(), node: node.clone(), own: own.clone() }
     }
 
-    /// With the write set locked: there is space for what is inserted, and what was read is current.
+    /// With the write set locked: is there space for what is inserted, and is what was read
+    /// current?
     pub(super) async fn check(
         &self,
         open: &mut OpenTxn<F>,
