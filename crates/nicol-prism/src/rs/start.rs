@@ -11,6 +11,7 @@ use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeState, SystemNode, TooSmall};
 use nicol_core::view::{Role, View};
 
+use super::broken;
 use super::client::Client;
 use super::config::RsConfig;
 use super::node::{Loaded, Node};
@@ -19,6 +20,15 @@ use super::replica::Replica;
 use super::server::Server;
 use crate::recycling::Recycled;
 use crate::tag::Tag;
+
+/// Starts a host engine of a server.
+fn start_server<F: Fabric>(fabric: &F, node: &Arc<Node>) {
+    let service = broken::server::service(fabric, node, Server::new(fabric, node));
+    assert!(fabric.serve(service), "an engine runs one system");
+    if fabric.here().core == 0 {
+        broken::daemon::start(fabric, node);
+    }
+}
 
 impl SystemNode for Node {
     type Config = RsConfig;
@@ -81,7 +91,7 @@ impl SystemNode for Node {
         if !is_server || fabric.here().side != Side::Host {
             return;
         }
-        Server::start(fabric, self);
+        start_server(fabric, self);
         if fabric.here().core == 0 {
             fabric.spawn(rejoin(fabric.clone(), Arc::clone(self)));
         }
@@ -150,7 +160,7 @@ impl KeyValueNode for Node {
             return None;
         }
         if self.serving().is_some() {
-            Server::start(fabric, self);
+            start_server(fabric, self);
         }
         Some(Client::new(fabric, self))
     }
