@@ -1,5 +1,5 @@
-//! Procedures of transactions: what a round of one has led to, and how one over a single record ends
-//! in systems of single operations.
+//! Procedures of transactions: what a round of one has led to, and how one over a single record
+//! ends in systems of single operations.
 
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::key_value::{Failure, Reason};

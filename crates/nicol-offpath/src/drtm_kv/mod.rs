@@ -30,6 +30,7 @@ mod layout;
 mod messages;
 mod node;
 mod server;
+mod start;
 mod table;
 
 #[doc(hidden)]

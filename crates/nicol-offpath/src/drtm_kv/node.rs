@@ -1,12 +1,10 @@
 //! A node of DrTM-KV: as a server its memory, as a client its engines.
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
-use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::memory::Access;
 use nicol_core::steering::Decisions;
 use nicol_core::system::{
@@ -14,13 +12,11 @@ use nicol_core::system::{
 };
 use nicol_core::view::ShardMap;
 use nicol_kit::steering::Choice;
-use nicol_kit::{LostNodes, Open, count, counters, follow_views};
+use nicol_kit::{LostNodes, Open, count, counters};
 
-use super::client::Client;
 use super::config::{Alternative, DrtmKvConfig};
 use super::layout::{BUCKET, Unfit, copy_stride, extent_bytes};
 use super::messages::Keys;
-use super::server::Server;
 use super::table::Table;
 
 /// What a node has counted.
@@ -180,27 +176,6 @@ impl SystemNode for Node {
             open: Arc::default(),
             counts: Counts::default(),
         })
-    }
-}
-
-impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
-
-    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false, sparse: true };
-
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
-        if self.is_server() {
-            self.register(fabric);
-            if fabric.here().side == Side::Nic {
-                fabric.serve(Rc::new(Server { fabric: fabric.clone(), node: self.clone() }));
-            }
-        }
-        if fabric.here().side == Side::Nic {
-            return None;
-        }
-        let node = self.clone();
-        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
-        Some(Client::new(fabric.clone(), self.clone()))
     }
 }
 

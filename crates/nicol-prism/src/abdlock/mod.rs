@@ -24,6 +24,7 @@ mod client;
 mod config;
 mod node;
 mod server;
+mod start;
 
 pub use broken::Sabotage;
 pub use client::Client;

@@ -6,15 +6,12 @@ use std::sync::{Arc, OnceLock};
 use nicol_core::engine::Loss;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, Side, TableId};
-use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::memory::{Access, Region};
 use nicol_core::system::{Audit, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, ShardMap, View};
 
-use super::client::Client;
 use super::config::AbdlockConfig;
-use super::server::Server;
 use crate::messages::Handles;
 use crate::tag::{Name, Tag};
 
@@ -143,23 +140,6 @@ impl SystemNode for Node {
 
     fn halves(config: &AbdlockConfig) -> Halves {
         config.verbs.halves()
-    }
-}
-
-impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
-
-    const OFFERED: Offered =
-        Offered { inserts: false, deletes: false, scans: false, sparse: false };
-
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
-        if fabric.here().side == Side::Nic {
-            return None;
-        }
-        if self.memory().is_some() {
-            Server::start(fabric, self);
-        }
-        Some(Client::new(fabric, self))
     }
 }
 

@@ -4,17 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
-use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_core::ids::{Key, NodeId, RKey, ShardId, Version};
 use nicol_core::memory::Access;
 use nicol_core::system::{
     Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall, load_records,
 };
 use nicol_core::view::Halves;
-use nicol_kit::{LostNodes, Open, counters, follow_views};
+use nicol_kit::{LostNodes, Open, counters};
 
-use super::broken::server::service;
-use super::client::Client;
 use super::config::{PilafConfig, Reads};
 use super::layout::Extent;
 use super::table::Table;
@@ -120,24 +117,6 @@ impl SystemNode for Node {
             let table = table.map(Mutex::new);
             Self { id, config, lost, table, rkey, open, counts }
         })
-    }
-}
-
-impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
-
-    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
-
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
-        if fabric.here().side == Side::Nic {
-            return None;
-        }
-        let node = self.clone();
-        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
-        if self.is_server() {
-            fabric.serve(service(fabric, self));
-        }
-        Some(Client::new(fabric.clone(), self.clone()))
     }
 }
 

@@ -1,0 +1,30 @@
+//! How the engines of a node start.
+
+use std::sync::Arc;
+
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::Side;
+use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_kit::follow_views;
+
+use super::broken::server::service;
+use super::client::Client;
+use super::node::Node;
+
+impl KeyValueNode for Node {
+    type Client<F: Fabric> = Client<F>;
+
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
+
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+        if fabric.here().side == Side::Nic {
+            return None;
+        }
+        let node = self.clone();
+        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
+        if self.is_server() {
+            fabric.serve(service(fabric, self));
+        }
+        Some(Client::new(fabric.clone(), self.clone()))
+    }
+}
