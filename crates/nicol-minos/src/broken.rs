@@ -1,10 +1,17 @@
-//! MINOS broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
-//! they decide, and know no fault by name.
+//! MINOS broken on purpose, for the checkers' negative tests. What spoils messages stands before
+//! the server (`broken/server.rs`); what spoils a recovery stands before the log that it reads. Of
+//! the rest the steps ask [`Hooks`], and know no fault by name.
 
-mod steps;
+mod server;
 
-use nicol_core::ids::NodeId;
+use nicol_core::engine::Revival;
 use nicol_core::view::Halves;
+
+use super::log::{Logged, QUEUE_LABEL};
+use super::node::Node;
+use super::recovery;
+
+pub(super) use self::server::service;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -14,9 +21,9 @@ pub enum Sabotage {
     None,
     /// Reads do not wait for the read lock.
     ReadsThroughLocks,
-    /// A follower releases the read lock when it acknowledges, not when it is told.
+    /// The coordinator validates a follower as soon as that acknowledges.
     ReleasesEarly,
-    /// The coordinator does not wait for one of its followers.
+    /// The coordinator takes one follower's ACK for that of another one, too.
     ForgetsFollower,
     /// A node applies an update over a newer one.
     AppliesObsolete,
@@ -26,9 +33,9 @@ pub enum Sabotage {
     AcksBeforePersist,
     /// A recovery reads no entry of the dFIFO.
     LosesQueue,
-    /// A recovery applies updates in any order, and checks none for obsoleteness.
+    /// A recovery applies its log in any order, and checks no update for obsoleteness.
     Resurrects,
-    /// Nobody replays what a dead coordinator has left.
+    /// Nobody takes part in a replay of what a dead coordinator has left.
     DropsReplays,
     /// The dFIFO is lost when its NIC crashes alone.
     LosesQueueWithNic,
@@ -36,7 +43,7 @@ pub enum Sabotage {
     KeepsVolatileQueue,
     /// A host whose NIC has crashed goes on serving reads.
     ServesAlone,
-    /// A replay takes a timestamp of its own, as a new write of the old value would.
+    /// A replay has a timestamp of its own at the others, as a new write of the old value would.
     ReplaysAsNew,
 }
 
@@ -49,70 +56,54 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// May a client read a record? `free`: nobody has its read lock.
+    /// True if a client may read a record. `free`: nobody has its read lock.
     pub(super) fn may_read(self, free: bool) -> bool {
         free || self.is(Sabotage::ReadsThroughLocks)
     }
 
-    /// Does a host serve reads without its NIC?
+    /// True if a host serves reads without its NIC.
     pub(super) fn reads_alone(self) -> bool {
         self.is(Sabotage::ServesAlone)
     }
 
-    /// Does either half of a node serve without the other?
+    /// Which halves of a node serve without the other.
     pub(super) fn halves(self) -> Halves {
         if self.reads_alone() { Halves::Apart } else { Halves::Paired }
     }
 
-    /// Of the followers that an INV goes to, those whose ACKs are waited for.
-    pub(super) fn awaited(self, followers: &[NodeId]) -> &[NodeId] {
-        let forgotten = usize::from(self.is(Sabotage::ForgetsFollower));
-        &followers[..followers.len().saturating_sub(forgotten)]
-    }
-
-    /// Is an update left out? `obsolete`: a newer one is there.
-    pub(super) fn is_obsolete(self, obsolete: bool) -> bool {
-        obsolete && !self.is(Sabotage::AppliesObsolete)
-    }
-
-    /// Does an obsolete write wait for what made it so?
+    /// True if an obsolete write waits for what made it so.
     pub(super) fn spins(self) -> bool {
         !self.is(Sabotage::SkipsSpins)
     }
 
-    /// Does a follower release the read lock as soon as it acknowledges?
-    pub(super) fn releases_early(self) -> bool {
-        self.is(Sabotage::ReleasesEarly)
-    }
-
-    /// Does a step go on before the medium has what it should make durable?
+    /// True if a step goes on before the medium has what it should make durable.
     pub(super) fn promises_early(self) -> bool {
         self.is(Sabotage::AcksBeforePersist)
     }
 
-    /// Does a recovery find the dFIFO? `memory_kept`: the host has lived on, without its NIC.
-    pub(super) fn finds_queue(self, memory_kept: bool) -> bool {
-        let lost = self.is(Sabotage::LosesQueueWithNic) && memory_kept;
-        !lost && !self.is(Sabotage::LosesQueue)
-    }
-
-    /// Does a recovery apply an update? `newer`: it is newer than what is there.
-    pub(super) fn recovers(self, newer: bool) -> bool {
-        newer || self.is(Sabotage::Resurrects)
-    }
-
-    /// Does the vFIFO outlive its NIC?
+    /// True if the vFIFO outlives its NIC.
     pub(super) fn keeps_volatile_queue(self) -> bool {
         self.is(Sabotage::KeepsVolatileQueue)
     }
+}
 
-    /// Does anybody replay what a dead coordinator has left?
-    pub(super) fn replays(self) -> bool {
-        !self.is(Sabotage::DropsReplays)
+/// Applies what the medium of a node has kept, as far as a planted fault finds it.
+pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
+    let sabotage = node.config().sabotage;
+    let finds_queue = match sabotage {
+        Sabotage::LosesQueue => false,
+        Sabotage::LosesQueueWithNic => !node.keeps_memory(),
+        _ => true,
+    };
+    let found = revival.medium.iter().filter(|write| finds_queue || write.label & QUEUE_LABEL == 0);
+    if sabotage != Sabotage::Resurrects {
+        return recovery::apply_medium(node, found);
     }
-
-    /// Does a replay take a timestamp of its own?
-    pub(super) fn replays_as_new(self) -> bool {
-        self.is(Sabotage::ReplaysAsNew)
+    for write in found.rev().filter(|write| write.intact) {
+        let Ok(Logged::Update { key, ts, value }) = Logged::parse(&write.bytes) else { continue };
+        node.store().change(key, |record| {
+            record.update(ts, value.map(Into::into));
+            record.durable_ts = record.durable_ts.max(ts);
+        });
     }
 }

@@ -10,10 +10,12 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::system::NodeState;
 use nicol_core::view::Role;
 
+use super::coordinator::Coordinator;
 use super::member::Member;
 use super::messages::NO_SCOPE;
 use super::record::Record;
-use super::tags::Tag;
+use super::scope::ScopeEnd;
+use super::tags::{Tag, mark};
 use super::timestamp::Timestamp;
 use super::write::{Waiting, Write};
 
@@ -32,18 +34,18 @@ impl<F: Fabric> Clone for Client<F> {
 
 impl<F: Fabric> KeyValue for Client<F> {
     fn holds(&self, key: Key) -> bool {
-        let Member { fabric, node, .. } = &*self.member;
+        let (fabric, node) = (self.member.fabric(), self.member.node());
         node.holds(fabric.view(), fabric.here().node, key)
     }
 
     /// A client-read: local, and only stalled while the RDLock is taken. [MINOS24 III-D]
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
         let member = &self.member;
-        let _phase = member.fabric.phase("III-D: client-read");
-        member.fabric.work(Work::TableLookup);
+        let _phase = member.fabric().phase("III-D: client-read");
+        member.fabric().work(Work::TableLookup);
         self.check_read(key)?;
         let read = |record: &Record| {
-            let free = member.hooks().may_read(record.rd_lock.is_none());
+            let free = member.config().hooks().may_read(record.rd_lock.is_none());
             free.then(|| {
                 value.clear();
                 value.extend_from_slice(record.value.as_deref().unwrap_or_default());
@@ -53,14 +55,19 @@ impl<F: Fabric> KeyValue for Client<F> {
         let got = self.read_when_free(key, read).await?;
         // Whoever has no lease may be left out of writes.
         self.check_read(key)?;
-        member.mark(Tag::Reads, key, Timestamp::of_bits(got.version.map_or(0, |told| told.0)));
-        member.fabric.work(Work::Copy { bytes: value.len() as u32 });
+        mark(
+            member.fabric(),
+            Tag::Reads,
+            key,
+            Timestamp::of_bits(got.version.map_or(0, |told| told.0)),
+        );
+        member.fabric().work(Work::Copy { bytes: value.len() as u32 });
         Ok(got)
     }
 
     async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
         let too_large = value.len() as u64 > self.member.config().value_bytes;
-        if too_large || self.member.node.is_full() {
+        if too_large || self.member.node().is_full() {
             return Err(Failure::Aborted(Reason::NoResources));
         }
         self.write(key, Some(value)).await
@@ -75,9 +82,7 @@ impl<F: Fabric> KeyValue for Client<F> {
         if scope == NO_SCOPE {
             return Ok(());
         }
-        let member = &self.member;
-        let write = member.open_scope_end(scope);
-        member.fabric.spawn(member.clone().persist_scope(write.clone()));
+        let write = ScopeEnd::new(&self.member).start(scope);
         self.returned(&write).await
     }
 }
@@ -89,8 +94,8 @@ impl<F: Fabric> Client<F> {
 
     /// May this node answer a read of `key`?
     fn check_read(&self, key: Key) -> Result<(), Failure> {
-        let Member { fabric, node, .. } = &*self.member;
-        if self.member.hooks().reads_alone() && node.is_ready() && fabric.has_lease() {
+        let (fabric, node) = (self.member.fabric(), self.member.node());
+        if self.member.config().hooks().reads_alone() && node.is_ready() && fabric.has_lease() {
             return Ok(());
         }
         self.check(key)
@@ -98,12 +103,12 @@ impl<F: Fabric> Client<F> {
 
     /// May this node answer for `key`?
     fn check(&self, key: Key) -> Result<(), Failure> {
-        let Member { fabric, node, .. } = &*self.member;
+        let (fabric, node) = (self.member.fabric(), self.member.node());
         let here = fabric.here().node;
         let serves = fabric.view().role(here) == Some(Role::Server)
             && node.holds(fabric.view(), here, key)
             && node.is_ready()
-            && self.member.is_member(here);
+            && self.member.views().is_member(here);
         if !serves {
             return Err(Failure::Aborted(Reason::ShardUnavailable));
         }
@@ -121,7 +126,7 @@ impl<F: Fabric> Client<F> {
         key: Key,
         mut read: impl FnMut(&Record) -> Option<T>,
     ) -> Result<T, Failure> {
-        let Member { fabric, node, .. } = &*self.member;
+        let (fabric, node) = (self.member.fabric(), self.member.node());
         let until = fabric.now() + self.member.config().timeout;
         let mut watched = false;
         loop {
@@ -139,8 +144,8 @@ impl<F: Fabric> Client<F> {
                 if !std::mem::replace(&mut watched, true) {
                     let member = self.member.clone();
                     fabric.spawn(async move {
-                        member.fabric.sleep_until(until).await;
-                        member.node.store().wake(key);
+                        member.fabric().sleep_until(until).await;
+                        member.node().store().wake(key);
                     });
                 }
             }
@@ -151,14 +156,10 @@ impl<F: Fabric> Client<F> {
     /// A client-write. In the offloaded form the host does its first lines.
     async fn write(&self, key: Key, value: Option<&[u8]>) -> Result<Option<Version>, Failure> {
         self.check(key)?;
-        let member = &self.member;
+        let coordinator = Coordinator::new(&self.member);
         let scope = self.current_scope();
-        let write = member.open_write(key, value.map(Into::into), scope, Waiting::Here);
-        if member.config().offload {
-            member.fabric.spawn(member.clone().hosted_write(write.clone()));
-        } else {
-            member.fabric.spawn(member.clone().client_write(write.clone()));
-        }
+        let write = coordinator.open(key, value.map(Into::into), scope, Waiting::Here);
+        coordinator.run(&write);
         self.returned(&write).await?;
         Ok(Some(write.ts().told()))
     }
@@ -168,7 +169,7 @@ impl<F: Fabric> Client<F> {
             return NO_SCOPE;
         }
         if self.scope.get() == NO_SCOPE {
-            self.scope.set(self.member.node.next_scope(self.member.fabric.incarnation()));
+            self.scope.set(self.member.node().next_scope(self.member.fabric().incarnation()));
         }
         self.scope.get()
     }
@@ -177,7 +178,7 @@ impl<F: Fabric> Client<F> {
     ///
     /// Errors: it has failed, or over unreliable routes the time is over.
     async fn returned(&self, write: &Rc<Write>) -> Result<(), Failure> {
-        let Member { fabric, .. } = &*self.member;
+        let fabric = self.member.fabric();
         let until = fabric.now() + self.member.config().timeout;
         let may_end = self.may_wait_for_ever();
         if may_end {
@@ -194,7 +195,7 @@ impl<F: Fabric> Client<F> {
 
     /// May somebody be waited for who never answers?
     fn may_wait_for_ever(&self) -> bool {
-        let Member { fabric, .. } = &*self.member;
+        let fabric = self.member.fabric();
         let other = |node: &NodeId| *node != fabric.here().node;
         let peer = fabric.view().node_ids().find(other);
         peer.is_some_and(|node| !fabric.is_reliable(EngineId::host(node, 0)))

@@ -121,6 +121,11 @@ impl MinosConfig {
         self.batching && !self.offload
     }
 
+    /// True if the model tells when an update is durable everywhere.
+    pub(super) const fn tracks_durability(&self) -> bool {
+        !matches!(self.model, Persistency::Event | Persistency::Scope)
+    }
+
     pub(super) const fn fanout(&self) -> Fanout {
         if self.broadcast { Fanout::Broadcast } else { Fanout::Loop }
     }

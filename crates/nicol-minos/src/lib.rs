@@ -9,15 +9,17 @@
 //! | figures | what | file |
 //! |---|---|---|
 //! | 1 | metadata, timestamps, Obsolete, Snatch | `record.rs`, `timestamp.rs` |
-//! | 2 left, 3 i, iii, v, vii | MINOS-B, coordinator | `coordinator.rs` (`client_write`) |
+//! | 2 left, 3 i, iii, v, vii | MINOS-B, coordinator | `coordinator/mod.rs` (`client_write`) |
 //! | 2 right, 3 ii, iv, vi, viii | MINOS-B, follower | `follower.rs` (`follow_on_host`, `validated`) |
+//! | section III-A | the primitives on a record | `records.rs` |
 //! | 3 | what the marked steps are in each model | `model.rs` |
 //! | 3 vii, viii | the \[PERSIST\]sc transaction | `scope.rs` |
-//! | 6, 8 lines 4 to 8 | MINOS-O, host | `host.rs` |
-//! | 8 lines 9 to 44 | MINOS-O, SmartNIC: coordinator and follower, vFIFO, dFIFO | `offload.rs`, `queue.rs` |
+//! | 6, 8 lines 4 to 8 | MINOS-O, host | `coordinator/host.rs` |
+//! | 8 lines 9 to 44 | MINOS-O, SmartNIC | `coordinator/offload.rs`, `follower.rs` (`follow_offloaded`) |
+//! | section V-B4 | the log, the vFIFO and the dFIFO | `queues.rs`, `queue.rs` |
 //! | section V-B3 | batching without offloading | `relay.rs` |
 //! | section III-D | client-reads | `client.rs` |
-//! | section III-E | changes of view, replay, recovery | `views.rs`, `recovery.rs` |
+//! | section III-E | changes of view, replay, recovery | `survivor.rs`, `recovery/` |
 //! | | what a server's front asks for | `procedure.rs` |
 //! | | what a traced run tells of | `tags.rs` |
 //!
@@ -36,25 +38,26 @@ mod client;
 mod config;
 mod coordinator;
 mod follower;
-mod host;
-mod local;
 mod log;
 mod member;
 mod messages;
 mod model;
 mod node;
-mod offload;
 mod pcie_messages;
 mod procedure;
 mod queue;
+mod queues;
 mod received;
 mod record;
+mod records;
 mod recovery;
 mod relay;
 mod scope;
 mod send;
+mod server;
 mod start;
 mod store;
+mod survivor;
 mod tags;
 mod timestamp;
 mod value;
@@ -64,7 +67,9 @@ mod write;
 pub use broken::Sabotage;
 pub use client::Client;
 pub use config::{Errata, Faithful, MinosConfig, WhenFull};
-pub use model::{Step, Steps};
+pub use model::{
+    Await, CoordinatorStep, FollowerStep, Memory, ObsoleteStep, Spin, Step, Steps, Validation,
+};
 pub use node::{BREAKDOWN, Loaded, LoadedShard, Node};
 pub use procedure::{OneRecord, logged_update};
 pub use record::Metadata;

@@ -4,6 +4,7 @@ use nicol_core::fabric::Message;
 use nicol_core::ids::Key;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
+use super::model::Memory;
 use super::timestamp::Timestamp;
 
 pub(super) const INV: u16 = 1;
@@ -120,22 +121,69 @@ macro_rules! words {
 words! {
     /// ACK: the update is in volatile and in durable memory.
     Ack = ACK "ACK" { write, epoch } |_| None;
-    /// ACK_C: it is in volatile memory.
-    AckC = ACK_C "ACK_C" { write, epoch } |_| None;
-    /// ACK_P: it is in durable memory; or, with the number of a PERSIST, all of a scope.
-    AckP = ACK_P "ACK_P" { write, epoch } |_| None;
     /// VAL: every node has it in both.
     Val = VAL "VAL" { key, ts } |val| Some(val.key);
-    /// VAL_C: every node has it in volatile memory.
-    ValC = VAL_C "VAL_C" { key, ts } |val| Some(val.key);
-    /// VAL_P: every node has it in durable memory.
-    ValP = VAL_P "VAL_P" { key, ts } |val| Some(val.key);
     /// [PERSIST]sc: persist all writes of a scope.
     Persist = PERSIST "PERSIST" { write, epoch, scope } |_| None;
     /// [VAL_P]sc: every node has persisted all of a scope.
     ScopeValP = SCOPE_VAL_P "[VAL_P]sc" { scope } |_| None;
     /// A SmartNIC has no resources for an INV: send it again later. [MINOS24 V-B1]
     Reject = REJECT "REJECT" { write, epoch } |_| None;
+}
+
+/// A message with the body of another one.
+macro_rules! bodies {
+    ($(#[$doc:meta] $name:ident = $kind:ident $shown:literal of $body:ident;)+) => {$(
+        #[$doc]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) struct $name(pub(super) $body);
+
+        impl Message for $name {
+            const KIND: u16 = $kind;
+
+            fn emit(&self, to: &mut Writer<'_>) {
+                self.0.emit(to);
+            }
+
+            fn name() -> &'static str {
+                $shown
+            }
+
+            fn keys(&self, each: &mut dyn FnMut(Key)) {
+                self.0.keys(each);
+            }
+        }
+    )+};
+}
+
+bodies! {
+    /// ACK_C: the update is in volatile memory.
+    AckC = ACK_C "ACK_C" of Ack;
+    /// ACK_P: it is in durable memory; or, with the number of a PERSIST, all of a scope.
+    AckP = ACK_P "ACK_P" of Ack;
+    /// VAL_C: every node has it in volatile memory.
+    ValC = VAL_C "VAL_C" of Val;
+    /// VAL_P: every node has it in durable memory.
+    ValP = VAL_P "VAL_P" of Val;
+}
+
+/// The memory that an ACK or a VAL of this kind vouches for; `None` of another message.
+pub(super) const fn vouched_for(kind: u16) -> Option<Memory> {
+    match kind {
+        ACK | VAL => Some(Memory::Both),
+        ACK_C | VAL_C => Some(Memory::Volatile),
+        ACK_P | VAL_P => Some(Memory::Durable),
+        _ => None,
+    }
+}
+
+/// The kind of the VAL that vouches for `memory`.
+pub(super) const fn val_kind(memory: Memory) -> u16 {
+    match memory {
+        Memory::Both => VAL,
+        Memory::Volatile => VAL_C,
+        Memory::Durable => VAL_P,
+    }
 }
 
 /// The answer to a message that would be one-way on a reliable route.

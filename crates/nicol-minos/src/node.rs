@@ -169,6 +169,11 @@ impl Node {
         }
     }
 
+    /// True if the life before left the host's memory whole.
+    pub(super) fn keeps_memory(&self) -> bool {
+        self.memory_kept.load(Ordering::Acquire)
+    }
+
     /// It has every record again.
     pub(super) fn serve_again(&self) {
         self.state.store(RECOVERED, Ordering::Release);

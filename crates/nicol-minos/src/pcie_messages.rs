@@ -4,7 +4,8 @@ use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, NodeId};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use super::messages::{Inv, Val};
+use super::messages::{Inv, Val, val_kind};
+use super::model::Memory;
 use super::timestamp::Timestamp;
 
 pub(super) const HOST_INV: u16 = 16;
@@ -99,10 +100,10 @@ impl Message for RelayInv<'_> {
     }
 }
 
-/// A VAL, VAL_C or VAL_P, by its kind, for these followers.
+/// A VAL, VAL_C or VAL_P for these followers.
 pub(super) struct RelayVal<'a> {
     pub(super) to: &'a [NodeId],
-    pub(super) kind: u16,
+    pub(super) memory: Memory,
     pub(super) val: Val,
 }
 
@@ -111,7 +112,7 @@ impl Message for RelayVal<'_> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         emit_nodes(self.to, to);
-        to.u16(self.kind);
+        to.u16(val_kind(self.memory));
         self.val.emit(to);
     }
 }

@@ -8,16 +8,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service};
-use nicol_core::history::Persistency;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::wire::{Malformed, Reader};
 
-use super::messages::{
-    ACK, ACK_C, ACK_P, Ack, AckC, AckP, Inv, Received, VAL, VAL_C, VAL_P, Val, ValC, ValP,
-};
+use super::messages::{ACK, ACK_C, ACK_P, Ack, Inv, Received, Val, vouched_for};
+use super::model::Memory;
 use super::node::Node;
 use super::pcie_messages::{RELAY_INV, RELAY_VAL, parse_nodes};
-use super::send::{insist, send_reliably, tell, tell_each};
+use super::send::{insist, send_reliably, tell_ack, tell_val};
 
 /// ACKs that are gathered for a host.
 struct Gather {
@@ -79,28 +77,25 @@ impl<F: Fabric> Relay<F> {
     fn pass_val(&self, body: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(body);
         let to = self.peers(&parse_nodes(&mut reader)?);
-        let kind = reader.u16()?;
-        let Val { key, ts } = Val::parse(reader.rest())?;
-        let (fabric, fanout) = (&self.fabric, self.node.config().fanout());
-        match kind {
-            VAL => tell_each(fabric, &to, Val { key, ts }, fanout),
-            VAL_C => tell_each(fabric, &to, ValC { key, ts }, fanout),
-            VAL_P => tell_each(fabric, &to, ValP { key, ts }, fanout),
-            _ => return Err(Malformed { what: "no VAL to relay" }),
-        }
+        let Some(memory) = vouched_for(reader.u16()?) else {
+            return Err(Malformed { what: "no VAL to relay" });
+        };
+        let val = Val::parse(reader.rest())?;
+        tell_val(&self.fabric, &to, memory, val, self.node.config().fanout());
         Ok(())
     }
 
     /// An ACK: the last one goes on to the host.
-    fn gather(&self, from: NodeId, kind: u16, Ack { write: number, epoch }: Ack) {
+    fn gather(&self, from: NodeId, memory: Memory, Ack { write: number, epoch }: Ack) {
         let mut gathers = self.gathers.borrow_mut();
         let Some(gather) = gathers.get_mut(&number).filter(|gather| gather.epoch == epoch) else {
             return;
         };
-        let (volatile, durable) = (kind != ACK_P, kind != ACK_C);
         let before = (gather.missing.is_empty(), gather.missing_p.is_empty());
-        for (meant, missing) in [(volatile, &mut gather.missing), (durable, &mut gather.missing_p)]
-        {
+        for (meant, missing) in [
+            (memory.is_volatile(), &mut gather.missing),
+            (memory.is_durable(), &mut gather.missing_p),
+        ] {
             if meant {
                 missing.retain(|other| *other != from);
             }
@@ -108,14 +103,12 @@ impl<F: Fabric> Relay<F> {
         let (host, write) = (gather.host, gather.write);
         let consistent = gather.missing.is_empty() && !before.0;
         let persisted = gather.missing_p.is_empty() && !before.1;
-        match kind {
-            ACK if consistent => tell(&self.fabric, host, Ack { write, epoch }),
-            ACK_C if consistent => tell(&self.fabric, host, AckC { write, epoch }),
-            ACK_P if persisted => tell(&self.fabric, host, AckP { write, epoch }),
-            _ => {}
+        // Those of durable memory alone are counted apart.
+        let is_last = if memory.is_volatile() { consistent } else { persisted };
+        if is_last {
+            tell_ack(&self.fabric, host, memory, Ack { write, epoch });
         }
-        let model = self.node.config().model;
-        let tracks = !matches!(model, Persistency::Event | Persistency::Scope);
+        let tracks = self.node.config().tracks_durability();
         if gather.missing.is_empty() && (gather.missing_p.is_empty() || !tracks) {
             gathers.remove(&number);
         }
@@ -128,7 +121,9 @@ impl<F: Fabric> Service for Relay<F> {
         match kind {
             RELAY_INV => self.pass_inv(from, body)?,
             RELAY_VAL => self.pass_val(body)?,
-            ACK | ACK_C | ACK_P => self.gather(from.node, kind, Ack::parse(body)?),
+            ACK => self.gather(from.node, Memory::Both, Ack::parse(body)?),
+            ACK_C => self.gather(from.node, Memory::Volatile, Ack::parse(body)?),
+            ACK_P => self.gather(from.node, Memory::Durable, Ack::parse(body)?),
             _ => return Err(Malformed { what: "no message for a relay" }),
         }
         let received = |to: ReplyTo| self.fabric.reply(to, &Received);

@@ -4,6 +4,9 @@ use nicol_core::fabric::{Fabric, FabricError, Fanout, Message, Timeout};
 use nicol_core::ids::EngineId;
 use nicol_core::units::Nanos;
 
+use super::messages::{Ack, AckC, AckP, Val, ValC, ValP};
+use super::model::Memory;
+
 /// How long a message waits that found no call slot.
 const CALL_RETRY: Nanos = Nanos::from_micros(5);
 
@@ -14,6 +17,30 @@ pub(super) fn tell<F: Fabric, M: Message + 'static>(fabric: &F, to: EngineId, me
     }
     let sender = fabric.clone();
     fabric.spawn(async move { insist(&sender, to, &message).await });
+}
+
+/// Sends the ACK that vouches for `memory`.
+pub(super) fn tell_ack<F: Fabric>(fabric: &F, to: EngineId, memory: Memory, ack: Ack) {
+    match memory {
+        Memory::Both => tell(fabric, to, ack),
+        Memory::Volatile => tell(fabric, to, AckC(ack)),
+        Memory::Durable => tell(fabric, to, AckP(ack)),
+    }
+}
+
+/// Sends the VAL that vouches for `memory` to each of `to`.
+pub(super) fn tell_val<F: Fabric>(
+    fabric: &F,
+    to: &[EngineId],
+    memory: Memory,
+    val: Val,
+    fanout: Fanout,
+) {
+    match memory {
+        Memory::Both => tell_each(fabric, to, val, fanout),
+        Memory::Volatile => tell_each(fabric, to, ValC(val), fanout),
+        Memory::Durable => tell_each(fabric, to, ValP(val), fanout),
+    }
 }
 
 /// Sends `message` to each of `to`, which are on other nodes.

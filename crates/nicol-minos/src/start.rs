@@ -15,17 +15,18 @@ use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, Role, ShardMap};
 use nicol_kit::counters;
 
+use super::broken;
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
 use super::log::{LOG_SLOTS, Slots};
-use super::member::Member;
 use super::node::{
     BREAKDOWN, Breakdown, LOST, Loaded, LoadedShard, Node, READY, RECOVERED, Shipping,
 };
 use super::queue::{Queue, VolatileEntries};
 use super::record::Record;
-use super::recovery::{apply_medium, apply_volatile_entries};
+use super::recovery::{Recovery, apply_volatile_entries};
 use super::relay::Relay;
+use super::server;
 use super::store::{Store, digest_of};
 use super::tags::mark_restart;
 use super::timestamp::Timestamp;
@@ -138,14 +139,14 @@ impl SystemNode for Node {
         if here.side == Side::Nic && !self.config.offload {
             return self.start_relay(fabric);
         }
-        let member = Member::start(fabric, self);
+        let member = server::start(fabric, self);
         if (here.side, here.core) == (Side::Host, 0) {
             self.is_whole.store(true, Ordering::Release);
             self.reload();
-            apply_medium(self, revival);
+            broken::apply_medium(self, revival);
             apply_volatile_entries(self);
             mark_restart(fabric, self);
-            fabric.spawn(member.recover(!revival.memory_is_durable));
+            fabric.spawn(Recovery::new(&member).run(!revival.memory_is_durable));
         }
     }
 }
@@ -273,7 +274,7 @@ impl KeyValueNode for Node {
             self.start_relay(fabric);
             return None;
         }
-        let member = Member::start(fabric, self);
+        let member = server::start(fabric, self);
         (side == Side::Host).then(|| Client::new(member))
     }
 }

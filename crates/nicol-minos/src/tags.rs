@@ -7,13 +7,13 @@ use nicol_core::ids::{Epoch, Key, NodeId, Side};
 use nicol_core::trace;
 use nicol_core::view::SideState;
 
-use super::member::Member;
 use super::messages::Inv;
-use super::model::Step;
+use super::model::{Memory, Step};
 use super::node::Node;
 use super::received::Received;
 use super::record::Record;
 use super::timestamp::Timestamp;
+use super::views::Views;
 
 /// The key of a step that is about every record of a node.
 pub const EVERY_KEY: Key = Key(u64::MAX);
@@ -50,7 +50,7 @@ pub enum Tag {
     /// A marked step.
     Marked(Step),
     /// An ACK that is not sent: there is another view.
-    Withholds(Step),
+    Withholds(Memory),
     /// An update is in the log of its node, or in the dFIFO.
     IsDurable,
     /// A client-read returns the value of this timestamp.
@@ -157,56 +157,47 @@ impl Tag {
 
     /// The step of this name. Of ACKs that are withheld the name does not tell which.
     pub fn of_name(name: &str) -> Option<Self> {
-        let plain = Self::PLAIN.into_iter().chain([Self::ValueTs, Self::Withholds(Step::SendAck)]);
-        let marked = Step::ALL.into_iter().map(Self::Marked);
+        let plain = Self::PLAIN.into_iter().chain([Self::ValueTs, Self::Withholds(Memory::Both)]);
+        let marked = Step::all().map(Self::Marked);
         plain.chain(marked).find(|tag| tag.name() == name)
     }
 }
 
 /// Records `tag`, which the write at `ts` has taken at an engine.
-fn mark<F: Fabric>(fabric: &F, tag: Tag, key: Key, ts: Timestamp, view: Epoch, peer: NodeId) {
+fn mark_in<F: Fabric>(fabric: &F, tag: Tag, key: Key, ts: Timestamp, view: Epoch, peer: NodeId) {
     fabric.step(|| trace::Step { name: tag.name(), key, stamp: ts.told(), view, peer });
 }
 
-impl<F: Fabric> Member<F> {
-    /// The write of `key` at `ts` has taken a step here.
-    pub(super) fn mark(&self, tag: Tag, key: Key, ts: Timestamp) {
-        mark(&self.fabric, tag, key, ts, Epoch(0), self.fabric.here().node);
-    }
+/// The write of `key` at `ts` has taken a step here.
+pub(super) fn mark<F: Fabric>(fabric: &F, tag: Tag, key: Key, ts: Timestamp) {
+    mark_in(fabric, tag, key, ts, Epoch(0), fabric.here().node);
+}
 
-    /// It has invited followers, in this view.
-    pub(super) fn mark_invitation(&self, inv: &Inv<'_>) {
-        let here = self.fabric.here().node;
-        mark(&self.fabric, Tag::Invites, inv.key, inv.ts, Epoch(inv.epoch as u32), here);
-    }
+/// It has invited followers, in this view.
+pub(super) fn mark_invitation<F: Fabric>(fabric: &F, inv: &Inv<'_>) {
+    let here = fabric.here().node;
+    mark_in(fabric, Tag::Invites, inv.key, inv.ts, Epoch(inv.epoch as u32), here);
+}
 
-    /// What became of an INV that was received.
-    pub(super) fn mark_received(&self, tag: Tag, received: &Received) {
-        let Inv { key, ts, epoch, .. } = received.inv;
-        mark(&self.fabric, tag, key, ts, Epoch(epoch as u32), received.from.node);
-    }
+/// What became of an INV that was received.
+pub(super) fn mark_received<F: Fabric>(fabric: &F, tag: Tag, received: &Received) {
+    let Inv { key, ts, epoch, .. } = received.inv;
+    mark_in(fabric, tag, key, ts, Epoch(epoch as u32), received.from.node);
+}
 
-    /// What a recovery has made of a record.
-    pub(super) fn mark_record(&self, key: Key) {
-        if self.fabric.records_steps() {
-            mark_record(&self.fabric, &self.node, key);
-        }
+/// This engine knows its view: tells of the members first.
+pub(super) fn mark_view<F: Fabric>(fabric: &F, views: &Views<F>) {
+    if !fabric.records_steps() {
+        return;
     }
-
-    /// This engine knows its view: tells of the members first.
-    pub(super) fn mark_view(&self) {
-        if !self.fabric.records_steps() {
-            return;
-        }
-        let view = self.fabric.view();
-        for node in view.node_ids().filter(|node| self.is_member(*node)) {
-            let SideState { incarnation, .. } = view.side(node, Side::Host);
-            let life = Timestamp::new(0, node, incarnation);
-            mark(&self.fabric, Tag::IsMember, EVERY_KEY, life, view.epoch(), node);
-        }
-        let here = self.fabric.here().node;
-        mark(&self.fabric, Tag::Learns, EVERY_KEY, Timestamp::NONE, view.epoch(), here);
+    let view = fabric.view();
+    for node in view.node_ids().filter(|node| views.is_member(*node)) {
+        let SideState { incarnation, .. } = view.side(node, Side::Host);
+        let life = Timestamp::new(0, node, incarnation);
+        mark_in(fabric, Tag::IsMember, EVERY_KEY, life, view.epoch(), node);
     }
+    let here = fabric.here().node;
+    mark_in(fabric, Tag::Learns, EVERY_KEY, Timestamp::NONE, view.epoch(), here);
 }
 
 /// A node has begun a life with these records.
@@ -215,11 +206,15 @@ pub(super) fn mark_restart<F: Fabric>(fabric: &F, node: &Node) {
         return;
     }
     let life = Timestamp::new(0, node.id, fabric.incarnation());
-    mark(fabric, Tag::Restarts, EVERY_KEY, life, Epoch(0), node.id);
+    mark_in(fabric, Tag::Restarts, EVERY_KEY, life, Epoch(0), node.id);
     node.store().keys(|_| true).into_iter().for_each(|key| mark_record(fabric, node, key));
 }
 
-fn mark_record<F: Fabric>(fabric: &F, node: &Node, key: Key) {
+/// What a recovery has made of a record.
+pub(super) fn mark_record<F: Fabric>(fabric: &F, node: &Node, key: Key) {
+    if !fabric.records_steps() {
+        return;
+    }
     let stamps = node.store().look(key, |record: &Record| {
         [
             (Tag::RdLock, record.rd_lock.unwrap_or(Timestamp::NONE)),
@@ -230,7 +225,7 @@ fn mark_record<F: Fabric>(fabric: &F, node: &Node, key: Key) {
             (Tag::ValueTs, record.value_ts),
         ]
     });
-    stamps.into_iter().for_each(|(tag, ts)| mark(fabric, tag, key, ts, Epoch(0), node.id));
+    stamps.into_iter().for_each(|(tag, ts)| mark_in(fabric, tag, key, ts, Epoch(0), node.id));
 }
 
 #[cfg(test)]
@@ -239,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_step_is_known_by_its_name() {
-        let marked = Step::ALL.into_iter().map(Tag::Marked);
+        let marked = Step::all().map(Tag::Marked);
         let all = Tag::PLAIN.into_iter().chain([Tag::ValueTs]).chain(marked);
         let mut names = std::collections::BTreeSet::new();
         for tag in all {

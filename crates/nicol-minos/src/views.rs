@@ -1,127 +1,85 @@
-//! What survivors do when a view changes: writes under way go on with its members, and what a dead
-//! coordinator has left is replayed. AMB-20
+//! What an engine knows of its view: who its followers are, and which of their engines work with
+//! it.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use nicol_core::fabric::Fabric;
-use nicol_core::history::Persistency;
-use nicol_core::ids::{Key, Side};
-use nicol_core::view::{SideState, View};
-use nicol_kit::follow_views;
+use nicol_core::fabric::{Fabric, Message};
+use nicol_core::ids::{EngineId, Key, NodeId, Side};
+use nicol_core::view::Role;
 
-use super::member::Member;
-use super::messages::NO_SCOPE;
-use super::record::Record;
-use super::tags::Tag;
-use super::timestamp::Timestamp;
-use super::write::Waiting;
+use super::node::Node;
+use super::send::tell_each;
 
-impl<F: Fabric> Member<F> {
-    /// Follows the views, for ever.
-    pub(super) fn watch_views(self: &Rc<Self>) {
-        let member = self.clone();
-        self.fabric.spawn(follow_views(self.fabric.clone(), move |view| member.learn(view)));
-    }
-
-    /// Another view: every write under way asks its followers of this view, whoever has answered in
-    /// an earlier one, because those may have become others.
-    fn learn(self: &Rc<Self>, view: &View) {
-        let epoch = u64::from(view.epoch().0);
-        self.node.note_epoch(self.fabric.here(), epoch);
-        self.mark_view();
-        for write in self.open_writes() {
-            if write.has_sent() && write.epoch.get() < epoch {
-                write.again.set(true);
-                if write.is_scope_end {
-                    self.send_persist(&write);
-                } else {
-                    self.send_inv(&write);
-                }
-            }
-        }
-        let here = self.fabric.here();
-        // A node that recovers replays what it must when it has copied everything.
-        if here.core == 0 && here.side == self.config().side() && self.node.may_replay() {
-            self.fabric.spawn(self.clone().replay_orphans());
-        }
-    }
-
-    /// Replays every write that is here and whose coordinator is no member of the view any more.
-    pub(super) async fn replay_orphans(self: Rc<Self>) {
-        let open = self.node.begin();
-        let view = self.fabric.view().clone();
-        let weak = matches!(self.config().model, Persistency::Event | Persistency::Scope);
-        let half_done = |record: &Record| {
-            !weak
-                && is_orphan(&view, record.volatile_ts)
-                && record.glb_durable_ts < record.volatile_ts
-        };
-        let locked = |record: &Record| record.rd_lock.is_some_and(|owner| is_orphan(&view, owner));
-        for key in self.node.store().keys(|record| locked(record) || half_done(record)) {
-            let newest = |record: &Record| record.rd_lock.unwrap_or(record.volatile_ts);
-            let ts = self.node.store().look(key, newest);
-            if is_orphan(&view, ts) {
-                self.fabric.spawn(self.clone().replay(key, ts));
-            }
-        }
-        drop(open);
-    }
-
-    /// Replays the write of `key` at `ts` if it owns the read lock here, and its coordinator is no
-    /// member of the view any more.
-    pub(super) fn replay_if_orphan(self: &Rc<Self>, key: Key, ts: Timestamp) {
-        let owns = |record: &Record| record.rd_lock == Some(ts);
-        let orphan = is_orphan(self.fabric.view(), ts) && self.node.may_replay();
-        if orphan && self.node.store().look(key, owns) {
-            self.fabric.spawn(self.clone().replay(key, ts));
-        }
-    }
-
-    /// Replays the write of `key` at `ts`: as its coordinator would have, with the timestamp that
-    /// it has, so that it does not matter how many do.
-    pub(super) async fn replay(self: Rc<Self>, key: Key, ts: Timestamp) {
-        if !self.hooks().replays() {
-            return;
-        }
-        let open = self.node.begin();
-        // Its update may still wait for a lock, or in the vFIFO.
-        // A lock that was copied, and whose update nobody had, is gone again without one.
-        let settled = |record: &Record| {
-            record.value_ts >= ts || record.rd_lock != Some(ts) && record.volatile_ts < ts
-        };
-        self.spin_until(key, settled).await;
-        let (value_ts, value) =
-            self.node.store().look(key, |record| (record.value_ts, record.value.clone()));
-        match value_ts.cmp(&ts) {
-            std::cmp::Ordering::Less => drop(open),
-            // A replay that is under way asks in every later view, too. Of another one each
-            // follower would begin a replay, of which others would, for as long as one node does
-            // not answer.
-            std::cmp::Ordering::Equal if self.is_open(key, ts) => drop(open),
-            std::cmp::Ordering::Equal => {
-                let write = self.open_write(key, value, NO_SCOPE, Waiting::Here);
-                write.set_ts(ts);
-                self.mark(Tag::Replays, key, ts);
-                if self.hooks().replays_as_new() {
-                    self.issue_again(&write).await;
-                }
-                write.again.set(true);
-                self.send_inv(&write);
-                self.complete(&write).await;
-                self.end(&write, open);
-            }
-            std::cmp::Ordering::Greater => {
-                // What superseded it completes, and is ordered behind it.
-                self.spin_until(key, |record| record.glb_volatile_ts >= ts).await;
-                self.release_rd_lock(key, ts).await;
-                drop(open);
-            }
-        }
-    }
+/// An engine's view.
+pub(super) struct Views<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
 }
 
-/// Is the life that issued `ts` no member of `view`?
-pub(super) fn is_orphan(view: &View, ts: Timestamp) -> bool {
-    let alive = SideState { up: true, incarnation: ts.life() };
-    ts.version() > 0 && view.side(ts.node(), Side::Host) != alive
+impl<F: Fabric> Views<F> {
+    pub(super) fn new(fabric: &F, node: &Arc<Node>) -> Self {
+        Self { fabric: fabric.clone(), node: node.clone() }
+    }
+
+    /// The other nodes that hold `key` and are members of the view.
+    pub(super) fn followers(&self, key: Key) -> Vec<NodeId> {
+        let view = self.fabric.view();
+        let holds = |node: &NodeId| self.node.holds(view, *node, key);
+        view.nodes_of(Role::Server).filter(holds).filter(|node| self.is_follower(*node)).collect()
+    }
+
+    /// Every other member of the view.
+    pub(super) fn all_followers(&self) -> Vec<NodeId> {
+        let servers = self.fabric.view().nodes_of(Role::Server);
+        servers.filter(|node| self.is_follower(*node)).collect()
+    }
+
+    fn is_follower(&self, node: NodeId) -> bool {
+        node != self.fabric.here().node && self.is_member(node)
+    }
+
+    /// True if both sides of `node` are members of the view. Else nobody sends it writes, and it
+    /// serves none.
+    pub(super) fn is_member(&self, node: NodeId) -> bool {
+        let view = self.fabric.view();
+        [Side::Host, Side::Nic].into_iter().all(|side| view.side(node, side).up)
+    }
+
+    /// The engines of `nodes` that work with this one.
+    pub(super) fn peers(&self, nodes: &[NodeId]) -> Vec<EngineId> {
+        nodes.iter().map(|node| self.peer(*node)).collect()
+    }
+
+    fn peer(&self, node: NodeId) -> EngineId {
+        let view = self.fabric.view();
+        let core = self.fabric.here().core;
+        match self.node.config().side() {
+            Side::Nic => view.nic_of(node, core),
+            Side::Host => EngineId::host(node, core % view.engines(node, Side::Host) as u8),
+        }
+    }
+
+    /// Sends `message` to each of `nodes`.
+    pub(super) fn tell_each<M: Message + Copy + 'static>(&self, nodes: &[NodeId], message: M) {
+        tell_each(&self.fabric, &self.peers(nodes), message, self.node.config().fanout());
+    }
+
+    /// The epoch of this engine's view.
+    pub(super) fn epoch(&self) -> u64 {
+        u64::from(self.fabric.view().epoch().0)
+    }
+
+    /// Waits until this engine knows the view of `epoch`; false if it knows a later one. What was
+    /// sent in an earlier view is sent again in this one, to those that are members of it. AMB-20
+    pub(super) async fn is_current(&self, epoch: u64) -> bool {
+        let changes = self.fabric.view_changes();
+        loop {
+            let change = changes.wait();
+            let own = self.epoch();
+            if own >= epoch {
+                return own == epoch;
+            }
+            change.await;
+        }
+    }
 }

@@ -10,6 +10,8 @@ use nicol_core::ids::{Key, NodeId};
 use nicol_core::units::Nanos;
 
 use super::messages::Inv;
+use super::model::Memory;
+use super::pcie_messages::HostInv;
 use super::timestamp::Timestamp;
 use super::value::Value;
 
@@ -122,28 +124,25 @@ impl Write {
         self.changed.notify();
     }
 
-    /// `node` has acknowledged, in the view of this epoch: its volatile memory, its durable one, or
-    /// both.
-    pub(super) fn acknowledged(&self, node: NodeId, epoch: u64, volatile: bool, durable: bool) {
-        if epoch != self.epoch.get() {
-            return;
-        }
-        for (is_meant, missing) in [(volatile, &self.missing), (durable, &self.missing_p)] {
-            if is_meant {
-                missing.borrow_mut().retain(|other| *other != node);
-            }
-        }
-        self.changed.notify();
+    /// `node` has acknowledged `memory`, in the view of this epoch.
+    pub(super) fn acknowledged(&self, node: NodeId, epoch: u64, memory: Memory) {
+        self.all_of(epoch, memory, |other| other == node);
     }
 
-    /// All followers have acknowledged, in the view of this epoch.
-    pub(super) fn all_acknowledged(&self, epoch: u64, volatile: bool, durable: bool) {
+    /// All followers have acknowledged `memory`, in the view of this epoch.
+    pub(super) fn all_acknowledged(&self, epoch: u64, memory: Memory) {
+        self.all_of(epoch, memory, |_| true);
+    }
+
+    fn all_of(&self, epoch: u64, memory: Memory, is_one: impl Fn(NodeId) -> bool) {
         if epoch != self.epoch.get() {
             return;
         }
-        for (is_meant, missing) in [(volatile, &self.missing), (durable, &self.missing_p)] {
+        for (is_meant, missing) in
+            [(memory.is_volatile(), &self.missing), (memory.is_durable(), &self.missing_p)]
+        {
             if is_meant {
-                missing.borrow_mut().clear();
+                missing.borrow_mut().retain(|other| !is_one(*other));
             }
         }
         self.changed.notify();
@@ -209,7 +208,7 @@ impl Write {
         self.sent.get().map(|sent| self.answered.get().since(sent))
     }
 
-    /// Wakes who waits, to look again.
+    /// Wakes all waiters to re-check.
     pub(super) fn wake(&self) {
         self.changed.notify();
     }
@@ -226,5 +225,65 @@ impl Write {
     }
 }
 
-/// Writes whose INVs come one by one, and how many have come.
-pub(super) type Arriving = RefCell<BTreeMap<(Key, Timestamp), (Rc<Write>, u16)>>;
+/// The writes that an engine coordinates, by number.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    open: RefCell<BTreeMap<u64, Rc<Write>>>,
+    last: Cell<u64>,
+    /// Those whose INVs come one by one from the host, and how many have come.
+    arriving: RefCell<BTreeMap<(Key, Timestamp), (Rc<Write>, u16)>>,
+}
+
+impl Writes {
+    /// Opens the write that `make` makes of its number.
+    pub(super) fn open(&self, make: impl FnOnce(u64) -> Write) -> Rc<Write> {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        let write = Rc::new(make(number));
+        self.open.borrow_mut().insert(number, write.clone());
+        write
+    }
+
+    /// Every write that has not ended.
+    pub(super) fn all(&self) -> Vec<Rc<Write>> {
+        self.open.borrow().values().cloned().collect()
+    }
+
+    /// The write of this number, unless it has ended or is of an earlier life of this engine.
+    pub(super) fn find(&self, number: u64) -> Option<Rc<Write>> {
+        self.open.borrow().get(&number).cloned()
+    }
+
+    /// True if this write is under way here.
+    pub(super) fn is_open(&self, key: Key, ts: Timestamp) -> bool {
+        self.open.borrow().values().any(|write| write.key == key && write.ts() == ts)
+    }
+
+    /// Ends a write.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub(super) fn close(&self, write: &Write) {
+        let closed = self.open.borrow_mut().remove(&write.number);
+        assert!(closed.is_some(), "a write ends once");
+    }
+
+    /// One more INV of a write has come from the host: the write, if it is not the first one.
+    pub(super) fn arrived(&self, inv: &HostInv<'_>) -> Option<Rc<Write>> {
+        let (name, mut arriving) = ((inv.key, inv.ts), self.arriving.borrow_mut());
+        let (write, arrived) = arriving.get_mut(&name)?;
+        *arrived += 1;
+        let (write, all) = (write.clone(), *arrived == inv.of);
+        if all {
+            arriving.remove(&name);
+        }
+        Some(write)
+    }
+
+    /// The first INV of `write` has come from the host.
+    pub(super) fn arrives(&self, inv: &HostInv<'_>, write: &Rc<Write>) {
+        if inv.of > 1 {
+            self.arriving.borrow_mut().insert((inv.key, inv.ts), (write.clone(), 1));
+        }
+    }
+}

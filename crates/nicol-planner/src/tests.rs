@@ -166,10 +166,14 @@ fn compared(seed: u64, count: u64, batched: bool) -> (usize, Vec<String>) {
 
 #[test]
 fn bounds_of_drawn_descriptions_are_those_of_the_simulator() {
-    for (seed, count, batched) in [(23, 2, false), (31, 2, true)] {
-        let (alternatives, apart) = compared(seed, count, batched);
-        assert!(alternatives >= 4 && apart.is_empty(), "{}", apart.join("\n"));
-    }
+    let (alternatives, apart) = compared(23, 2, false);
+    assert!(alternatives >= 4 && apart.is_empty(), "{}", apart.join("\n"));
+}
+
+#[test]
+fn bounds_of_drawn_descriptions_that_share_doorbells_are_those_of_the_simulator() {
+    let (alternatives, apart) = compared(31, 2, true);
+    assert!(alternatives >= 4 && apart.is_empty(), "{}", apart.join("\n"));
 }
 
 /// One in a hundred may differ: of a node with one core that moves megabytes beside small

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abdlock;
+mod broken;
 pub mod kv;
 mod messages;
 pub mod pilaf;
@@ -27,6 +28,6 @@ pub use verbs::Verbs;
 pub enum Faithful {
     /// As printed.
     Paper,
-    /// As docs/ambiguities.md resolves it.
+    /// As docs/research/ambiguities.md resolves it.
     Fixed,
 }

@@ -270,6 +270,15 @@ impl BufferPool {
         })
     }
 
+    /// Posts the buffer in use that a pointer points to: of servers that are broken on purpose.
+    pub(crate) fn post_pointed_to<F: Fabric>(&self, fabric: &F, pointer: u64) {
+        if let Ok(offset) = self.region.load(pointer)
+            && let Ok(stamp) = self.region.load(offset)
+        {
+            self.post_reported(fabric, offset, stamp);
+        }
+    }
+
     /// Posts a buffer whose use a scan has found, or keeps it back. False if that use is over: a
     /// late report may have posted the buffer while the scan went on, and a chain popped it again.
     fn post_found<F: Fabric>(&self, fabric: &F, found: BufferUse) -> bool {

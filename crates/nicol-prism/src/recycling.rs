@@ -93,22 +93,21 @@ pub(crate) trait Recycles: Sized + 'static {
     fn open(&self) -> &Arc<AtomicU64>;
     /// Calls `look` with its buffers, if it serves.
     fn with_pool(&self, look: &mut dyn FnMut(&BufferPool));
-    /// Does it look for what clients have left that have died? Unless it is broken on purpose.
-    fn looks_after_the_dead(&self) -> bool {
-        true
-    }
     /// Posts the unreported buffers after a wait. Returns how many.
     async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize;
 }
 
 /// Starts the daemon of a server, on one of its engines.
 pub(crate) fn start<F: Fabric, N: Recycles>(fabric: &F, node: &Arc<N>) {
+    start_filling(fabric, node);
+    fabric.spawn(scan_after_crashes(fabric.clone(), node.clone()));
+}
+
+/// Starts the part of the daemon that keeps the free lists filled.
+pub(crate) fn start_filling<F: Fabric, N: Recycles>(fabric: &F, node: &Arc<N>) {
     let Recycling { watermark, reclaim, .. } = node.recycling();
     if watermark.is_some() || reclaim == Reclaim::Scan {
         fabric.spawn(keep_filled(fabric.clone(), node.clone()));
-    }
-    if node.looks_after_the_dead() {
-        fabric.spawn(scan_after_crashes(fabric.clone(), node.clone()));
     }
 }
 

@@ -153,6 +153,9 @@ fn login(session: &mut Session, shared: &Shared, user: &[u8], password: &[u8]) -
     };
     let right = right && user == b"default";
     session.authenticated |= right;
+    if !right {
+        tracing::warn!(peer = %session.client.peer, "login refused");
+    }
     (right, wait.map_or(After::Go, After::Wait))
 }
 

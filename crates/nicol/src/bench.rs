@@ -46,6 +46,13 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     }
     check_log_folder(&args.log_device)?;
     interrupt::end_with("interrupted: a run that has not ended reports nothing".to_owned())?;
+    tracing::info!(
+        system = config.system,
+        workload = config.workload.name,
+        on = config.on,
+        seed = config.seed,
+        "starting"
+    );
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);
     spinner.finish_and_clear();

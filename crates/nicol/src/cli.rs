@@ -11,14 +11,18 @@ use nicol_rt::LogDevice;
 
 mod decisions;
 mod foreign;
+mod log;
 mod museum;
+mod pages;
 mod plan;
 mod serve;
 mod workload;
 
 pub use decisions::DecisionsArgs;
 pub use foreign::parse;
+pub use log::{LogArgs, LogFormat, LogLevel};
 pub use museum::MuseumArgs;
+pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{LOG_BYTES, ServeArgs, TRANSACTION_MS};
 pub use workload::{
@@ -29,6 +33,7 @@ pub use workload::{
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
 #[derive(Debug, Parser)]
 #[command(name = "nicol", version, max_term_width = 100, propagate_version = true)]
+#[command(disable_help_subcommand = true, mut_subcommands = pages::fit)]
 #[command(after_help = "Exit codes:\n  \
     0    done, and every check held; `serve`: ended by a signal\n  \
     1    a check failed\n  \
@@ -71,6 +76,12 @@ pub enum Command {
     Profiles(ProfilesArgs),
     /// Report this machine's resources and their effect on a run.
     Doctor(FormatArgs),
+    /// Explain a command, or one group of its flags, in full.
+    Help {
+        /// The command, and the group: as in `bench load`.
+        #[arg(value_name = "COMMAND")]
+        words: Vec<String>,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -245,6 +256,9 @@ pub struct BenchArgs {
     /// NIC engines per node [default: 1 live; the profile's number, simulated].
     #[arg(long, value_name = "N")]
     pub nic_engines: Option<usize>,
+    /// What is logged.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,

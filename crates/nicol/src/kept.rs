@@ -26,6 +26,10 @@ pub fn open(dir: &Path, system: &System) -> Result<Stored> {
     let stored = stored?;
     for line in in_words(dir, &stored.found) {
         output::tell(&line);
+        tracing::info!("{line}");
+    }
+    for what in &stored.found.repaired {
+        tracing::warn!(what = %what, "repaired from other files");
     }
     Ok(stored)
 }

@@ -10,6 +10,7 @@ mod interrupt;
 mod kept;
 mod lab;
 mod limits;
+mod log;
 mod museum;
 mod output;
 mod plan;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, LogArgs};
 
 /// A simulation takes a seventh less time on it than on the system's.
 #[global_allocator]
@@ -83,9 +84,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a command that logs, and logs how it ends.
+fn logged(args: &LogArgs, run: impl FnOnce() -> Result<End>) -> Result<End> {
+    log::begin(args);
+    let ended = run();
+    match &ended {
+        Ok(end) => tracing::info!(?end, "ended"),
+        Err(error) => tracing::error!(cause = format!("{error:#}"), "ended by an error"),
+    }
+    ended
+}
+
 fn run(command: &Command) -> Result<End> {
     match command {
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => logged(&args.log, || bench::run(args)),
         Command::Sweep(args) => sweep::run(args),
         Command::Museum(args) => museum::run(args),
         Command::Check(args) => check::run(args),
@@ -96,7 +108,11 @@ fn run(command: &Command) -> Result<End> {
         Command::Systems(args) => systems::run(args).map(|()| End::Held),
         Command::Profiles(args) => profiles::run(args),
         Command::Doctor(args) => doctor::run(args).map(|()| End::Held),
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => logged(&args.log, || serve::run(args)),
+        Command::Help { words } => {
+            let page = cli::explain(Cli::command(), words).map_err(Usage)?;
+            output::print(&page).map(|()| End::Held)
+        }
         Command::Completions { shell } => {
             let mut command = Cli::command();
             // It panics where it cannot write, so it writes to memory.

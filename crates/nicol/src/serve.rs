@@ -85,6 +85,21 @@ impl Settings {
 pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
+    tracing::info!(
+        system = settings.system.name,
+        nodes = settings.nodes,
+        replicas = settings.replicas,
+        log_device = ?settings.log_device,
+        "starting"
+    );
+    // A password is told to nobody.
+    tracing::debug!(
+        records = settings.records,
+        max_memory = ?settings.max_memory,
+        transaction_time = ?settings.transaction_time,
+        log_bytes = settings.log_bytes,
+        "settings"
+    );
     let starting =
         interrupt::Starting::begin("asked to end while it started: it has served nobody")?;
     let (drawn, run_id) = draw()?;
@@ -122,8 +137,10 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
     let server = Server::start_on(config, backend, info, attach).map_err(not_started)?;
     output::tell(&banner(&settings, server.address()));
+    tracing::info!(address = %server.address(), threads = world.threads(), "listening");
     for line in few.iter().chain(&warned) {
         output::tell(line);
+        tracing::warn!("{line}");
     }
     let look = keeper.as_ref().map_or(POLL, |keeper| keeper.look_every().min(POLL));
     let mut failed = None;
@@ -136,6 +153,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     );
     if ended.is_ok() && failed.is_none() {
         output::tell("asked to end: answering what was asked before");
+        tracing::info!(cause = "a signal", "shutting down");
     }
     if let Some(keeper) = &mut keeper {
         keeper.release();
@@ -259,8 +277,13 @@ fn fronts(single: bool, threads: usize) -> usize {
 
 /// Keeps the store's folder short, and tells what is to be told.
 fn tend(keeper: &mut Keeper, world: &LiveCluster) -> Result<()> {
+    let saves = keeper.saves();
     if let Some(line) = keeper.tend(world)? {
         output::tell(&line);
+        tracing::warn!("{line}");
+    }
+    if keeper.saves() > saves {
+        tracing::info!(saves = keeper.saves(), log_bytes = world.log_bytes(), "logs shortened");
     }
     Ok(())
 }

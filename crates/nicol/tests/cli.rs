@@ -548,29 +548,6 @@ fn a_log_that_cannot_grow_ends_the_run_as_an_environment_s_failure() {
 }
 
 #[test]
-fn an_interrupted_run_says_what_becomes_of_it() {
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("interrupted-lab");
-    let out = out.to_str().unwrap();
-    let long = ["lab", "run", "xenic-table2", "--out", out];
-    let bench = ["bench", "smallbank", "--on", "liquidio3", "--seconds", "1"];
-    for (args, code, words) in [(&long[..], 130, out), (&bench[..], 143, "reports nothing")] {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_nicol"))
-            .args(args)
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(500));
-        let (signal, id) = (if code == 130 { "INT" } else { "TERM" }, run.id().to_string());
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
-        let mut told = String::new();
-        run.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        assert_eq!(run.wait().unwrap().code(), Some(code), "{told}");
-        assert!(told.contains("interrupted: ") && told.contains(words), "{told}");
-    }
-}
-
-#[test]
 fn a_server_that_is_asked_to_end_answers_first_and_ends_well() {
     for signal in ["INT", "TERM"] {
         let (mut server, address) = serve();

@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -45,6 +47,22 @@ fn catches_signals(child: &Child) {
     }
 }
 
+/// Waits until it has spent so much time on a core, however busy the machine is.
+fn works_for(child: &Child, time: Duration) {
+    let tasks = format!("/proc/{}/task", child.id());
+    let spent = || -> u64 {
+        let tasks = fs::read_dir(&tasks).unwrap();
+        let stats = tasks
+            .filter_map(|task| fs::read_to_string(task.unwrap().path().join("schedstat")).ok());
+        stats.map(|stat| stat.split(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let started = Instant::now();
+    while Duration::from_nanos(spent()) < time {
+        assert!(started.elapsed() < TIMEOUT, "it does not work");
+        sleep(Duration::from_millis(5));
+    }
+}
+
 fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
@@ -54,8 +72,8 @@ fn signal(child: &Child, name: &str) {
 fn interrupted(format: &str, name: &str) -> (String, String) {
     let runs = ["--seeds", "0..200000", "--transactions", "3", "--format", format];
     let child = sweep(&runs);
-    // A run takes a millisecond.
-    sleep(Duration::from_millis(500));
+    // A run takes a millisecond of a core.
+    works_for(&child, Duration::from_millis(500));
     signal(&child, name);
     let output = child.wait_with_output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
@@ -125,5 +143,27 @@ fn a_server_that_is_starting_ends_at_once() {
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{told}");
         assert!(told.contains("while it started") && !told.contains("serving"), "{told}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_says_what_becomes_of_it() {
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("interrupted-lab");
+    let out = out.to_str().unwrap();
+    let long = ["lab", "run", "xenic-table2", "--out", out];
+    let bench = ["bench", "smallbank", "--on", "liquidio3", "--seconds", "1"];
+    for (args, code, words) in [(&long[..], 130, out), (&bench[..], 143, "reports nothing")] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_nicol"))
+            .args(args)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        catches_signals(&run);
+        signal(&run, if code == 130 { "INT" } else { "TERM" });
+        let mut told = String::new();
+        run.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert_eq!(run.wait().unwrap().code(), Some(code), "{told}");
+        assert!(told.contains("interrupted: ") && told.contains(words), "{told}");
     }
 }

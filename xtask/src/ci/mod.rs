@@ -1,15 +1,22 @@
 //! `cargo xtask ci`: exactly what the gate runs, in its order.
 
 mod determinism;
+mod sweeps;
+mod test_binaries;
 mod test_counts;
 mod unchanged;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 
+use sweeps::Worlds;
+use test_binaries::Binary;
+use test_counts::Counts as Counted;
 pub use test_counts::pass;
 
 use crate::cargo::{command, target};
@@ -24,121 +31,6 @@ pub enum Extent {
     /// What needs no release build, and of the tests those that a change may have touched.
     Quick,
 }
-
-/// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
-/// under message faults and under crashes; then every workload on a few.
-const SWEEPS: [&[&str]; 15] = [
-    &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
-    &["churn", "--on", WORLDS, "--seeds", "0..40"],
-    &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
-    &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
-    &["all", "--on", WORLDS, "--seeds", "4..6"],
-    &["all", "--on", "liquidio3", "--seeds", "7..9"],
-    // Real threads.
-    &["smallbank", "--on", "threads", "--faults", "messages,crashes", "--seeds", "0..4"],
-    &["churn", "--on", "threads", "--seeds", "0..4"],
-    // What needs a log device.
-    &["churn", "--on", "minos-snic", "--seeds", "0..20", "--system", MINOS],
-    &[
-        "ycsb",
-        "--on",
-        "minos-snic",
-        "--faults",
-        "messages,crashes",
-        "--seeds",
-        "0..20",
-        "--system",
-        MINOS,
-    ],
-    // What reads by verbs, on cards that execute them, and on a card with cores beside the path.
-    &[
-        "ycsb",
-        "--on",
-        CARDS,
-        "--faults",
-        "messages,crashes",
-        "--seeds",
-        "0..30",
-        "--system",
-        READERS,
-    ],
-    // Clients on nodes of their own.
-    &[
-        "ycsb",
-        "--records",
-        "16",
-        "--on",
-        "connectx5-40g",
-        "--client-nodes",
-        "2",
-        "--faults",
-        "messages,crashes",
-        "--seeds",
-        "0..20",
-        "--system",
-        APART,
-    ],
-    &[
-        "ycsb",
-        "--on",
-        "bluefield2",
-        "--nodes",
-        "3",
-        "--replicas",
-        "3",
-        "--client-nodes",
-        "2",
-        "--faults",
-        "messages,crashes",
-        "--seeds",
-        "0..5",
-        "--system",
-        CHAINS,
-    ],
-    // The cores of one server.
-    &[
-        "smallbank,churn-ordered",
-        "--on",
-        "innova2",
-        "--set",
-        "epoch_us=20",
-        "--seeds",
-        "0..10",
-        "--system",
-        "silo,tictoc,cicada,2pl",
-    ],
-    // Scans where others insert and delete, with leaves that come and go, and stalls between steps.
-    &[
-        "churn-ordered",
-        "--on",
-        "innova2",
-        "--records",
-        "8",
-        "--host-engines",
-        "4",
-        "--scan-first",
-        "true",
-        "--both-tables",
-        "true",
-        "--set",
-        "epoch_us=1",
-        "--set",
-        "stall_us=3",
-        "--seeds",
-        "0..100",
-        "--system",
-        "silo,tictoc,cicada,2pl",
-    ],
-];
-const APART: &str = "drtm-kv:rnic,drtm-kv:a1,drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,\
-                     drtm-kv:a4+a5,pilaf,prism-kv,prism-rs,abdlock";
-const CHAINS: &str = "linefs:a1,linefs:a2,linefs:a3,linefs:a2+a3";
-const CARDS: &str = "bluefield2,connectx5-40g";
-const READERS: &str = "drtm-kv:rnic,drtm-kv:a1,drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,\
-                       drtm-kv:a4+a5,pilaf,prism-kv";
-const WORLDS: &str = "liquidio3,connectx5";
-const MINOS: &str = "minos-b:synch,minos-b:strict,minos-b:renf,minos-b:event,minos-b:scope,\
-                     minos-o:synch,minos-o:strict,minos-o:renf,minos-o:event,minos-o:scope";
 
 /// What to do with the golden tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,61 +63,28 @@ fn run_experiments(root: &Path, target: &Path, tables: Tables) -> Result<()> {
     finish(&mut nicol)
 }
 
-/// Runs every step; the first that fails ends the run. The last line printed sums the tests up.
+/// Runs every step, and prints what each takes. After one has failed no other begins. The last
+/// line printed sums the tests up.
 pub fn run(root: &Path, extent: Extent) -> Result<()> {
     let started = Instant::now();
-    step("format", || cargo(root, &["fmt", "--all", "--check"]))?;
-    step("lints", || {
-        cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-    })?;
-    step("tidy", || crate::tidy::run(root))?;
-    step("docs", || {
-        let mut doc = command(root);
-        finish(doc.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))
-    })?;
-    if extent == Extent::Full {
-        let target = target(root)?;
-        step("release build", || cargo(root, &["build", "--release", "--bin", "nicol"]))?;
-        step("seed sweeps", || {
-            for sweep in SWEEPS {
-                let mut nicol = Command::new(binary(&target, "release"));
-                nicol.arg("sweep").args(sweep);
-                if !sweep.contains(&"--system") {
-                    nicol.args(["--system", "all"]);
-                }
-                finish(nicol.stdout(Stdio::null()))?;
-            }
-            Ok(())
-        })?;
-        step("museum", || {
-            let mut nicol = Command::new(binary(&target, "release"));
-            finish(nicol.arg("museum").stdout(Stdio::null()))
-        })?;
-        step("exploration", || crate::explore(root, &["--quick"]))?;
-        step("TLA+", || crate::tlc::run(root, crate::tlc::Form::Quick))?;
-        step("golden tables", || run_experiments(root, &target, Tables::Compare))?;
-        step("instructions", || {
-            instructions::run(root, &binary(&target, "release"), Counts::Check)
-        })?;
-        step("determinism", || {
-            // With what tests need, as `crate::explore` builds it: else dependencies have other
-            // features, and everything is compiled once more.
-            cargo(root, &["build", "--workspace", "--bin", "nicol", "--example", "explore"])?;
-            determinism::check(&binary(&target, "release"), &binary(&target, "debug"))
-        })?;
-    }
+    let steps = Steps::default();
+    steps.run("format", || cargo(root, &["fmt", "--all", "--check"]))?;
+    steps.run("tidy", || crate::tidy::run(root))?;
     let counts = match extent {
-        Extent::Full => step("tests", || test_counts::run(command(root)))?,
-        Extent::Quick => step("tests", || {
-            let (counts, left_out) = unchanged::run(root, &target(root)?, command(root))?;
-            println!("== left out: {left_out} test binaries that have passed as they are");
-            Ok(counts)
-        })?,
+        Extent::Full => full(root, &steps)?,
+        Extent::Quick => {
+            lints_and_docs(root, &steps)?;
+            steps.run("tests", || {
+                let (counts, left_out) = unchanged::run(root, &target(root)?, command(root))?;
+                println!("== left out: {left_out} test binaries that have passed as they are");
+                Ok(counts)
+            })?
+        }
     };
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
         println!(
-            "== left out: release build, seed sweeps, museum, exploration, TLA+, golden tables, \
+            "== left out: book, release build, seed sweeps, museum, exploration, TLA+, golden tables, \
              instructions, determinism, examples in documentation (cargo xtask ci)"
         );
     }
@@ -233,14 +92,87 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     Ok(())
 }
 
-/// Runs a step and prints its time, also if it fails.
-fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    println!("== {name}");
-    let started = Instant::now();
-    let done = work();
-    let verdict = if done.is_ok() { "" } else { "FAILED after " };
-    println!("== {name}: {verdict}{:.1} s", started.elapsed().as_secs_f64());
-    done.with_context(|| format!("step '{name}' failed"))
+/// Crates whose tests run threads by the wall clock, and want the machine for themselves. Time in
+/// all others is virtual.
+const ON_THREADS: [&str; 5] = ["nicol", "nicol-lab", "nicol-resp", "nicol-rt", "xtask"];
+
+/// Everything behind the text rules, in two lanes: what debug builds need, and what the release
+/// build and virtual time need. Cargo compiles for them side by side, and neither lane leaves a
+/// core idle where a crate or a long run is all that is left of the other. Whatever goes by the
+/// wall clock comes behind both, and alone.
+fn full(root: &Path, steps: &Steps) -> Result<Counted> {
+    let target = target(root)?;
+    let [release, debug] = ["release", "debug"].map(|profile| binary(&target, profile));
+    let (mut counts, binaries) = thread::scope(|scope| {
+        let debugging = scope.spawn(|| debugged(root, steps));
+        let released = released(root, &target, steps);
+        match (debugging.join().expect("a lane does not panic"), released) {
+            (Err(one), Err(other)) => bail!("{one:#}; {other:#}"),
+            (debugged, released) => released.and(debugged),
+        }
+    })?;
+    steps.run("determinism", || determinism::check(&release, &debug))?;
+    steps.run("seed sweeps on threads", || sweeps::run(&release, Worlds::Threads))?;
+    let rest = binaries.iter().filter(|binary| !is_virtual(binary));
+    counts += steps.run("tests on threads", || test_binaries::run(root, rest))?;
+    counts += steps.run("examples in documentation", || test_counts::examples(command(root)))?;
+    counts.ensure_passed()
+}
+
+/// The tests' build, and those of them that may share the machine; all test binaries.
+fn debugged(root: &Path, steps: &Steps) -> Result<(Counted, Vec<Binary>)> {
+    lints_and_docs(root, steps)?;
+    steps.run("book", || crate::book::run(root))?;
+    let binaries = steps.run("test build", || test_binaries::build(command(root)))?;
+    steps.run("exploration", || crate::explore(root, &["--quick"]))?;
+    let virtual_time = binaries.iter().filter(|binary| is_virtual(binary));
+    let counts = steps.run("tests by virtual time", || test_binaries::run(root, virtual_time))?;
+    Ok((counts, binaries))
+}
+
+fn is_virtual(binary: &Binary) -> bool {
+    !ON_THREADS.iter().any(|krate| binary.folder.ends_with(krate))
+}
+
+fn lints_and_docs(root: &Path, steps: &Steps) -> Result<()> {
+    steps.run("lints", || {
+        cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    })?;
+    steps.run("docs", || {
+        let mut doc = command(root);
+        finish(doc.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))
+    })
+}
+
+/// The release build, and what it is run for by virtual time.
+fn released(root: &Path, target: &Path, steps: &Steps) -> Result<()> {
+    let nicol = binary(target, "release");
+    steps.run("release build", || cargo(root, &["build", "--release", "--bin", "nicol"]))?;
+    steps.run("instructions", || instructions::run(root, &nicol, Counts::Check))?;
+    steps.run("TLA+", || crate::tlc::run(root, crate::tlc::Form::Quick))?;
+    steps.run("seed sweeps", || sweeps::run(&nicol, Worlds::Simulated))?;
+    steps.run("museum", || finish(Command::new(&nicol).arg("museum").stdout(Stdio::null())))?;
+    steps.run("golden tables", || run_experiments(root, target, Tables::Compare))
+}
+
+/// The steps of a run, of which none begins once one has failed.
+#[derive(Default)]
+struct Steps {
+    failed: AtomicBool,
+}
+
+impl Steps {
+    /// Runs a step and prints its time, also if it fails.
+    fn run<T>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        ensure!(!self.failed.load(Ordering::Relaxed), "step '{name}' did not begin");
+        println!("== {name}");
+        let started = Instant::now();
+        let done = work();
+        let verdict = if done.is_ok() { "" } else { "FAILED after " };
+        println!("== {name}: {verdict}{:.1} s", started.elapsed().as_secs_f64());
+        self.failed.fetch_or(done.is_err(), Ordering::Relaxed);
+        done.with_context(|| format!("step '{name}' failed"))
+    }
 }
 
 fn cargo(root: &Path, args: &[&str]) -> Result<()> {
@@ -249,4 +181,23 @@ fn cargo(root: &Path, args: &[&str]) -> Result<()> {
 
 fn binary(target: &Path, profile: &str) -> PathBuf {
     target.join(profile).join("nicol").with_extension(std::env::consts::EXE_EXTENSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_step_begins_after_one_has_failed() {
+        let steps = Steps::default();
+        assert_eq!(steps.run("first", || Ok(1)).unwrap(), 1);
+        let error = steps.run("second", || -> Result<()> { bail!("no") }).unwrap_err();
+        assert_eq!(format!("{error:#}"), "step 'second' failed: no");
+        let mut began = false;
+        let third = steps.run("third", || {
+            began = true;
+            Ok(())
+        });
+        assert!(third.is_err() && !began);
+    }
 }

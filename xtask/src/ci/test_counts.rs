@@ -1,4 +1,4 @@
-//! The README's test command, and how many tests it ran.
+//! How many tests have run.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -35,6 +35,15 @@ impl Counts {
     }
 }
 
+impl Counts {
+    /// Refuses a run in which no test passed, or one failed.
+    pub(super) fn ensure_passed(self) -> Result<Self> {
+        ensure!(self.failed == 0, "{} tests failed", self.failed);
+        ensure!(self.passed > 0, "no test ran");
+        Ok(self)
+    }
+}
+
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
@@ -42,16 +51,11 @@ impl AddAssign for Counts {
     }
 }
 
-/// Runs `cargo test --workspace`, showing what it says as it comes. If tests fail, the counts are
-/// the last line here, too.
-pub(super) fn run(mut cargo: Command) -> Result<Counts> {
-    let (counts, status) = counted(cargo.args(["test", "--workspace", "--no-fail-fast"]))?;
-    if !status.success() {
-        println!("{counts}");
-    }
-    ensure!(status.success(), "cargo test --workspace: {status}");
-    ensure!(counts.failed == 0, "{} tests failed", counts.failed);
-    ensure!(counts.passed > 0, "no test ran");
+/// Runs the examples in the documentation.
+pub(super) fn examples(mut cargo: Command) -> Result<Counts> {
+    let tests = cargo.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
+    let (counts, status) = counted(tests)?;
+    ensure!(status.success(), "cargo test --workspace --doc: {status}");
     Ok(counts)
 }
 

@@ -5,35 +5,21 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
-use super::test_counts::{Counts, counted};
+use super::test_binaries::{self, Binary};
+use super::test_counts::Counts;
 
 /// One line per test binary that has passed: its fingerprint.
 const PASSED: &str = "xtask-passed-tests";
 
-/// A test binary as cargo has built it.
-struct Binary {
-    path: PathBuf,
-    /// The folder of its package, in which cargo starts it.
-    folder: PathBuf,
-    /// The package's programs, which its tests may start.
-    programs: Vec<PathBuf>,
-}
-
 /// Builds all tests, and runs those that might not pass as before. Returns what they counted, and
 /// how many binaries were left out.
-pub(super) fn run(root: &Path, target: &Path, mut cargo: Command) -> Result<(Counts, usize)> {
-    let output = cargo
-        .args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo test --no-run")?;
-    ensure!(output.status.success(), "cargo test --no-run: {}", output.status);
-    let binaries = binaries(&String::from_utf8_lossy(&output.stdout))?;
+pub(super) fn run(root: &Path, target: &Path, cargo: Command) -> Result<(Counts, usize)> {
+    let binaries = test_binaries::build(cargo)?;
     let list = target.join(PASSED);
     let mut passed: BTreeSet<u64> = fs::read_to_string(&list)
         .unwrap_or_default()
@@ -48,12 +34,9 @@ pub(super) fn run(root: &Path, target: &Path, mut cargo: Command) -> Result<(Cou
             left_out += 1;
             continue;
         }
-        println!("   Running {}", crate::shown(root, &binary.path));
-        let mut tests = Command::new(&binary.path);
-        tests.current_dir(&binary.folder).env("CARGO_MANIFEST_DIR", &binary.folder);
-        let (counted, status) = counted(&mut tests)?;
+        let (counted, has_passed) = binary.run(root)?;
         counts += counted;
-        if status.success() {
+        if has_passed {
             passed.insert(print);
             let lines: Vec<String> = passed.iter().map(|print| format!("{print:016x}")).collect();
             fs::write(&list, lines.join("\n"))
@@ -67,33 +50,6 @@ pub(super) fn run(root: &Path, target: &Path, mut cargo: Command) -> Result<(Cou
     }
     ensure!(failed.is_empty(), "tests failed in {}", failed.join(", "));
     Ok((counts, left_out))
-}
-
-/// The test binaries in what cargo tells of a build, a JSON object per line.
-fn binaries(told: &str) -> Result<Vec<Binary>> {
-    let (mut tests, mut programs) = (Vec::new(), Vec::new());
-    for line in told.lines().filter(|line| line.starts_with('{')) {
-        let message: serde_json::Value =
-            serde_json::from_str(line).context("cargo test prints JSON")?;
-        let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
-        let manifest = message["manifest_path"].as_str().context("an artifact has a manifest")?;
-        let folder = Path::new(manifest).parent().context("a manifest lies in a folder")?;
-        if message["profile"]["test"].as_bool() == Some(true) {
-            tests.push((path, folder.to_owned()));
-        } else {
-            programs.push((path, folder.to_owned()));
-        }
-    }
-    ensure!(!tests.is_empty(), "cargo test --no-run built no test");
-    let of = |folder: &Path| {
-        let own = programs.iter().filter(|(_, of)| of == folder);
-        own.map(|(path, _)| path.clone()).collect()
-    };
-    let binary = |(path, folder): (PathBuf, PathBuf)| {
-        let programs = of(&folder);
-        Binary { path, folder, programs }
-    };
-    Ok(tests.into_iter().map(binary).collect())
 }
 
 /// The project's files that tests may read: all that are neither compiled nor prose.
@@ -124,23 +80,6 @@ fn fingerprint(binary: &Binary, data: &[PathBuf]) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tests_and_programs_are_distinguished() {
-        let told = concat!(
-            "{\"executable\":\"/t/nicol\",\"manifest_path\":\"/a/Cargo.toml\",\"profile\":{\"test\":false}}\n",
-            "{\"executable\":\"/t/cli\",\"manifest_path\":\"/a/Cargo.toml\",\"profile\":{\"test\":true}}\n",
-            "{\"executable\":\"/t/b\",\"manifest_path\":\"/b/Cargo.toml\",\"profile\":{\"test\":true}}\n",
-            "{\"executable\":null,\"manifest_path\":\"/b/Cargo.toml\",\"profile\":{\"test\":false}}\n",
-            "not JSON\n",
-        );
-        let found = binaries(told).unwrap();
-        let paths: Vec<_> = found.iter().map(|binary| binary.path.to_str().unwrap()).collect();
-        assert_eq!(paths, ["/t/cli", "/t/b"]);
-        assert_eq!(found[0].programs, [PathBuf::from("/t/nicol")]);
-        assert!(found[1].programs.is_empty());
-        assert!(binaries("").is_err(), "a build without tests is not a pass");
-    }
 
     #[test]
     fn a_change_of_anything_changes_the_fingerprint() {

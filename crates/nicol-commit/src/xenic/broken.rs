@@ -50,8 +50,8 @@ impl<F: Fabric> Broken<F> {
             (Sabotage::ValidateIgnoresLocks, VALIDATE) => {
                 let reads = server.reads(delivery.body)?.keep(&self.fabric);
                 self.fabric.spawn(async move {
-                    let mut found = server.lookups().batch();
-                    let read = server.lookups().read_all(reads.keys(), &mut found).await;
+                    let mut found = server.own().lookups().batch();
+                    let read = server.own().lookups().read_all(reads.keys(), &mut found).await;
                     let mut pairs = reads.iter().zip(found.iter());
                     let stale = pairs.find(|(read, now)| !now.is_as_read(read));
                     let verdict =
@@ -103,9 +103,9 @@ impl<F: Fabric> Broken<F> {
 async fn install_whatever<F: Fabric>(coordinator: Rc<NicCoordinator<F>>, mut open: InHand<F>) {
     let ended = coordinator.commit_transaction(&mut open).await;
     if let Err(abort @ (Abort::Stale { .. } | Abort::ValidateLocked { .. })) = ended {
-        coordinator.report(&mut open, Outcome::Aborted(abort));
+        coordinator.steps().report(&mut open, Outcome::Aborted(abort));
         open.note_shards_updated();
-        coordinator.install(&mut open).await;
+        coordinator.steps().install(&mut open).await;
     }
     coordinator.end(open, ended).await;
 }

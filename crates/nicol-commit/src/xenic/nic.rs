@@ -27,8 +27,7 @@ impl<F: Fabric> Nic<F> {
         let (node, procedures) = (node.clone(), procedures.clone());
         let server = NicServer::new(fabric.clone(), node.clone(), procedures.clone(), txns.clone());
         let server = Rc::new(server);
-        let coordinator =
-            NicCoordinator::new(fabric.clone(), node, procedures, server.clone(), txns);
+        let coordinator = NicCoordinator::new(fabric.clone(), node, procedures, server.own(), txns);
         Self { coordinator: Rc::new(coordinator), server }
     }
 }

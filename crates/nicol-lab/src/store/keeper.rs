@@ -118,6 +118,11 @@ impl Keeper {
         self.folder.dir()
     }
 
+    /// How often the logs have been shortened so far.
+    pub fn saves(&self) -> u64 {
+        lock(&self.kept).saves
+    }
+
     /// The work done so far; may be called on any thread.
     pub fn kept(&self) -> impl Fn() -> Kept + Send + Sync + use<> {
         let kept = self.kept.clone();

@@ -7,7 +7,8 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use nicol_core::history::Persistency;
-use nicol_minos::{Step, Tag};
+use nicol_minos::Validation::{RaiseGlobalDurable, RaiseGlobalVolatile, ReleaseRdLock};
+use nicol_minos::{Await, Memory, Step, Tag};
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property as Checked};
 
 use crate::properties::{Property, SAFETY, TABLE};
@@ -102,9 +103,11 @@ impl Scope {
             At::Line13 | At::Line15 | At::Line35 | At::Line36 => vec![of(Tag::Unlocks)],
             at => {
                 let step = self.protocol.next_marked(at).expect("a process has a next step");
-                let acks = matches!(step, Step::SendAck | Step::SendAckC | Step::SendAckP);
-                let withheld = acks && known != process.view;
-                let tag = if withheld { Tag::Withholds(step) } else { Tag::Marked(step) };
+                let withheld = known != process.view;
+                let tag = match step {
+                    Step::SendAck(memory) if withheld => Tag::Withholds(memory),
+                    step => Tag::Marked(step),
+                };
                 vec![Label { view: process.view, peer: process.from, ..of(tag) }]
             }
         };
@@ -135,13 +138,13 @@ impl Scope {
             labels.push(of(Tag::Drains));
         }
         if node.glb_volatile_ts < ts {
-            labels.push(of(Tag::Marked(Step::RaiseGlobalVolatile)));
+            labels.push(of(Tag::Marked(Step::Validate(RaiseGlobalVolatile))));
         }
         if node.glb_durable_ts < ts {
-            labels.push(of(Tag::Marked(Step::RaiseGlobalDurable)));
+            labels.push(of(Tag::Marked(Step::Validate(RaiseGlobalDurable))));
         }
         if node.rd_lock == ts {
-            labels.push(of(Tag::Marked(Step::ReleaseRdLock)));
+            labels.push(of(Tag::Marked(Step::Validate(ReleaseRdLock))));
         }
         if self.is_to_be_replayed(state, n, ts, write) {
             labels.push(of(Tag::Replays));
@@ -162,7 +165,7 @@ impl Scope {
         labels
     }
 
-    /// As `views.rs` has it: read-locked, or not durable everywhere where that is tracked.
+    /// As `survivor.rs` has it: read-locked, or not durable everywhere where that is tracked.
     fn is_to_be_replayed(&self, state: &State, n: usize, ts: Stamp, write: &Write) -> bool {
         let node = &state.nodes[n];
         let is_weak = matches!(self.protocol.model, Persistency::Event | Persistency::Scope);
@@ -178,7 +181,7 @@ impl Scope {
     fn take(&self, state: &mut State, label: &Label, actor: Actor) -> bool {
         let n = label.node;
         match (self.sabotage, label.tag) {
-            (Sabotage::SkipsAcks, Tag::Marked(Step::SpinConsistent)) => {
+            (Sabotage::SkipsAcks, Tag::Marked(Step::Await(Await::Consistent))) => {
                 // Pretends that the first ACK was the last.
                 let view = state.view_of(n, 0);
                 let first: Vec<usize> = state.followers(view, n).take(1).collect();
@@ -194,7 +197,7 @@ impl Scope {
                 state.views = whole;
                 taken
             }
-            (Sabotage::SkipsSpins, Tag::Marked(Step::ConsistencySpin | Step::PersistencySpin)) => {
+            (Sabotage::SkipsSpins, Tag::Marked(Step::Spin(_))) => {
                 let (glb, durable) =
                     (state.nodes[n].glb_volatile_ts, state.nodes[n].glb_durable_ts);
                 (state.nodes[n].glb_volatile_ts, state.nodes[n].glb_durable_ts) =
@@ -210,7 +213,10 @@ impl Scope {
                 state.nodes[n].durable = durable;
                 taken
             }
-            (Sabotage::ReleasesEarly, Tag::Marked(Step::SendAck | Step::SendAckC)) => {
+            (
+                Sabotage::ReleasesEarly,
+                Tag::Marked(Step::SendAck(Memory::Both | Memory::Volatile)),
+            ) => {
                 let taken = self.protocol.take(state, label, actor);
                 if taken && state.nodes[n].rd_lock == label.ts {
                     state.nodes[n].rd_lock = Stamp::NONE;

@@ -1,7 +1,7 @@
 //! What must hold in every state: Table I in the form of AMB-17, and what each model promises.
 
 use nicol_core::history::Persistency;
-use nicol_minos::Step;
+use nicol_minos::{Await, Step};
 
 use crate::rules::Protocol;
 use crate::state::{At, Node, Stamp, State};
@@ -79,8 +79,7 @@ fn agree_if_unlocked(state: &State, times: fn(&Node) -> (Stamp, Stamp)) -> bool 
 }
 
 fn acknowledged_is_everywhere(protocol: &Protocol, state: &State) -> bool {
-    let steps = protocol.completion();
-    let spins = steps.iter().position(|step| *step == Step::SpinConsistent);
+    let spins = protocol.completion().position(|step| step == Step::Await(Await::Consistent));
     state.writes.iter().all(|(ts, write)| {
         write.processes.iter().all(|process| match process.at {
             At::Complete(at) if Some(usize::from(at)) > spins => {

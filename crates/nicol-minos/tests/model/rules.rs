@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use nicol_core::history::Persistency;
-use nicol_minos::{Step, Steps, Tag};
+use nicol_minos::Validation::{self, RaiseGlobalDurable, RaiseGlobalVolatile, ReleaseRdLock};
+use nicol_minos::{Await, Memory, Spin, Step, Steps, Tag};
 
 use crate::state::{Ack, At, Process, Stamp, State, Val, Write, insert, remove};
 
@@ -50,17 +51,36 @@ pub enum Actor {
     Rule,
 }
 
-/// A sequence of marked steps, a place in it, what a process there is at, and where it goes from
-/// its end.
-type Sequence = (&'static [Step], u8, fn(u8) -> At, Option<At>);
+/// A marked step of a process, if there is one more, what the process is at behind it, and where it
+/// goes from the end.
+struct Place {
+    step: Option<Step>,
+    behind: At,
+    is_last: bool,
+    then: Option<At>,
+}
+
+impl Place {
+    /// The place `i` of `steps`.
+    fn of(
+        steps: impl Iterator<Item = impl Into<Step>>,
+        i: u8,
+        at: fn(u8) -> At,
+        then: Option<At>,
+    ) -> Self {
+        let mut left = steps.skip(usize::from(i)).map(Into::into);
+        let step = left.next();
+        Self { step, behind: at(i + 1), is_last: step.is_some() && left.next().is_none(), then }
+    }
+}
 
 impl Protocol {
     pub fn new(model: Persistency, offload: bool) -> Self {
         Self { model, offload, arrivals: None, replayers: 2, steps: Steps::of(model) }
     }
 
-    pub fn completion(&self) -> &'static [Step] {
-        if self.offload { self.steps.offloaded } else { self.steps.coordinator }
+    pub fn completion(&self) -> impl Iterator<Item = Step> {
+        self.steps.completion(self.offload)
     }
 
     /// Who might take the step of `label`: of several, a trace does not tell which.
@@ -74,8 +94,8 @@ impl Protocol {
             }
         }
         let by_rule = match label.tag {
-            Tag::Marked(Step::RaiseGlobalVolatile | Step::RaiseGlobalDurable) => true,
-            Tag::Marked(Step::ReleaseRdLock) => true,
+            Tag::Marked(Step::Validate(RaiseGlobalVolatile | RaiseGlobalDurable)) => true,
+            Tag::Marked(Step::Validate(ReleaseRdLock)) => true,
             // A host tells its client what its SmartNIC has told it.
             Tag::Marked(Step::Return) => self.offload && actors.is_empty(),
             Tag::Marked(_) | Tag::Withholds(_) => false,
@@ -89,14 +109,16 @@ impl Protocol {
         actors
     }
 
-    /// The sequence in which a process stands, its place in it, and where it goes from there.
-    fn sequence(&self, at: At) -> Option<Sequence> {
+    /// Where a process stands in a sequence of marked steps.
+    fn place(&self, at: At) -> Option<Place> {
+        let spins = || self.steps.obsolete_at_coordinator.iter().map(|spin| Step::Spin(*spin));
+        let obsolete = || self.steps.obsolete_at_follower.iter().copied();
         Some(match at {
-            At::Line6(i) => (self.steps.obsolete_at_coordinator, i, At::Line6, Some(At::Line7)),
-            At::Line16(i) => (self.steps.obsolete_at_coordinator, i, At::Line16, Some(At::Line20)),
-            At::Complete(i) => (self.completion(), i, At::Complete, None),
-            At::Line28(i) => (self.steps.obsolete_at_follower, i, At::Line28, None),
-            At::Line39(i) => (self.steps.follower, i, At::Line39, None),
+            At::Line6(i) => Place::of(spins(), i, At::Line6, Some(At::Line7)),
+            At::Line16(i) => Place::of(spins(), i, At::Line16, Some(At::Line20)),
+            At::Complete(i) => Place::of(self.completion(), i, At::Complete, None),
+            At::Line28(i) => Place::of(obsolete(), i, At::Line28, None),
+            At::Line39(i) => Place::of(self.steps.follower.iter().copied(), i, At::Line39, None),
             _ => return None,
         })
     }
@@ -105,8 +127,8 @@ impl Protocol {
     pub fn next_marked(&self, at: At) -> Option<Step> {
         match at {
             At::Line7 | At::Line21 => Some(Step::Return),
-            At::Line20 => Some(Step::ReleaseRdLock),
-            at => self.sequence(at).and_then(|(steps, i, ..)| steps.get(usize::from(i)).copied()),
+            At::Line20 => Some(Step::Validate(ReleaseRdLock)),
+            at => self.place(at).and_then(|place| place.step),
         }
     }
 
@@ -129,11 +151,10 @@ impl Protocol {
                 at == At::Line26 && (from, view) == (label.peer, label.view)
             }
             Tag::Withholds(_) => {
-                let next = self.next_marked(at);
-                let acks = matches!(next, Some(Step::SendAck | Step::SendAckC | Step::SendAckP));
+                let acks = matches!(self.next_marked(at), Some(Step::SendAck(_)));
                 acks && (from, view) == (label.peer, label.view)
             }
-            Tag::Marked(step @ (Step::SendAck | Step::SendAckC | Step::SendAckP)) => {
+            Tag::Marked(step @ Step::SendAck(_)) => {
                 let asked = (from, view) == (label.peer, label.view);
                 self.next_marked(at) == Some(step) && asked
             }
@@ -229,33 +250,33 @@ impl Protocol {
         let Some(step) = self.next_marked(process.at) else { return false };
         let node = &mut state.nodes[n];
         let goes_on = match step {
-            Step::ConsistencySpin => node.glb_volatile_ts >= process.target,
-            Step::PersistencySpin => node.glb_durable_ts >= process.target,
+            Step::Spin(Spin::Consistency) => node.glb_volatile_ts >= process.target,
+            Step::Spin(Spin::Persistency) => node.glb_durable_ts >= process.target,
             Step::Persist => node.durable >= ts,
-            Step::SpinPersisted => node.durable >= ts,
+            Step::Await(Await::OwnPersist) => node.durable >= ts,
             Step::PersistInBackground => {
                 let persisting = &mut write_of(state, ts).persisting;
                 persisting.push(n);
                 persisting.sort_unstable();
                 true
             }
-            Step::SpinConsistent => is_acknowledged(state, ts, &process, false),
-            Step::SpinDurable => is_acknowledged(state, ts, &process, true),
-            Step::RaiseGlobalVolatile => {
+            Step::Await(Await::Consistent) => is_acknowledged(state, ts, &process, false),
+            Step::Await(Await::Durable) => is_acknowledged(state, ts, &process, true),
+            Step::Validate(RaiseGlobalVolatile) => {
                 node.glb_volatile_ts = node.glb_volatile_ts.max(ts);
                 true
             }
-            Step::RaiseGlobalDurable => {
+            Step::Validate(RaiseGlobalDurable) => {
                 node.glb_durable_ts = node.glb_durable_ts.max(ts);
                 true
             }
-            Step::ReleaseRdLock => release(state, n, ts),
-            Step::SendVal | Step::SendValC | Step::SendValP => {
-                let durable = step == Step::SendValP;
+            Step::Validate(ReleaseRdLock) => release(state, n, ts),
+            Step::SendVal(memory) => {
+                let durable = memory == Memory::Durable;
                 insert(&mut write_of(state, ts).vals, Val { from: n, durable });
                 true
             }
-            Step::SendAck | Step::SendAckC | Step::SendAckP => send_ack(state, label, step),
+            Step::SendAck(memory) => send_ack(state, label, memory),
             Step::Return => {
                 self.has_returned(state, ts);
                 true
@@ -265,7 +286,7 @@ impl Protocol {
             let next = Process { at: self.behind(process.at), ..process };
             let has_ended = process.at != next.at
                 && self.next_marked(next.at).is_none()
-                && self.sequence(next.at).is_some();
+                && self.place(next.at).is_some();
             let ends = has_ended || matches!(process.at, At::Line7 | At::Line21);
             replace(write_of(state, ts), &process, (!ends).then_some(next))
         }
@@ -273,13 +294,11 @@ impl Protocol {
 
     /// Where a process goes on behind a marked step.
     fn behind(&self, at: At) -> At {
-        match self.sequence(at) {
+        match self.place(at) {
             None if at == At::Line20 => At::Line21,
             None => at,
-            Some((steps, i, place, then)) => match then {
-                Some(then) if usize::from(i) + 1 == steps.len() => then,
-                _ => place(i + 1),
-            },
+            Some(Place { is_last: true, then: Some(then), .. }) => then,
+            Some(place) => place.behind,
         }
     }
 
@@ -306,7 +325,7 @@ impl Protocol {
             }
             Tag::Drains if is_known => drain(state, n, ts),
             Tag::Marked(Step::Return) if is_known => state.writes[&ts].has_returned,
-            Tag::Marked(step) if is_known => self.take_val(state, n, ts, step),
+            Tag::Marked(Step::Validate(change)) if is_known => self.take_val(state, n, ts, change),
             Tag::Reads => self.read(state, n, ts),
             Tag::EndsScope if is_known => {
                 let write = write_of(state, ts);
@@ -388,36 +407,36 @@ impl Protocol {
 
     /// A step that a VAL, VAL_C or VAL_P has led to, at a node that it was sent to; or the end of
     /// the lock of a dead coordinator's write that a newer one has superseded.
-    fn take_val(&self, state: &mut State, n: usize, ts: Stamp, step: Step) -> bool {
+    fn take_val(&self, state: &mut State, n: usize, ts: Stamp, change: Validation) -> bool {
         let vals = &state.writes[&ts].vals;
         let has_come = |durable| vals.iter().any(|val| val.from != n && val.durable == durable);
         let (val, val_p) = (has_come(false), has_come(true));
         let node = &mut state.nodes[n];
         let (on_val, on_val_p) = (self.steps.on_val, self.steps.on_val_p);
-        let raised = |steps: &[Step]| {
+        let raised = |steps: &[Validation]| {
             // What was raised is lost with the host.
-            let volatile = node.is_hostless || !steps.contains(&Step::RaiseGlobalVolatile);
-            let durable = node.is_hostless || !steps.contains(&Step::RaiseGlobalDurable);
+            let volatile = node.is_hostless || !steps.contains(&RaiseGlobalVolatile);
+            let durable = node.is_hostless || !steps.contains(&RaiseGlobalDurable);
             (volatile || node.glb_volatile_ts >= ts) && (durable || node.glb_durable_ts >= ts)
         };
-        match step {
-            Step::RaiseGlobalVolatile if val && on_val.contains(&step) => {
+        match change {
+            RaiseGlobalVolatile if val && on_val.contains(&change) => {
                 node.glb_volatile_ts = node.glb_volatile_ts.max(ts);
                 true
             }
-            Step::RaiseGlobalDurable
-                if val && on_val.contains(&step) || val_p && on_val_p.contains(&step) =>
+            RaiseGlobalDurable
+                if val && on_val.contains(&change) || val_p && on_val_p.contains(&change) =>
             {
                 node.glb_durable_ts = node.glb_durable_ts.max(ts);
                 true
             }
-            Step::ReleaseRdLock => {
-                let told = val && on_val.contains(&step) && raised(on_val);
+            ReleaseRdLock => {
+                let told = val && on_val.contains(&change) && raised(on_val);
                 let superseded = node.value_ts > ts && node.glb_volatile_ts >= ts;
                 let dead = superseded && state.views.keys().any(|view| state.is_orphan(ts, *view));
                 (told || dead) && release(state, n, ts)
             }
-            _ => false,
+            RaiseGlobalVolatile | RaiseGlobalDurable => false,
         }
     }
 
@@ -493,7 +512,7 @@ fn is_acknowledged(state: &State, ts: Stamp, process: &Process, durable: bool) -
     state.followers(view, to).all(has)
 }
 
-fn send_ack(state: &mut State, label: &Label, step: Step) -> bool {
+fn send_ack(state: &mut State, label: &Label, memory: Memory) -> bool {
     let Label { node: from, engine, ts, view, peer: to, tag, .. } = *label;
     if matches!(tag, Tag::Withholds(_)) {
         return true;
@@ -502,10 +521,10 @@ fn send_ack(state: &mut State, label: &Label, step: Step) -> bool {
         return false;
     }
     let acks = &mut write_of(state, ts).acks;
-    if step != Step::SendAckP {
+    if memory.is_volatile() {
         insert(acks, Ack { from, to, view, durable: false });
     }
-    if step != Step::SendAckC {
+    if memory.is_durable() {
         insert(acks, Ack { from, to, view, durable: true });
     }
     true

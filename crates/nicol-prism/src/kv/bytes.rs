@@ -126,7 +126,6 @@ mod tests {
 
     use nicol_core::engine::Start;
     use nicol_core::ids::{NodeId, Side};
-    use nicol_core::key_value::KeyValueNode;
     use nicol_core::records::Empty;
     use nicol_core::rng::{Purpose, Stream};
     use nicol_core::system::{NodeState, Sequential, load_nodes};
@@ -222,7 +221,7 @@ mod tests {
     impl Start for Compared {
         fn start<F: Fabric>(&self, fabric: &F) {
             let here = fabric.here();
-            let Some(client) = self.nodes[here.node.index()].start(fabric) else { return };
+            let Some(client) = self.nodes[here.node.index()].start_engine(fabric) else { return };
             if (here.node, here.side, here.core) != (NodeId(0), Side::Host, 0) {
                 return;
             }
@@ -352,7 +351,7 @@ mod tests {
 
     impl Start for Crowded {
         fn start<F: Fabric>(&self, fabric: &F) {
-            let Some(client) = self.nodes[0].start(fabric) else { return };
+            let Some(client) = self.nodes[0].start_engine(fabric) else { return };
             if (fabric.here().side, fabric.here().core) != (Side::Host, 0) {
                 return;
             }

@@ -12,7 +12,6 @@ use nicol_core::memory::WORD;
 use nicol_core::units::Nanos;
 use nicol_kit::count;
 
-use super::broken::Hooks;
 use super::config::KvConfig;
 use super::install::{Install, Installed};
 use super::layout::{ITEM_HEADER, Item, Located, SLOT_WORDS_MAX, stamp, words_of};
@@ -103,13 +102,33 @@ impl<F: Fabric> Client<F> {
             let item = Item::parse(output(&results, 0)?).map_err(malformed)?;
             // [PRISM21 6.1 GET 2] Verify that the key matches; if not, probe the next slot.
             let Some(item) = item else { return Ok(false) };
-            if self.hooks().is_found(item.key == key) {
+            if item.key == key {
                 value.extend_from_slice(item.value.unwrap_or_default());
                 return Ok(item.value.is_some());
             }
             count(&self.0.node.counts.collisions);
         }
         Ok(false)
+    }
+
+    /// A GET that is broken on purpose: it reads the first slot of `key`, and takes what is there
+    /// if `is_found` of its key.
+    pub(super) async fn first_item(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        is_found: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, Reason> {
+        let name = Name::of(key);
+        let server = self.reach(name).await?;
+        value.clear();
+        let Some(slot) = self.slots(name).next() else { return Ok(false) };
+        let read = self.read_item(&server, slot).await?;
+        let results = parse(&read)?;
+        let item = Item::parse(output(&results, 0)?).map_err(malformed)?;
+        let found = item.filter(|item| is_found(item.key)).and_then(|item| item.value);
+        value.extend_from_slice(found.unwrap_or_default());
+        Ok(found.is_some())
     }
 
     /// PUT: writes `value` to `key`. [PRISM21 6.1]
@@ -135,9 +154,6 @@ impl<F: Fabric> Client<F> {
         let located = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
         if !located.live {
             return Ok(());
-        }
-        if self.hooks().empties_slots() {
-            return self.empty(&server, &located).await;
         }
         self.install(&server, &located, Item { stamp: 0, key, value: None }).await
     }
@@ -194,9 +210,15 @@ impl<F: Fabric> Client<F> {
         self.claim(server, name).await
     }
 
-    /// A DELETE that is broken on purpose.
-    async fn empty(&self, server: &Server, located: &Located) -> Result<(), Failure> {
-        let form = self.0.node.config().form();
+    /// A DELETE that is broken on purpose: it empties the slot of `key`.
+    pub(super) async fn empty_slot(&self, key: &[u8]) -> Result<(), Failure> {
+        let name = Name::of(key);
+        let server = &self.reach(name).await.map_err(Failure::Aborted)?;
+        let located = &self.find_slot(server, name, None).await.map_err(Failure::Aborted)?;
+        if !located.live {
+            return Ok(());
+        }
+        let form = self.config().form();
         let (rkey, offset) = (server.handles.region, form.pointer_at(located.slot));
         let write = OneSided::Write { rkey, offset, bytes: &[0; WORD] };
         server.key.into_iter().for_each(|key| self.0.fabric.about(key));
@@ -222,8 +244,9 @@ impl<F: Fabric> Client<F> {
     pub(super) fn slots(&self, name: Name<'_>) -> impl Iterator<Item = u64> + use<F> {
         let config = self.0.node.config();
         let form = config.form();
-        let most = self.hooks().probes(config.probes);
-        name.probes(config.hash, config.entries).take(most).map(move |index| form.at(index))
+        name.probes(config.hash, config.entries)
+            .take(config.probes)
+            .map(move |index| form.at(index))
     }
 
     /// READs what `slot` points to.
@@ -327,10 +350,6 @@ impl<F: Fabric> Client<F> {
         }
         let install = Install { config: node.config(), located, item: &bytes, is_claim: false };
         let mut wait = NOT_READY_WAIT;
-        if self.hooks().reports_early() {
-            self.report_replaced(server, located, located.words[node.config().form().pointer]);
-            fabric.sleep_until(fabric.now() + wait * 8).await;
-        }
         for _ in 0..NOT_READY_TRIES {
             let done = match self.try_install(server, &install, lists).await {
                 Ok(done) => done,
@@ -350,9 +369,6 @@ impl<F: Fabric> Client<F> {
                 Installed::Lost { allocated } => {
                     count(&node.counts.failed_swaps);
                     self.report_allocated(server, located, allocated, item.stamp);
-                    if self.hooks().acknowledges_failed_swaps() {
-                        return Ok(());
-                    }
                     // [PRISM21 6.1] A concurrent client has overwritten the slot.
                     return Err(Failure::Aborted(Reason::Conflict));
                 }
@@ -396,7 +412,7 @@ impl<F: Fabric> Client<F> {
     /// free.
     pub(super) fn report_replaced(&self, server: &Server, located: &Located, replaced: u64) {
         let form = self.0.node.config().form();
-        if replaced == 0 || !self.hooks().reports_replaced() {
+        if replaced == 0 {
             return;
         }
         let pointer = form.pointer_at(located.slot);
@@ -416,7 +432,7 @@ impl<F: Fabric> Client<F> {
         stamp: u64,
     ) {
         let pointer = self.0.node.config().form().pointer_at(located.slot);
-        if allocated != 0 && self.hooks().reports_allocated() {
+        if allocated != 0 {
             self.report(server, Unused { offset: allocated, stamp, pointer });
         }
     }
@@ -443,10 +459,6 @@ impl<F: Fabric> Client<F> {
 
     pub(super) fn config(&self) -> &KvConfig {
         self.0.node.config()
-    }
-
-    fn hooks(&self) -> Hooks {
-        self.0.node.config().hooks()
     }
 }
 

@@ -212,9 +212,12 @@ impl<'a> Item<'a> {
     }
 }
 
+/// The lowest bit of the engine in a stamp.
+pub(super) const STAMP_ENGINE: u32 = 40;
+
 /// The stamp of an engine's PUT number `sequence` in one of its lives: no other item has it.
 pub(super) const fn stamp(engine: EngineId, life: Incarnation, sequence: u32) -> u64 {
-    (engine.pack() as u64) << 40 | (life.0 as u64 & 0xff) << 32 | sequence as u64
+    (engine.pack() as u64) << STAMP_ENGINE | (life.0 as u64 & 0xff) << 32 | sequence as u64
 }
 
 /// The slot of a key, or a free slot for it, as it was read, with the stamp of the item of the key

@@ -87,10 +87,6 @@ impl Recycles for Node {
         self.store.iter().for_each(|store| look(&store.pool));
     }
 
-    fn looks_after_the_dead(&self) -> bool {
-        self.config.hooks().looks_after_the_dead()
-    }
-
     async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
         let Some(store) = &self.store else { return 0 };
         let found = store.pool.scan(fabric, after).await;

@@ -9,7 +9,7 @@ use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Promise;
 use nicol_core::ids::{Key, Version};
-use nicol_core::key_value::{Failure, KeyValueNode};
+use nicol_core::key_value::Failure;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 use nicol_kit::outcome_of;
 
@@ -93,7 +93,7 @@ impl CommitNode for Node {
         fabric: &F,
         procedures: &Procedures,
     ) -> Option<OneRecord<F>> {
-        let client = KeyValueNode::start(self, fabric)?;
+        let client = self.start_engine(fabric)?;
         let (node, procedures, spare) = (self.clone(), procedures.clone(), Rc::default());
         Some(OneRecord { node, client, procedures, spare })
     }

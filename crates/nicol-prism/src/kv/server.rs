@@ -11,13 +11,14 @@ use nicol_core::ids::Side;
 use nicol_core::wire::Malformed;
 use nicol_kit::count;
 
+use super::broken;
 use super::claim::CLAIM;
 use super::client::{self, Client};
 use super::node::Node;
 use super::slots::Keeper;
 use super::store::Store;
 use crate::messages::{Done, HELLO, Handles, Suspicion, UNUSED, Unused, parse_report};
-use crate::recycling::{self, scan_later};
+use crate::recycling::scan_later;
 
 /// What a host engine of a server answers.
 pub(super) struct Server<F: Fabric> {
@@ -34,7 +35,7 @@ impl<F: Fabric> Server<F> {
         let here = server.fabric.here();
         if here.core == 0 {
             let handles = Rc::new(server.hello());
-            recycling::start(&server.fabric, &server.node);
+            broken::start_daemon(&server.fabric, &server.node);
             if server.node.config().reuses_slots() {
                 let own = client::Server { node: here.node, handles, key: None };
                 server.keeper = Some(Keeper::new(client.clone(), own));
@@ -43,7 +44,11 @@ impl<F: Fabric> Server<F> {
         server
     }
 
-    fn store(&self) -> &Store {
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    pub(super) fn store(&self) -> &Store {
         stored(&self.node)
     }
 
@@ -58,12 +63,7 @@ impl<F: Fabric> Server<F> {
         let pool = &self.store().pool;
         reported.iter().for_each(|_| self.fabric.work(Work::TableLookup));
         let reported = &*self.take_back_slots(reported);
-        let posted = if self.node.config().hooks().believes_reports() {
-            let post = |one: &&Unused| pool.post_reported(&self.fabric, one.offset, one.stamp);
-            reported.iter().filter(post).count()
-        } else {
-            pool.post(&self.fabric, reported)
-        };
+        let posted = pool.post(&self.fabric, reported);
         (0..posted).for_each(|_| count(&self.node.recycled.posted));
         if let Some(keeper) = &self.keeper {
             let deleted = reported.iter().filter_map(|one| self.store().deleted_at(one.pointer));

@@ -1,6 +1,5 @@
 //! How the engines of a node start.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::Fabric;
@@ -8,16 +7,24 @@ use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_kit::follow_views;
 
+use super::broken::{self, Front};
 use super::client::Client;
 use super::node::Node;
 use super::server::Server;
 
 impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
+    type Client<F: Fabric> = Front<F>;
 
     const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
 
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Front<F>> {
+        self.start_engine(fabric).map(Front::new)
+    }
+}
+
+impl Node {
+    /// Starts an engine: a host's client.
+    pub(super) fn start_engine<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         if fabric.here().side == Side::Nic {
             // It executes chains where the card does not, without knowing what they are about.
             return None;
@@ -26,7 +33,8 @@ impl KeyValueNode for Node {
         fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
         let client = Client::new(fabric.clone(), self.clone());
         if self.store().is_some() {
-            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone(), &client)));
+            let server = Server::start(fabric.clone(), self.clone(), &client);
+            fabric.serve(broken::service(fabric, server));
         }
         Some(client)
     }

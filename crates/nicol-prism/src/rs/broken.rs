@@ -1,9 +1,20 @@
-//! PRISM-RS broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
-//! they decide, and know no fault by name.
+//! PRISM-RS broken on purpose, for the checkers' negative tests. Services before the server spoil
+//! what it is told. Of the rest the steps ask [`Hooks`], and know no fault by name.
 
 pub(super) mod rejoin;
 
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, Service};
 use nicol_core::memory::Compare;
+use nicol_core::wire::Malformed;
+
+use super::node::Node;
+use super::server::Server;
+use crate::broken::LosesReports;
+use crate::messages::{REJOIN, Rejoin};
+use crate::recycling;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -19,7 +30,7 @@ pub enum Sabotage {
     SwapsAlways,
     /// A PUT does not exceed the timestamp that it has read.
     ReusesTimestamps,
-    /// Clients do not report the buffers that they have replaced.
+    /// Reports of the buffers that clients have replaced are lost.
     KeepsOldBuffers,
     /// A replica that has come back serves before it has copied anything.
     RejoinsEmpty,
@@ -65,11 +76,6 @@ impl Hooks {
         }
     }
 
-    /// Does a client report the buffer that it has replaced?
-    pub(super) fn reports_replaced(self) -> bool {
-        !self.is(Sabotage::KeepsOldBuffers)
-    }
-
     /// Does a replica that comes back copy its blocks before it serves?
     pub(super) fn copies(self) -> bool {
         !self.is(Sabotage::RejoinsEmpty)
@@ -79,14 +85,50 @@ impl Hooks {
     pub(super) fn voids(self, is_over: bool) -> bool {
         is_over && !self.is(Sabotage::CountsTheDead)
     }
+}
 
-    /// Does a replica take the key back under which clients write, before another one rejoins?
-    pub(super) fn fences(self) -> bool {
-        !self.is(Sabotage::SkipsFence)
+/// What a host engine of a server answers: `server`, unless a planted fault stands before it.
+pub(super) fn service<F: Fabric>(
+    fabric: &F,
+    node: &Arc<Node>,
+    server: Server<F>,
+) -> Rc<dyn Service> {
+    match node.config().sabotage {
+        Sabotage::KeepsOldBuffers => Rc::new(LosesReports::before(fabric, server, |_, _| true)),
+        Sabotage::SkipsFence => {
+            Rc::new(SkipsFence { fabric: fabric.clone(), node: node.clone(), server })
+        }
+        _ => Rc::new(server),
     }
+}
 
-    /// Does a replica look for what dead clients have left?
-    pub(super) fn looks_after_the_dead(self) -> bool {
-        !self.is(Sabotage::ForgetsTheDead)
+/// Starts the daemon of a server; broken on purpose, one that does not look for what clients have
+/// left that have died.
+pub(super) fn start_daemon<F: Fabric>(fabric: &F, node: &Arc<Node>) {
+    match node.config().sabotage {
+        Sabotage::ForgetsTheDead => recycling::start_filling(fabric, node),
+        _ => recycling::start(fabric, node),
+    }
+}
+
+/// A server that lets another one rejoin at once.
+struct SkipsFence<F> {
+    fabric: F,
+    node: Arc<Node>,
+    server: Server<F>,
+}
+
+impl<F: Fabric> Service for SkipsFence<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        if let (REJOIN, Some(to), Some(replica)) =
+            (delivery.kind, delivery.reply_to, self.node.serving())
+        {
+            let Rejoin(life) = Rejoin::parse(delivery.body)?;
+            let (fabric, node) = (&self.fabric, &self.node);
+            replica.learn_of(delivery.from.node, life);
+            fabric.reply(to, &replica.open(fabric, node.id(), fabric.incarnation()));
+            return Ok(());
+        }
+        self.server.deliver(delivery)
     }
 }

@@ -129,7 +129,6 @@ pub(super) fn write_result(
     let written = |acknowledged, unused| Ok(Written { acknowledged, unused });
     match results.outcome(at::CAS) {
         // "The CAS operation returns the old value of tag_i|addr_i", which is no longer in use.
-        Outcome::Done(_) if !config.hooks().reports_replaced() => written(Ok(()), None),
         done @ Outcome::Done(_) => {
             let [stamp, offset, ..] = done.words();
             written(Ok(()), unused([offset, stamp]))

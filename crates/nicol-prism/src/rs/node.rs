@@ -93,10 +93,6 @@ impl Recycles for Node {
         self.serving().iter().for_each(|replica| look(&replica.pool));
     }
 
-    fn looks_after_the_dead(&self) -> bool {
-        self.config.hooks().looks_after_the_dead()
-    }
-
     async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
         match self.serving() {
             Some(replica) => replica.pool.scan(fabric, after).await,

@@ -24,6 +24,15 @@ struct Keys {
     lives: Vec<Incarnation>,
 }
 
+impl Keys {
+    /// Learns of a life of `node`; `None` if there is no such node.
+    fn learn_of(&mut self, node: NodeId, life: Incarnation) -> Option<()> {
+        let known = self.lives.get_mut(node.index())?;
+        *known = (*known).max(life);
+        Some(())
+    }
+}
+
 /// Blocks of one node.
 #[derive(Debug)]
 pub(super) struct Replica {
@@ -114,15 +123,18 @@ impl Replica {
         }
     }
 
+    /// Learns of a life of `node`: all that a replica does of a fence that is broken on purpose.
+    pub(super) fn learn_of(&self, node: NodeId, life: Incarnation) {
+        self.keys().learn_of(node, life);
+    }
+
     /// Node `node` rejoins in `life`: revokes the key for swapping pointers. A client that swaps
     /// one from here on has asked for the new key, and has learnt of that life. Resolves when no
     /// chain under the old key is under way.
     pub(super) async fn fence<F: Fabric>(&self, fabric: &F, node: NodeId, life: Incarnation) {
         {
             let keys = &mut *self.keys();
-            let Some(known) = keys.lives.get_mut(node.index()) else { return };
-            *known = (*known).max(life);
-            if !self.config.hooks().fences() {
+            if keys.learn_of(node, life).is_none() {
                 return;
             }
             if let Some((_, pointers)) = &mut keys.open {

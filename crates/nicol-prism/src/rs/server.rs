@@ -1,7 +1,6 @@
 //! What a server's host engines do: tell clients what they may reach, recycle buffers, and let
 //! replicas that have come back copy. No GET or PUT needs them.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service};
@@ -9,10 +8,11 @@ use nicol_core::ids::NodeId;
 use nicol_core::wire::Malformed;
 use nicol_kit::count;
 
+use super::broken;
 use super::node::Node;
 use super::replica::Replica;
 use crate::messages::{Done, HELLO, REJOIN, Rejoin, Suspicion, UNUSED, parse_report};
-use crate::recycling::{self, scan_later};
+use crate::recycling::scan_later;
 
 /// A host engine of a server.
 pub(super) struct Server<F> {
@@ -23,10 +23,11 @@ pub(super) struct Server<F> {
 impl<F: Fabric> Server<F> {
     /// Starts one: it answers once its node has blocks.
     pub(super) fn start(fabric: &F, node: &Arc<Node>) {
-        let server = Rc::new(Self { fabric: fabric.clone(), node: Arc::clone(node) });
-        assert!(fabric.serve(server), "an engine runs one system");
+        let server = Self { fabric: fabric.clone(), node: Arc::clone(node) };
+        let service = broken::service(fabric, node, server);
+        assert!(fabric.serve(service), "an engine runs one system");
         if fabric.here().core == 0 {
-            recycling::start(fabric, node);
+            broken::start_daemon(fabric, node);
         }
     }
 

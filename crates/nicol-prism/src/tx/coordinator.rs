@@ -4,20 +4,18 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::chain::Chain;
 use nicol_core::commit::CommitProtocol;
-use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
+use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
-use nicol_kit::{Computed, VIEW_WAIT};
+use nicol_kit::Computed;
 
-use super::broken::Hooks;
 use super::chains::At;
 use super::clock::Clock;
 use super::config::TxConfig;
 use super::node::Node;
 use crate::messages::{Handles, List};
-use crate::servers::{Servers, Unreached, voids_handles};
+use crate::servers::Servers;
 use crate::tag::Tag;
 
 /// Execution rounds that one transaction may take.
@@ -89,85 +87,45 @@ impl<F: Fabric> CommitProtocol for Coordinator<F> {
         let (here, life) = (steps.fabric.here(), steps.fabric.incarnation());
         txn.id = TxnId::new(here, life, steps.sequence.get());
         steps.fabric.work(Work::TxnSetup);
-        steps.commit_transaction(txn).await.unwrap_or_else(Outcome::Aborted)
+        self.commit_transaction(txn).await.unwrap_or_else(Outcome::Aborted)
     }
 }
 
-impl<F: Fabric> Steps<F> {
+impl<F: Fabric> Coordinator<F> {
     /// Commits a transaction. [PRISM21 8.2]
     ///
     /// Errors: it has not committed, and holds nothing that others wait for, but for what a task of
     /// its own gives up.
-    async fn commit_transaction(self: &Rc<Self>, txn: &mut Txn) -> Result<Outcome, Abort> {
+    async fn commit_transaction(&self, txn: &mut Txn) -> Result<Outcome, Abort> {
+        let Self(steps) = self;
         // [PRISM21 8.2 execution] Read every key, and compute the writes. Keys that this adds are
         // read in a further round.
-        let mut executed = self.execute(txn, None).await?;
+        let mut executed = steps.execute(txn, None).await?;
         let mut rounds = 1;
         while self.compute(txn, rounds)? == Computed::AddedKeys {
-            executed = self.execute(txn, Some(executed)).await?;
+            executed = steps.execute(txn, Some(executed)).await?;
             rounds += 1;
         }
         // [PRISM21 8.2 prepare] TS, later than every RC.
         let latest = executed.latest(txn);
-        let ts = self.clock.after(latest).ok_or(Abort::NoResources)?;
+        let ts = steps.clock.after(latest).ok_or(Abort::NoResources)?;
         txn.install_at(ts.version());
         // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR). All of them before any
         // write's: a transaction that has raised PW reads what is not there yet.
-        let valid = self.check_reads(txn, executed, ts).await?;
+        let valid = steps.check_reads(txn, executed, ts).await?;
         // [PRISM21 8.2 write validation] TS > PW, and PW := TS; TS >= PR.
-        let prepared = self.check_writes(txn, valid, ts).await?;
+        let prepared = steps.check_writes(txn, valid, ts).await?;
         // [PRISM21 8.2 commit] Install the writes, if TS > C.
-        Ok(self.commit(txn, prepared, ts).await)
+        Ok(steps.commit(txn, prepared, ts).await)
     }
 
     /// One round of execution logic.
     fn compute(&self, txn: &mut Txn, rounds: usize) -> Result<Computed, Abort> {
-        let _phase = self.fabric.phase("execution: logic");
-        self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-        match self.procedures.execute(txn) {
+        let _phase = self.0.fabric.phase("execution: logic");
+        self.0.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+        match self.0.procedures.execute(txn) {
             Verdict::More if rounds == ROUNDS_MAX => Err(Abort::NoResources),
             verdict => Computed::of(verdict),
         }
-    }
-
-    /// How the server of a shard is reached.
-    pub(super) async fn reach(&self, shard: ShardId, server: NodeId) -> Result<Rc<Handles>, Abort> {
-        let reached = self.servers.reach(server, || self.node.lost().contain(server)).await;
-        reached.map_err(|why| match why {
-            // It had the only copy.
-            Unreached::Lost => Abort::ShardUnavailable { shard },
-            Unreached::Silent => Abort::Fabric(FabricError::Unreachable),
-        })
-    }
-
-    /// Posts a chain to the server of `access`.
-    pub(super) fn post(&self, access: &Access, chain: &Chain) -> F::Completion {
-        self.fabric.about(access.key);
-        self.fabric.one_sided(access.server, OneSided::Chain(chain))
-    }
-
-    /// Draws conclusions about a server from an error: why the transaction aborts.
-    pub(super) async fn failure(&self, access: &Access, error: FabricError) -> Abort {
-        if voids_handles(error) {
-            self.servers.forget(access.server, &access.handles);
-            // A view may be about to tell.
-            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
-        }
-        match error {
-            _ if self.node.lost().contain(access.server) => {
-                Abort::ShardUnavailable { shard: access.shard }
-            }
-            FabricError::NoResources => Abort::NoResources,
-            error => Abort::Fabric(error),
-        }
-    }
-
-    /// Why a transaction aborts that has met the prepared write of `pw`.
-    pub(super) fn conflict(&self, pw: Tag, key: Key, otherwise: Abort) -> Abort {
-        if self.node.may_stay_undecided(pw) { Abort::AwaitsRecovery { key } } else { otherwise }
-    }
-
-    pub(super) fn hooks(&self) -> Hooks {
-        self.node.config().hooks()
     }
 }

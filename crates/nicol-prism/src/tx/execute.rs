@@ -1,15 +1,21 @@
 //! Execution: every key is read as by a GET of PRISM-KV, all keys at once. [PRISM21 8.2, 6.1]
 
-use nicol_core::fabric::{Fabric, FabricError};
+use std::rc::Rc;
+
+use nicol_core::chain::Chain;
+use nicol_core::fabric::{Fabric, FabricError, OneSided};
+use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::txn::{Abort, Txn};
 use nicol_core::units::Nanos;
-use nicol_kit::{Calls, count};
+use nicol_kit::{Calls, VIEW_WAIT, count};
 
+use super::broken::Hooks;
 use super::chains::{Installed, KEY_ONLY};
 use super::coordinator::{Access, Steps, list_for};
 use super::layout::{HEADER, slot_at};
 use crate::kv::name::Name;
-use crate::messages::{Suspicion, Unused};
+use crate::messages::{Handles, Suspicion, Unused};
+use crate::servers::{Unreached, voids_handles};
 use crate::tag::Tag;
 
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
@@ -176,5 +182,46 @@ impl<F: Fabric> Steps<F> {
             }
         }
         Err(Abort::NoResources)
+    }
+
+    /// How the server of a shard is reached.
+    pub(super) async fn reach(&self, shard: ShardId, server: NodeId) -> Result<Rc<Handles>, Abort> {
+        let reached = self.servers.reach(server, || self.node.lost().contain(server)).await;
+        reached.map_err(|why| match why {
+            // It had the only copy.
+            Unreached::Lost => Abort::ShardUnavailable { shard },
+            Unreached::Silent => Abort::Fabric(FabricError::Unreachable),
+        })
+    }
+
+    /// Posts a chain to the server of `access`.
+    pub(super) fn post(&self, access: &Access, chain: &Chain) -> F::Completion {
+        self.fabric.about(access.key);
+        self.fabric.one_sided(access.server, OneSided::Chain(chain))
+    }
+
+    /// Draws conclusions about a server from an error: why the transaction aborts.
+    pub(super) async fn failure(&self, access: &Access, error: FabricError) -> Abort {
+        if voids_handles(error) {
+            self.servers.forget(access.server, &access.handles);
+            // A view may be about to tell.
+            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
+        }
+        match error {
+            _ if self.node.lost().contain(access.server) => {
+                Abort::ShardUnavailable { shard: access.shard }
+            }
+            FabricError::NoResources => Abort::NoResources,
+            error => Abort::Fabric(error),
+        }
+    }
+
+    /// Why a transaction aborts that has met the prepared write of `pw`.
+    pub(super) fn conflict(&self, pw: Tag, key: Key, otherwise: Abort) -> Abort {
+        if self.node.may_stay_undecided(pw) { Abort::AwaitsRecovery { key } } else { otherwise }
+    }
+
+    pub(super) fn hooks(&self) -> Hooks {
+        self.node.config().hooks()
     }
 }

@@ -8,6 +8,7 @@ use nicol_core::units::Bytes;
 use nicol_resp::Address;
 use nicol_rt::LogDevice;
 
+use super::LogArgs;
 use crate::limits;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
@@ -30,7 +31,7 @@ pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
     and scope of MINOS acknowledge a write before it is in a file: a\ncrash may take it.\n\nThe file \
     of --config has the names of these flags, with underscores: listen = \"127.0.0.1:6379\",\n\
     max_memory = \"4gb\", nodes = 3.\n\nCommands, limits, errors and what differs from Redis: \
-    docs/redis.md.")]
+    docs/use/redis.md.")]
 pub struct ServeArgs {
     /// Configuration file (TOML, see below); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
@@ -84,4 +85,7 @@ pub struct ServeArgs {
     /// Engine threads [default: half of the machine's cores].
     #[arg(long, value_name = "N", env = "NICOL_THREADS")]
     pub threads: Option<usize>,
+    /// What is logged.
+    #[command(flatten)]
+    pub log: LogArgs,
 }

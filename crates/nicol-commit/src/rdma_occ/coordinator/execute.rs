@@ -1,17 +1,20 @@
 //! Execution reads every key: in local memory, by one-sided READs (`reads`), or by one RPC to its
 //! owner, which locks the write set as well.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_kit::AllGranted;
 
+use super::context::Context;
 use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource, note_answer, shards_of};
-use super::reads::AllRead;
-use super::{Steps, read_of};
+use super::reads::{AllRead, Lookups};
 use crate::make_scans;
 use crate::messages::{Execute, parse_execute_reply};
-use crate::rdma_occ::config::{Execution, LockKeys, Locking};
+use crate::rdma_occ::config::Execution;
 use crate::survivor::Survivor;
 
 /// Proof that every key was read, and that those are locked which are locked when they are read.
@@ -24,23 +27,42 @@ impl Executed {
         let Self(AllRead { .. }, granted) = self;
         granted
     }
+
+    /// The same, and keys are locked besides.
+    pub(super) fn and(self, locked: AllGranted) -> Self {
+        let Self(read, granted) = self;
+        Self(read, granted.and(locked))
+    }
 }
 
-impl<F: Fabric> Steps<F> {
+/// Execution of one host engine's transactions.
+pub(super) struct Executions<F: Fabric> {
+    context: Rc<Context<F>>,
+    lookups: Lookups<F>,
+    /// The value of one record; nothing is awaited while it is in use.
+    values: RefCell<Vec<u8>>,
+}
+
+impl<F: Fabric> Executions<F> {
+    pub(super) fn new(context: &Rc<Context<F>>) -> Self {
+        let lookups = Lookups::new(context);
+        Self { context: context.clone(), lookups, values: RefCell::default() }
+    }
+
     /// Reads every key that has not been read yet, all nodes at once.
     pub(super) async fn execute(
         &self,
         txn: &mut Txn,
         open: &mut OpenTxn<F>,
     ) -> Result<Executed, Abort> {
-        let _phase = self.fabric.phase("EXECUTE");
-        self.node.check_served(txn, |_, entry| !entry.fetched)?;
+        let _phase = self.context.fabric.phase("EXECUTE");
+        self.context.node.check_served(txn, |_, entry| !entry.fetched)?;
         self.see_new(txn, open);
         // Other engines of this node change its memory, and so do others' NICs.
         let unread = |(entry, access): (&Entry, &AccessRecord)| !entry.fetched && access.here;
         let local = txn.local || txn.entries().iter().zip(&open.accesses).any(unread);
         if !open.caught_up && local {
-            self.fabric.caught_up().await;
+            self.context.fabric.caught_up().await;
             open.caught_up = true;
         }
         self.read_here(txn, open)?;
@@ -48,20 +70,15 @@ impl<F: Fabric> Steps<F> {
             self.scan_here(txn)?;
             self.see_new(txn, open);
         }
-        let Executed(read, mut granted) = self.read_remote(txn, open).await?;
-        if let Execution::Read(Locking { by, keys: LockKeys::Every }) = self.node.config().execution
-        {
-            granted = granted.and(self.lock_keys(txn, open, by, LockKeys::Every).await?);
-        }
-        Ok(Executed(read, granted))
+        self.read_remote(txn, open).await
     }
 
     /// Begins with the keys that the transaction has got since.
     fn see_new(&self, txn: &Txn, open: &mut OpenTxn<F>) {
         for entry in &txn.entries()[open.accesses.len()..] {
-            let shard = self.node.shard_of(entry.key);
-            let node = self.primary(shard);
-            let here = self.reach.is_here(node);
+            let shard = self.context.node.shard_of(entry.key);
+            let node = self.context.primary(shard);
+            let here = self.context.reach.is_here(node);
             let (source, held) = (ValidationSource::Owner, Held::No);
             open.accesses.push(AccessRecord { shard, node, here, source, held });
         }
@@ -70,7 +87,7 @@ impl<F: Fabric> Steps<F> {
     /// Reads the keys of this node's shard in local memory; locks its write set, if owners do that
     /// when they read.
     fn read_here(&self, txn: &mut Txn, open: &mut OpenTxn<F>) -> Result<(), Abort> {
-        let locks = self.node.config().execution == Execution::Rpc;
+        let locks = self.context.node.config().execution == Execution::Rpc;
         for index in 0..txn.entries().len() {
             let entry = txn.entries()[index];
             let access = &mut open.accesses[index];
@@ -79,12 +96,12 @@ impl<F: Fabric> Steps<F> {
             }
             access.source = ValidationSource::Owner;
             if locks && entry.write && access.held == Held::No {
-                self.owner.lock(entry.key, txn.id)?;
+                self.context.owner.lock(entry.key, txn.id)?;
                 access.held = Held::ByOwner;
             }
             let values = &mut *self.values.borrow_mut();
             values.clear();
-            let found = self.owner.read(entry.key, access.held == Held::ByOwner, values)?;
+            let found = self.context.owner.read(entry.key, access.held == Held::ByOwner, values)?;
             txn.fetched(index, found.version, found.value.map(|_| &**values));
         }
         Ok(())
@@ -95,10 +112,10 @@ impl<F: Fabric> Steps<F> {
     fn scan_here(&self, txn: &mut Txn) -> Result<(), Abort> {
         let keys = txn.entries().iter().map(|entry| entry.key);
         let ranges = txn.scans().iter().map(|scan| scan.range.first);
-        if !keys.chain(ranges).all(|key| self.node.is_primary_of(key)) {
+        if !keys.chain(ranges).all(|key| self.context.node.is_primary_of(key)) {
             return Err(Abort::Refused);
         }
-        match make_scans(&self.fabric, &self.node.primary().replica.ordered, txn) {
+        match make_scans(&self.context.fabric, &self.context.node.primary().replica.ordered, txn) {
             true => Ok(()),
             false => Err(Abort::NoResources),
         }
@@ -111,10 +128,10 @@ impl<F: Fabric> Steps<F> {
         for index in 0..txn.entries().len() {
             let entry = &txn.entries()[index];
             if !entry.fetched && !self.owner_reads(entry.key) {
-                self.start_lookup(txn, open, index);
+                self.lookups.start(txn, open, index);
             }
         }
-        let read = self.finish_lookups(txn, open).await;
+        let read = self.lookups.finish(txn, open).await;
         let granted = self.take_executes(txn, open).await;
         Ok(Executed(read?, granted?))
     }
@@ -127,8 +144,8 @@ impl<F: Fabric> Steps<F> {
             !entry.fetched && !self.owner_reads(entry.key)
         };
         while let Some(shard) = open.next_shard(last, |index, _| is_read(index)) {
-            let handles = self.reach.handles_of(self.primary(shard)).await;
-            handles.map_err(|error| self.node.failure(shard, error))?;
+            let handles = self.context.reach.handles_of(self.context.primary(shard)).await;
+            handles.map_err(|error| self.context.node.failure(shard, error))?;
             last = Some(shard);
         }
         Ok(())
@@ -146,7 +163,10 @@ impl<F: Fabric> Steps<F> {
                     access.held = Held::Asked;
                 }
             }
-            let reply = self.rpc.ask(self.primary(shard), &Execute { txn, keys: &open.keys });
+            let reply = self
+                .context
+                .rpc
+                .ask(self.context.primary(shard), &Execute { txn, keys: &open.keys });
             open.calls.push(shard, reply);
             last = Some(shard);
         }
@@ -160,12 +180,13 @@ impl<F: Fabric> Steps<F> {
         let OpenTxn { calls, keys, accesses, unanswered, .. } = open;
         let take = |shard: ShardId, reply: Result<F::Payload, FabricError>| {
             keys.of(shard, shards_of(accesses, |index, _| self.is_asked(txn, index)));
-            let granted = reply.map_err(|error| self.node.failure(shard, error)).and_then(|body| {
-                parse_execute_reply(body.as_ref(), txn, keys)
-                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
-                    // Its table is asked by RESERVE, and names no exhausted space.
-                    .map(|_no_shortage| ())
-            });
+            let granted =
+                reply.map_err(|error| self.context.node.failure(shard, error)).and_then(|body| {
+                    parse_execute_reply(body.as_ref(), txn, keys)
+                        .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
+                        // Its table is asked by RESERVE, and names no exhausted space.
+                        .map(|_no_shortage| ())
+                });
             note_answer(accesses, unanswered, shard, granted)
         };
         calls.gather(take).await
@@ -178,21 +199,6 @@ impl<F: Fabric> Steps<F> {
     }
 
     fn owner_reads(&self, key: Key) -> bool {
-        key.is_ordered() || self.node.config().execution == Execution::Rpc
-    }
-
-    /// Why a local transaction ends that its procedure refuses: what it has read may be out of
-    /// date, or of several states, and then it is to be tried again.
-    pub(super) fn refused_here(&self, txn: &Txn, open: &OpenTxn<F>) -> Abort {
-        let read = txn.entries().iter().zip(&open.accesses);
-        let own = read.filter(|(entry, access)| {
-            entry.fetched && !entry.range_checked && access.held == Held::No
-        });
-        for (entry, _) in own {
-            if let Err(abort) = self.owner.check(read_of(entry)) {
-                return abort;
-            }
-        }
-        self.check_ranges(txn).err().unwrap_or(Abort::Refused)
+        key.is_ordered() || self.context.node.config().execution == Execution::Rpc
     }
 }

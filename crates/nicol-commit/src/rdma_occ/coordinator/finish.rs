@@ -8,9 +8,10 @@ use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Outcome, Txn};
 use nicol_store::remote_table::Header;
 
-use super::Steps;
-use super::log::Logged;
-use super::open_txn::{Held, InHand, OpenTxn, ValidationSource};
+use super::context::Context;
+use super::lock::Locks;
+use super::log::{Logged, Logging};
+use super::open_txn::{Held, InHand, OpenTxn, OpenTxns, ValidationSource};
 use crate::messages::AbortLocks;
 use crate::rdma_occ::config::Primitive;
 use crate::rdma_occ::reach::word_of;
@@ -24,7 +25,25 @@ pub(super) enum Decision {
     Abort,
 }
 
-impl<F: Fabric> Steps<F> {
+/// The ends of one host engine's transactions.
+pub(super) struct Endings<F: Fabric> {
+    context: Rc<Context<F>>,
+    locks: Rc<Locks<F>>,
+    logging: Rc<Logging<F>>,
+    txns: Rc<OpenTxns<F>>,
+}
+
+impl<F: Fabric> Endings<F> {
+    pub(super) fn new(
+        context: &Rc<Context<F>>,
+        locks: &Rc<Locks<F>>,
+        logging: &Rc<Logging<F>>,
+        txns: &Rc<OpenTxns<F>>,
+    ) -> Rc<Self> {
+        let (context, locks) = (context.clone(), locks.clone());
+        Rc::new(Self { context, locks, logging: logging.clone(), txns: txns.clone() })
+    }
+
     /// COMMIT: has the primaries install the writes and unlock, or does it one-sidedly, in a task
     /// of its own. One that has written nothing only gives its locks back. What the client is told.
     pub(super) async fn commit(
@@ -34,13 +53,39 @@ impl<F: Fabric> Steps<F> {
         logged: Logged,
     ) -> Outcome {
         let outcome = logged.outcome();
-        if !self.node.config().await_commit {
+        if !self.context.node.config().await_commit {
             self.end(txn, open, Decision::Commit);
         } else if let Some(mut open) = self.txns.close_idle(open.hand_over()) {
             open.txn.copy_from(txn);
             self.clone().finish(open, Decision::Commit).await;
         }
         outcome
+    }
+
+    /// Installs the writes of an aborted transaction wherever it holds their locks, even if what it
+    /// has read has changed: for the checkers' negative tests.
+    pub(super) fn install_aborted(self: &Rc<Self>, txn: &Txn, open: &mut InHand<F>) {
+        if let Some(mut open) = self.txns.close_idle(open.hand_over()) {
+            open.txn.copy_from(txn);
+            self.context.fabric.spawn(self.clone().install(open));
+        }
+    }
+
+    async fn install(self: Rc<Self>, mut open: Box<OpenTxn<F>>) {
+        let txn = std::mem::take(&mut open.txn);
+        for (index, access) in open.accesses.iter_mut().enumerate() {
+            if access.here
+                && access.held == Held::ByOwner
+                && let Some(write) = txn.update(index)
+            {
+                access.held = Held::No;
+                self.context.owner.install(write.key, txn.id, write.version, write.value);
+            }
+        }
+        self.release_here(&txn, &mut open);
+        self.release_elsewhere(&txn, &mut open, Decision::Commit).await;
+        open.txn = txn;
+        self.txns.close(open);
     }
 
     /// ABORT: gives back the locks of what has not committed, in a task of its own.
@@ -52,15 +97,15 @@ impl<F: Fabric> Steps<F> {
     fn end(self: &Rc<Self>, txn: &Txn, open: &mut InHand<F>, decision: Decision) {
         if let Some(mut open) = self.txns.close_idle(open.hand_over()) {
             open.txn.copy_from(txn);
-            self.fabric.spawn(self.clone().finish(open, decision));
+            self.context.fabric.spawn(self.clone().finish(open, decision));
         }
     }
 
     async fn finish(self: Rc<Self>, mut open: Box<OpenTxn<F>>, decision: Decision) {
         let txn = std::mem::take(&mut open.txn);
         if decision == Decision::Commit {
-            self.recover_records(&mut open).await;
-            self.acknowledge_log(txn.id, &mut open).await;
+            self.logging.recover_records(&mut open).await;
+            self.logging.acknowledge(txn.id, &mut open).await;
             self.commit_here(&txn, &mut open);
         }
         self.let_go(&txn, &mut open);
@@ -77,7 +122,7 @@ impl<F: Fabric> Steps<F> {
     /// Lets go of what is locked at primaries that are gone: nobody reads there what is not
     /// installed, and no lock is left to release.
     fn let_go(&self, txn: &Txn, open: &mut OpenTxn<F>) {
-        if self.node.lost().are_any() {
+        if self.context.node.lost().are_any() {
             (0..open.accesses.len()).for_each(|index| {
                 self.is_let_go(txn, open, index);
             });
@@ -87,11 +132,11 @@ impl<F: Fabric> Steps<F> {
     /// Is the primary of the key at `index` gone? Then lets go of its lock.
     fn is_let_go(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) -> bool {
         let access = &mut open.accesses[index];
-        let gone = self.node.is_lost(access.shard);
+        let gone = self.context.node.is_lost(access.shard);
         if gone && access.held != Held::No {
             access.held = Held::No;
-            self.node.did(Without::Primary);
-            self.stop_swapping(txn, index);
+            self.context.node.did(Without::Primary);
+            self.locks.stop_swapping(txn, index);
         }
         gone
     }
@@ -102,27 +147,22 @@ impl<F: Fabric> Steps<F> {
             let Some(write) = txn.update(index).filter(|_| access.here) else { continue };
             assert!(access.held == Held::ByOwner, "a write is locked");
             access.held = Held::No;
-            self.owner.install(write.key, txn.id, write.version, write.value);
+            self.context.owner.install(write.key, txn.id, write.version, write.value);
         }
     }
 
-    pub(super) fn release_here(&self, txn: &Txn, open: &mut OpenTxn<F>) {
+    fn release_here(&self, txn: &Txn, open: &mut OpenTxn<F>) {
         for (entry, access) in txn.entries().iter().zip(&mut open.accesses) {
             if access.held == Held::ByOwner && access.here {
-                self.owner.unlock(entry.key, txn.id);
+                self.context.owner.unlock(entry.key, txn.id);
                 access.held = Held::No;
             }
         }
     }
 
     /// Ends what is still locked, all nodes at once.
-    pub(super) async fn release_elsewhere(
-        &self,
-        txn: &Txn,
-        open: &mut OpenTxn<F>,
-        decision: Decision,
-    ) {
-        let _phase = self.fabric.phase("COMMIT or ABORT");
+    async fn release_elsewhere(&self, txn: &Txn, open: &mut OpenTxn<F>, decision: Decision) {
+        let _phase = self.context.fabric.phase("COMMIT or ABORT");
         // Since the last time, WRITEs have been awaited.
         self.let_go(txn, open);
         self.post_releases(txn, open);
@@ -145,7 +185,7 @@ impl<F: Fabric> Steps<F> {
         while let Some((index, mut written)) = open.writes.next().await {
             // Nobody else writes to a locked record: a WRITE may be repeated.
             while written.is_err() && !self.is_let_go(txn, open, index) {
-                self.reach.wait_to_retry().await;
+                self.context.reach.wait_to_retry().await;
                 written = self.write_record(txn, open, index).await;
             }
             if open.accesses[index].held == Held::No {
@@ -163,8 +203,8 @@ impl<F: Fabric> Steps<F> {
 
     /// Is the write to the key at `index` one that its coordinator may make?
     fn stands_in_slot(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) -> bool {
-        let config = self.node.config();
-        let fits = |value: &[u8]| value.len() <= self.node.geometry().inline();
+        let config = self.context.node.config();
+        let fits = |value: &[u8]| value.len() <= self.context.node.geometry().inline();
         let put = txn.update(index).and_then(|write| write.value);
         config.commit_by == Primitive::OneSided
             && matches!(open.accesses[index].source, ValidationSource::Header { inline: true, .. })
@@ -174,7 +214,7 @@ impl<F: Fabric> Steps<F> {
     fn write_record(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) -> F::Completion {
         let in_slot = self.stands_in_slot(txn, open, index);
         let (node, address, unlocked) = self.record_handle(open, index);
-        let geometry = self.node.geometry();
+        let geometry = self.context.node.geometry();
         let bytes = &mut open.bytes;
         bytes.clear();
         match txn.update(index) {
@@ -190,7 +230,7 @@ impl<F: Fabric> Steps<F> {
         } else {
             geometry.holder_address(address)
         };
-        self.reach.write(node, txn.entries()[index].key, offset, bytes)
+        self.context.reach.write(node, txn.entries()[index].key, offset, bytes)
     }
 
     /// The node, address and header before the lock of a record whose slot was read.
@@ -211,8 +251,8 @@ impl<F: Fabric> Steps<F> {
             }
             _ => unlocked,
         };
-        let locked = unlocked.locked_by(self.fabric.here());
-        self.reach.swap(node, txn.entries()[index].key, address, locked, after)
+        let locked = unlocked.locked_by(self.context.fabric.here());
+        self.context.reach.swap(node, txn.entries()[index].key, address, locked, after)
     }
 
     /// Posts what gives back the locks that were taken by CAS.
@@ -228,7 +268,7 @@ impl<F: Fabric> Steps<F> {
     async fn take_unlocks(&self, txn: &Txn, open: &mut OpenTxn<F>) {
         while let Some((index, swapped)) = open.verbs.next().await {
             let (_, _, unlocked) = self.record_handle(open, index);
-            let locked = unlocked.locked_by(self.fabric.here()).word();
+            let locked = unlocked.locked_by(self.context.fabric.here()).word();
             match swapped.and_then(|bytes| word_of(bytes.as_ref())) {
                 Ok(found) => {
                     let mine = found == locked || open.accesses[index].held == Held::Perhaps;
@@ -238,7 +278,7 @@ impl<F: Fabric> Steps<F> {
             }
             if !self.is_let_go(txn, open, index) {
                 open.accesses[index].held = Held::No;
-                self.stop_swapping(txn, index);
+                self.locks.stop_swapping(txn, index);
             }
         }
     }
@@ -249,12 +289,12 @@ impl<F: Fabric> Steps<F> {
     async fn unlock_in_time(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) {
         let (node, address, unlocked) = self.record_handle(open, index);
         let key = txn.entries()[index].key;
-        let geometry = self.node.geometry();
+        let geometry = self.context.node.geometry();
         let span = geometry.record_span(address);
-        let locked = unlocked.locked_by(self.fabric.here());
-        while !self.node.is_lost(open.accesses[index].shard) {
-            self.reach.wait_to_retry().await;
-            let Ok(bytes) = self.reach.read(node, key, span).await else { continue };
+        let locked = unlocked.locked_by(self.context.fabric.here());
+        while !self.context.node.is_lost(open.accesses[index].shard) {
+            self.context.reach.wait_to_retry().await;
+            let Ok(bytes) = self.context.reach.read(node, key, span).await else { continue };
             let mine = geometry.stands_under(key, locked, bytes.as_ref());
             if !mine || self.unlock(txn, open, index).await.is_ok() {
                 return;
@@ -280,28 +320,28 @@ impl<F: Fabric> Steps<F> {
         shard: ShardId,
         decision: Decision,
     ) -> F::Completion {
-        let (node, keys) = (self.primary(shard), &*open.keys);
+        let (node, keys) = (self.context.primary(shard), &*open.keys);
         if decision == Decision::Commit {
             let shards = open.count_shards_updated(txn);
-            return self.rpc.demand(node, &Commit { txn, shard, shards, keys }, None);
+            return self.context.rpc.demand(node, &Commit { txn, shard, shards, keys }, None);
         }
         // Looked up, not taken: the message may find no slot and be sent again.
         let unanswered = open.unanswered.iter().find(|&&(at, _)| at == shard);
         let unanswered = unanswered.map(|&(_, request)| request);
-        self.rpc.demand(node, &AbortLocks { txn, keys }, unanswered)
+        self.context.rpc.demand(node, &AbortLocks { txn, keys }, unanswered)
     }
 
     async fn take_ends(&self, txn: &Txn, open: &mut OpenTxn<F>, decision: Decision) {
         while let Some((shard, mut reply)) = open.calls.next().await {
             while let Err(error) = reply {
-                if self.node.is_lost(shard) {
-                    self.node.did(Without::Primary);
+                if self.context.node.is_lost(shard) {
+                    self.context.node.did(Without::Primary);
                     break;
                 }
                 let retried = matches!(error, FabricError::NoResources | FabricError::Unreachable);
                 assert!(retried, "a primary refused to end a transaction: {error}");
-                self.reach.wait_after(self.primary(shard), error).await;
-                if !self.node.is_lost(shard) {
+                self.context.reach.wait_after(self.context.primary(shard), error).await;
+                if !self.context.node.is_lost(shard) {
                     open.select_held(shard);
                     reply = self.send_end(txn, open, shard, decision).await;
                 }
@@ -309,7 +349,7 @@ impl<F: Fabric> Steps<F> {
             open.select_held(shard);
             for &index in &*open.keys {
                 open.accesses[index].held = Held::No;
-                self.stop_swapping(txn, index);
+                self.locks.stop_swapping(txn, index);
             }
         }
         open.unanswered.clear();

@@ -1,13 +1,18 @@
 //! LOCK: keys at the versions read, by one-sided CAS or by their owners.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use nicol_core::fabric::{Fabric, FabricError};
+use nicol_core::ids::{IdMap, Key, TxnId};
 use nicol_core::txn::{Abort, Txn};
 use nicol_kit::AllGranted;
 use nicol_store::remote_table::Header;
 
+use super::context::Context;
 use super::execute::Executed;
 use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource, note_answer, shards_of};
-use super::{Steps, read_of};
+use super::read_of;
 use crate::rdma_occ::config::{Execution, LockKeys, Locking, Primitive};
 use crate::rdma_occ::messages::Lock;
 use crate::rdma_occ::reach::word_of;
@@ -24,7 +29,35 @@ impl Locked {
     }
 }
 
-impl<F: Fabric> Steps<F> {
+/// The locks of one host engine's transactions.
+pub(super) struct Locks<F: Fabric> {
+    context: Rc<Context<F>>,
+    /// Keys that this engine locks by CAS, or tries to: a header names the engine only, so that
+    /// its transactions must keep out of one another's way here.
+    swapping: RefCell<IdMap<Key, TxnId>>,
+}
+
+impl<F: Fabric> Locks<F> {
+    pub(super) fn new(context: &Rc<Context<F>>) -> Self {
+        Self { context: context.clone(), swapping: RefCell::default() }
+    }
+
+    /// Locks every key that was read, where that is a part of execution.
+    pub(super) async fn lock_read(
+        &self,
+        txn: &Txn,
+        open: &mut OpenTxn<F>,
+        executed: Executed,
+    ) -> Result<Executed, Abort> {
+        match self.context.node.config().execution {
+            Execution::Read(Locking { by, keys: LockKeys::Every }) => {
+                let _phase = self.context.fabric.phase("EXECUTE");
+                Ok(executed.and(self.lock_keys(txn, open, by, LockKeys::Every).await?))
+            }
+            _ => Ok(executed),
+        }
+    }
+
     /// Locks what execution has written, unless it was locked when it was read.
     pub(super) async fn lock(
         &self,
@@ -32,10 +65,10 @@ impl<F: Fabric> Steps<F> {
         open: &mut OpenTxn<F>,
         executed: Executed,
     ) -> Result<Locked, Abort> {
-        let _phase = self.fabric.phase("LOCK");
+        let _phase = self.context.fabric.phase("LOCK");
         let mut granted = executed.granted();
         if let Execution::Read(Locking { by, keys: LockKeys::Written }) =
-            self.node.config().execution
+            self.context.node.config().execution
         {
             granted = granted.and(self.lock_keys(txn, open, by, LockKeys::Written).await?);
         }
@@ -44,7 +77,7 @@ impl<F: Fabric> Steps<F> {
 
     /// Locks `keys`, each at the version read; all nodes at once. What a failure leaves locked is
     /// noted in the accesses.
-    pub(super) async fn lock_keys(
+    async fn lock_keys(
         &self,
         txn: &Txn,
         open: &mut OpenTxn<F>,
@@ -81,9 +114,9 @@ impl<F: Fabric> Steps<F> {
         for &index in to_lock.iter() {
             let (entry, access) = (&txn.entries()[index], &mut accesses[index]);
             if access.here {
-                self.owner.lock(entry.key, txn.id)?;
+                self.context.owner.lock(entry.key, txn.id)?;
                 access.held = Held::ByOwner;
-                self.owner.check_locked(txn.id, read_of(entry))?;
+                self.context.owner.check_locked(txn.id, read_of(entry))?;
             }
         }
         Ok(())
@@ -102,8 +135,8 @@ impl<F: Fabric> Steps<F> {
             }
             swapping.insert(key, txn.id);
             *held = Held::Perhaps;
-            let locked = unlocked.locked_by(self.fabric.here());
-            verbs.push(index, self.reach.swap(*node, key, address, unlocked, locked));
+            let locked = unlocked.locked_by(self.context.fabric.here());
+            verbs.push(index, self.context.reach.swap(*node, key, address, unlocked, locked));
         }
         Ok(())
     }
@@ -124,13 +157,13 @@ impl<F: Fabric> Steps<F> {
                     Some(locked) => {
                         let holder = locked.owner().map(|engine| engine.node);
                         let conflict = Abort::LockConflict { key };
-                        (Held::No, Err(self.node.conflict(key, holder, conflict)))
+                        (Held::No, Err(self.context.node.conflict(key, holder, conflict)))
                     }
                     None => (Held::No, Err(Abort::Stale { key })),
                 },
                 // It was never posted.
                 Err(FabricError::NoResources) => (Held::No, Err(Abort::NoResources)),
-                Err(error) => (Held::Perhaps, Err(self.node.failure(access.shard, error))),
+                Err(error) => (Held::Perhaps, Err(self.context.node.failure(access.shard, error))),
             };
             access.held = held;
             if held == Held::No {
@@ -163,15 +196,19 @@ impl<F: Fabric> Steps<F> {
             for &index in keys.iter() {
                 accesses[index].held = Held::Asked;
             }
-            calls.push(shard, self.rpc.ask(self.primary(shard), &Lock { txn, keys }));
+            calls.push(
+                shard,
+                self.context.rpc.ask(self.context.primary(shard), &Lock { txn, keys }),
+            );
             last = Some(shard);
         }
     }
 
     async fn take_locks(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         let OpenTxn { calls, accesses, unanswered, .. } = open;
-        let take =
-            |shard, reply| note_answer(accesses, unanswered, shard, self.verdict(shard, reply));
+        let take = |shard, reply| {
+            note_answer(accesses, unanswered, shard, self.context.verdict(shard, reply))
+        };
         calls.gather(take).await
     }
 }

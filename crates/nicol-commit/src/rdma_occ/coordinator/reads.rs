@@ -1,11 +1,13 @@
 //! One-sided reads: along the structure, or to a remembered address.
 
+use std::rc::Rc;
+
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::{EngineId, Key, NodeId};
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::remote_table::{BlockRef, Record, Reread, Span, Step, StoredValue};
 
-use super::Steps;
+use super::context::Context;
 use super::open_txn::{AccessRecord, At, Held, Lookup, OpenTxn, ValidationSource};
 use crate::survivor::Survivor;
 
@@ -24,13 +26,20 @@ enum Next {
     Read(At),
 }
 
-impl<F: Fabric> Steps<F> {
+/// The one-sided reads of a host engine's transactions.
+pub(super) struct Lookups<F: Fabric>(Rc<Context<F>>);
+
+impl<F: Fabric> Lookups<F> {
+    pub(super) fn new(context: &Rc<Context<F>>) -> Self {
+        Self(context.clone())
+    }
+
     /// Starts to read the key at `index`, whose primary is another node.
-    pub(super) fn start_lookup(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) {
+    pub(super) fn start(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) {
         let (key, node) = (txn.entries()[index].key, open.accesses[index].node);
-        let (at, block) = match self.node.address_of(key) {
+        let (at, block) = match self.0.node.address_of(key) {
             Some((address, block)) => (At::Address(address), block),
-            None => (At::Bucket(self.node.geometry().walk(key)), None),
+            None => (At::Bucket(self.0.node.geometry().walk(key)), None),
         };
         let done = self.read_at(node, key, at);
         let ahead = block.map(|block| (block, self.read_block(node, key, block)));
@@ -38,7 +47,7 @@ impl<F: Fabric> Steps<F> {
     }
 
     /// Reads until the state of every key is known that a lookup was started for.
-    pub(super) async fn finish_lookups(
+    pub(super) async fn finish(
         &self,
         txn: &mut Txn,
         open: &mut OpenTxn<F>,
@@ -49,7 +58,7 @@ impl<F: Fabric> Steps<F> {
             let Lookup { index, node, at, reads, ahead } = lookup;
             let next = match read {
                 Ok(bytes) => self.look(txn, open, index, at, bytes.as_ref()),
-                Err(error) => Err(self.node.failure(open.accesses[index].shard, error)),
+                Err(error) => Err(self.0.node.failure(open.accesses[index].shard, error)),
             };
             match next {
                 Ok(Next::Done) => {}
@@ -76,17 +85,17 @@ impl<F: Fabric> Steps<F> {
 
     fn read_at(&self, node: NodeId, key: Key, at: At) -> F::Completion {
         let span = match at {
-            At::Address(address) => self.node.geometry().record_span(address),
+            At::Address(address) => self.0.node.geometry().record_span(address),
             At::Bucket(walk) => walk.span(),
             At::Block { block, .. } => return self.read_block(node, key, block),
         };
-        self.reach.read(node, key, span)
+        self.0.reach.read(node, key, span)
     }
 
     fn read_block(&self, node: NodeId, key: Key, block: BlockRef) -> F::Completion {
         // Checked when its slot was read.
-        let span = self.node.geometry().block_span(block);
-        self.reach.read(node, key, span.unwrap_or(Span { offset: block.offset, len: 0 }))
+        let span = self.0.node.geometry().block_span(block);
+        self.0.reach.read(node, key, span.unwrap_or(Span { offset: block.offset, len: 0 }))
     }
 
     /// Takes what a READ of the key at `index` brought.
@@ -98,20 +107,20 @@ impl<F: Fabric> Steps<F> {
         at: At,
         bytes: &[u8],
     ) -> Result<Next, Abort> {
-        let geometry = self.node.geometry();
+        let geometry = self.0.node.geometry();
         let key = txn.entries()[index].key;
         match at {
             At::Address(address) => match geometry.reread(key, address, bytes) {
                 Reread::Found(record) => self.found(txn, open, index, at, record),
                 Reread::Torn(writer) => self.read_again(key, writer, at),
                 Reread::Moved => {
-                    self.node.forget_address(key);
+                    self.0.node.forget_address(key);
                     Ok(Next::Read(At::Bucket(geometry.walk(key))))
                 }
             },
             At::Bucket(mut walk) => match walk.step(bytes) {
                 Step::Found(record) => {
-                    self.node.remember_address(key, record.address);
+                    self.0.node.remember_address(key, record.address);
                     let again = At::Bucket(geometry.walk(key));
                     self.found(txn, open, index, again, record)
                 }
@@ -129,7 +138,7 @@ impl<F: Fabric> Steps<F> {
             At::Block { block, version, source } => {
                 match geometry.parse_block(key, version, bytes) {
                     Some(value) => {
-                        self.node.remember_block(key, block);
+                        self.0.node.remember_block(key, block);
                         open.accesses[index].source = source;
                         txn.fetched(index, version, Some(value));
                         Ok(Next::Done)
@@ -144,7 +153,7 @@ impl<F: Fabric> Steps<F> {
     /// cut that off.
     fn read_again(&self, key: Key, writer: Option<EngineId>, at: At) -> Result<Next, Abort> {
         let again = Abort::LockConflict { key };
-        match self.node.conflict(key, writer.map(|engine| engine.node), again) {
+        match self.0.node.conflict(key, writer.map(|engine| engine.node), again) {
             awaits @ Abort::AwaitsRecovery { .. } => Err(awaits),
             _ => Ok(Next::Read(at)),
         }
@@ -166,7 +175,7 @@ impl<F: Fabric> Steps<F> {
                 Some(holder) => {
                     let key = txn.entries()[index].key;
                     let conflict = Abort::LockConflict { key };
-                    Err(self.node.conflict(key, Some(holder.node), conflict))
+                    Err(self.0.node.conflict(key, Some(holder.node), conflict))
                 }
                 None => Ok(Next::Read(again)),
             };
@@ -178,7 +187,7 @@ impl<F: Fabric> Steps<F> {
         match record.stored {
             StoredValue::Absent => txn.fetched(index, version, None),
             StoredValue::Inline(value) => txn.fetched(index, version, Some(value)),
-            StoredValue::OutOfLine(block) if self.node.geometry().block_span(block).is_some() => {
+            StoredValue::OutOfLine(block) if self.0.node.geometry().block_span(block).is_some() => {
                 return Ok(Next::Read(At::Block { block, version, source }));
             }
             StoredValue::OutOfLine(_) => return Err(Abort::Fabric(FabricError::Malformed)),

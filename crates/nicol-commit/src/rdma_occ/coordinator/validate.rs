@@ -1,14 +1,18 @@
 //! VALIDATE: nothing that was read and is not locked has changed.
 
+use std::rc::Rc;
+
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::ShardId;
 use nicol_core::txn::{Abort, Txn};
 use nicol_kit::AllGranted;
 use nicol_store::remote_table::Header;
 
+use super::context::Context;
 use super::lock::Locked;
 use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource};
-use super::{Steps, read_of};
+use super::read_of;
+use super::reserve::Reservations;
 use crate::messages::Validate;
 use crate::rdma_occ::config::Validation;
 use crate::rdma_occ::reach::word_of;
@@ -27,7 +31,17 @@ impl Validated {
     }
 }
 
-impl<F: Fabric> Steps<F> {
+/// The checks of one host engine's transactions.
+pub(super) struct Checks<F: Fabric> {
+    context: Rc<Context<F>>,
+    space: Reservations<F>,
+}
+
+impl<F: Fabric> Checks<F> {
+    pub(super) fn new(context: &Rc<Context<F>>) -> Self {
+        Self { context: context.clone(), space: Reservations::new(context) }
+    }
+
     /// Checks every key that is not locked, and takes space for values that need it (`reserve`);
     /// all nodes at once.
     pub(super) async fn validate(
@@ -36,21 +50,21 @@ impl<F: Fabric> Steps<F> {
         open: &mut OpenTxn<F>,
         locked: Locked,
     ) -> Result<Validated, Abort> {
-        let _phase = self.fabric.phase("VALIDATE");
+        let _phase = self.context.fabric.phase("VALIDATE");
         let reads = !is_one_read(txn, open);
         // DEVIATION [FaRM15 4 step 2]: asks for space besides, if a value takes a block of the
         // heap, because the papers' values keep one size (`reserve`).
-        let handed_over = self.hand_over(txn, open).await?;
+        let handed_over = self.space.hand_over(txn, open).await?;
         if reads {
             self.check_here(txn, open)?;
         }
-        self.reserve_here(txn, open)?;
+        self.space.reserve_here(txn, open)?;
         if reads {
             self.send_checks(txn, open);
         }
-        self.request_reservations(txn, open);
+        self.space.request(txn, open);
         let unchanged = self.take_checks(txn, open).await;
-        let granted = open.calls.gather(|shard, reply| self.verdict(shard, reply)).await;
+        let granted = open.calls.gather(|shard, reply| self.context.verdict(shard, reply)).await;
         let granted = unchanged?.and(granted?);
         if reads {
             self.check_ranges(txn)?;
@@ -62,16 +76,31 @@ impl<F: Fabric> Steps<F> {
         for (entry, access) in txn.entries().iter().zip(&open.accesses) {
             // A range version validates what a scan has found.
             if access.held == Held::No && access.here && !entry.range_checked {
-                self.owner.check(read_of(entry))?;
+                self.context.owner.check(read_of(entry))?;
             }
         }
         Ok(())
     }
 
     /// Checks that what was scanned has not changed, and is not locked by a writer.
-    pub(super) fn check_ranges(&self, txn: &Txn) -> Result<(), Abort> {
+    fn check_ranges(&self, txn: &Txn) -> Result<(), Abort> {
         let mut versions = txn.range_versions().iter();
-        versions.try_for_each(|version| self.owner.check_range(*version, txn.id))
+        versions.try_for_each(|version| self.context.owner.check_range(*version, txn.id))
+    }
+
+    /// Why a local transaction ends that its procedure refuses: what it has read may be out of
+    /// date, or of several states, and then it is to be tried again.
+    pub(super) fn refused_here(&self, txn: &Txn, open: &OpenTxn<F>) -> Abort {
+        let read = txn.entries().iter().zip(&open.accesses);
+        let own = read.filter(|(entry, access)| {
+            entry.fetched && !entry.range_checked && access.held == Held::No
+        });
+        for (entry, _) in own {
+            if let Err(abort) = self.context.owner.check(read_of(entry)) {
+                return abort;
+            }
+        }
+        self.check_ranges(txn).err().unwrap_or(Abort::Refused)
     }
 
     fn send_checks(&self, txn: &Txn, open: &mut OpenTxn<F>) {
@@ -85,9 +114,9 @@ impl<F: Fabric> Steps<F> {
 
     /// Sends what checks the keys that are selected, which are those of `shard`.
     fn post_checks(&self, txn: &Txn, open: &mut OpenTxn<F>, shard: ShardId) {
-        let node = self.primary(shard);
+        let node = self.context.primary(shard);
         let OpenTxn { keys, accesses, verbs, calls, .. } = open;
-        let rpc = match self.node.config().validation {
+        let rpc = match self.context.node.config().validation {
             Validation::Rpc => true,
             Validation::Read => false,
             Validation::ReadUpTo(most) => keys.len() > most,
@@ -106,11 +135,12 @@ impl<F: Fabric> Steps<F> {
             if rpc || absent && inserts {
                 return true;
             }
-            verbs.push(index, self.reach.read_word(node, txn.entries()[index].key, address));
+            verbs
+                .push(index, self.context.reach.read_word(node, txn.entries()[index].key, address));
             false
         });
         if !keys.is_empty() {
-            calls.push(shard, self.rpc.ask(node, &Validate { txn, keys }));
+            calls.push(shard, self.context.rpc.ask(node, &Validate { txn, keys }));
         }
     }
 
@@ -118,7 +148,8 @@ impl<F: Fabric> Steps<F> {
         let OpenTxn { verbs, accesses, .. } = open;
         let take = |index: usize, reply: Result<F::Payload, FabricError>| {
             let word = reply.and_then(|bytes| word_of(bytes.as_ref()));
-            let word = word.map_err(|error| self.node.failure(accesses[index].shard, error))?;
+            let word =
+                word.map_err(|error| self.context.node.failure(accesses[index].shard, error))?;
             let key = txn.entries()[index].key;
             match accesses[index].source {
                 ValidationSource::BucketVersion { version, .. } if word != version => {
@@ -129,7 +160,7 @@ impl<F: Fabric> Steps<F> {
                         Some(locked) => {
                             let holder = locked.owner().map(|engine| engine.node);
                             let conflict = Abort::ValidateLocked { key };
-                            Err(self.node.conflict(key, holder, conflict))
+                            Err(self.context.node.conflict(key, holder, conflict))
                         }
                         None => Err(Abort::Stale { key }),
                     }

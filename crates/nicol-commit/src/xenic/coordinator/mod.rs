@@ -1,58 +1,66 @@
 //! The coordinator's NIC engine: runs a transaction through the paper's steps. [Xenic21 4.2: C]
 //!
 //! [`NicCoordinator::commit_transaction`] is the figure. Beside it stand what its steps do
-//! (`steps`), how it waits for its host (`at_host`), the transactions that take a shorter way
-//! (`multi_hop`, `local`), and the ablation that must ask for everything twice (`split_requests`).
+//! (`steps`), execution logic (`logic`), the transactions that take a shorter way (`multi_hop`,
+//! `local`), and the ablation that must ask for everything twice (`split_requests`).
 
-mod at_host;
+mod current;
 mod local;
+mod logic;
 mod multi_hop;
 mod split_requests;
 mod steps;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
-use nicol_core::ids::{IdMap, TxnId};
-use nicol_core::txn::{Abort, ProcedureId, Procedures, Verdict};
+use nicol_core::txn::{Abort, Procedures, Verdict};
 use nicol_core::wire::Malformed;
 use nicol_kit::Computed;
 
-use super::config::{CombinedOps, ROUNDS_MAX};
+use super::config::CombinedOps;
 use super::messages::{
     TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL, TXN_REQUEST, parse_txn_request,
 };
 use super::node::Node;
 use super::open_txn::{InHand, OpenTxn, OpenTxns};
-use super::server::NicServer;
-pub(super) use steps::SLOT_WAIT;
+use super::server::OwnKeys;
+use local::LocalTxns;
+use logic::Logic;
+use multi_hop::{Ended, MultiHop};
+pub(super) use steps::{SLOT_WAIT, Steps};
 
 /// The coordinator's side of one NIC engine.
 pub(super) struct NicCoordinator<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
-    procedures: Procedures,
-    /// This engine's own server: a coordinator locks and reads its own shard's keys there.
-    server: Rc<NicServer<F>>,
     txns: Rc<OpenTxns<F>>,
-    /// The transactions whose hosts are executing.
-    at_host: RefCell<IdMap<TxnId, Box<OpenTxn<F>>>>,
-    /// Procedures that have asked for further keys: they are not shipped again.
-    multi_round: RefCell<Vec<ProcedureId>>,
+    steps: Rc<Steps<F>>,
+    logic: Rc<Logic<F>>,
+    multi_hop: MultiHop<F>,
+    local: LocalTxns<F>,
 }
 
 impl<F: Fabric> NicCoordinator<F> {
+    /// `own`: a coordinator locks and reads its own shard's keys itself.
     pub(super) fn new(
         fabric: F,
         node: Arc<Node>,
         procedures: Procedures,
-        server: Rc<NicServer<F>>,
+        own: &Rc<OwnKeys<F>>,
         txns: Rc<OpenTxns<F>>,
     ) -> Self {
-        let (at_host, multi_round) = (RefCell::default(), RefCell::default());
-        Self { fabric, node, procedures, server, txns, at_host, multi_round }
+        let steps = Rc::new(Steps::new(fabric.clone(), node.clone()));
+        let logic = Rc::new(Logic::new(fabric.clone(), node.clone(), procedures));
+        let multi_hop = MultiHop::new(&fabric, &node, own, &steps, &logic);
+        let local = LocalTxns::new(&fabric, &node, own, &steps);
+        Self { fabric, node, txns, steps, logic, multi_hop, local }
+    }
+
+    /// Its steps.
+    pub(super) fn steps(&self) -> &Steps<F> {
+        &self.steps
     }
 
     /// Takes a message of this node's host.
@@ -73,16 +81,15 @@ impl<F: Fabric> NicCoordinator<F> {
             // [Xenic21 4.2.4] The host has executed a transaction on its own table.
             TXN_LOCAL => {
                 let (open, refused) =
-                    self.parse_new(host, |open| self.parse_local(delivery, open))?;
+                    self.parse_new(host, |open| self.local.parse(delivery, open))?;
                 let this = self.clone();
-                self.fabric
-                    .spawn(async move { this.commit_for_host(InHand::new(open), refused).await });
+                self.fabric.spawn(async move { this.run_local(InHand::new(open), refused).await });
                 Ok(())
             }
             // [Xenic21 4.2 step 3] The host has executed.
-            TXN_EXECUTE => self.host_decided(delivery, host, Verdict::More),
-            TXN_COMMIT => self.host_decided(delivery, host, Verdict::Commit),
-            TXN_ABORT => self.host_decided(delivery, host, Verdict::Refuse),
+            TXN_EXECUTE => self.logic.host_decided(delivery, host, Verdict::More),
+            TXN_COMMIT => self.logic.host_decided(delivery, host, Verdict::Commit),
+            TXN_ABORT => self.logic.host_decided(delivery, host, Verdict::Refuse),
             _ => Err(Malformed { what: "an unknown kind of message" }),
         }
     }
@@ -120,15 +127,27 @@ impl<F: Fabric> NicCoordinator<F> {
     /// Runs a transaction that its host has begun.
     async fn run(self: Rc<Self>, mut open: InHand<F>) {
         self.fabric.work(Work::TxnSetup);
-        let ended = match self.execution_shard(&open) {
-            // [Xenic21 4.2.3] One primary can execute it alone.
-            Some(execution) => self.commit_multi_hop(&mut open, execution).await,
-            None if self.node.config().combined_ops == CombinedOps::All => {
-                self.commit_transaction(&mut open).await
-            }
+        let mut ended = Ok(Ended::BeginsAgain);
+        // [Xenic21 4.2.3] One primary may be able to execute it alone.
+        if let Some(execution) = self.multi_hop.execution(&open) {
+            ended = self.multi_hop.commit(&mut open, execution).await;
+        } else if self.node.config().combined_ops != CombinedOps::All {
             // [Xenic21 5.7] An ablation.
-            None => self.commit_with_split_requests(&mut open).await,
+            let committed = self.commit_with_split_requests(&mut open).await;
+            ended = committed.map(|()| Ended::Whole);
+        }
+        let ended = match ended {
+            Ok(Ended::BeginsAgain) => self.commit_transaction(&mut open).await,
+            ended => ended.map(|_| ()),
         };
+        self.end(open, ended).await;
+    }
+
+    /// Runs a transaction that its host has executed. If the application has `refused`, the host
+    /// learns whether what it has read was current.
+    async fn run_local(self: Rc<Self>, mut open: InHand<F>, refused: bool) {
+        self.fabric.work(Work::TxnSetup);
+        let ended = self.local.commit(&mut open, refused).await;
         self.end(open, ended).await;
     }
 
@@ -139,48 +158,29 @@ impl<F: Fabric> NicCoordinator<F> {
         // [Xenic21 4.2 step 1] The host has sent the transaction's initial state (`host`).
         //
         // [Xenic21 4.2 step 2] EXECUTE at the primaries: lock the write set and read every key.
-        let mut executed = self.execute(open).await?;
+        let mut executed = self.steps.execute(open).await?;
         // [Xenic21 4.2 step 3] Execution logic computes the writes, at the host or, if it was
         // shipped, here. Keys that it adds are EXECUTEd in a further round.
-        while self.compute(open).await? == Computed::AddedKeys {
-            executed = self.execute(open).await?;
+        while self.logic.compute(open).await? == Computed::AddedKeys {
+            executed = self.steps.execute(open).await?;
         }
         // [Xenic21 4.2 step 4] VALIDATE at the primaries what was read and is not locked.
-        let validated = self.validate(open, executed).await?;
+        let validated = self.steps.validate(open, executed).await?;
         // [Xenic21 4.2 step 5] LOG at every backup of every shard written. A read-only transaction
         // has nothing to log: it is complete.
-        let logged = self.log(open, validated).await?;
-        // [Xenic21 4.2 step 6] Committed: the host has been told. COMMIT at the primaries.
-        self.commit(open, logged).await;
+        let logged = self.steps.log(open, validated).await?;
+        // [Xenic21 4.2 step 6] Committed: the host is told, then COMMIT at the primaries.
+        let reported = self.steps.report_logged(open, logged);
+        self.steps.commit(open, reported).await;
         // [Xenic21 4.2 step 7] The hosts apply the logs to their tables (`host::worker`); their
         // acks free log space and unpin (`server::log_writer`).
         Ok(())
     }
 
-    /// One round of execution logic, where the transaction says. [Xenic21 4.2.2]
-    async fn compute(&self, open: &mut InHand<F>) -> Result<Computed, Abort> {
-        let _phase = self.fabric.phase("step 3: execution logic");
-        if open.rounds == ROUNDS_MAX {
-            return Err(Abort::NoResources);
-        }
-        open.rounds += 1;
-        let verdict =
-            if open.txn.ship { self.execute_here(open) } else { self.execute_at_host(open).await };
-        Computed::of(verdict)
-    }
-
-    /// Execution logic on this core.
-    pub(super) fn execute_here(&self, open: &mut OpenTxn<F>) -> Verdict {
-        self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
-        let verdict = self.procedures.execute(&mut open.txn);
-        open.place_keys(&self.node);
-        verdict
-    }
-
     /// Ends a transaction: what has not committed is reported as aborted and releases its locks.
     pub(super) async fn end(&self, mut open: InHand<F>, ended: Result<(), Abort>) {
         if let Err(abort) = ended {
-            self.abort(&mut open, abort).await;
+            self.steps.abort(&mut open, abort).await;
         }
         self.txns.close(open.lend());
     }

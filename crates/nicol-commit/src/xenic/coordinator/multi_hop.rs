@@ -14,21 +14,22 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, RequestId, Timeout};
 use nicol_core::ids::ShardId;
-use nicol_core::txn::{Abort, Entry, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Entry, Outcome, Verdict};
 
-use super::NicCoordinator;
-use super::steps::Validated;
+use super::logic::Logic;
+use super::steps::Steps;
 use crate::survivor::{Survivor, Without};
 use crate::writes::Log;
 use crate::xenic::config::Faithful;
 use crate::xenic::messages::HostReply;
 use crate::xenic::messages::ship::{Ship, ShipOutcome, Shipped, parse_ship_reply};
-use crate::xenic::node::Path;
+use crate::xenic::node::{Node, Path};
 use crate::xenic::open_txn::{InHand, LogCall, OpenTxn};
-use crate::xenic::server::ReadAtOnce;
+use crate::xenic::server::{OwnKeys, ReadAtOnce};
 
 /// How many times its timeout a coordinator asks for an outcome that only P2 knows before it tells
 /// its host that the outcome is unknown. A host that is told so does not learn what was written
@@ -48,16 +49,45 @@ pub(super) struct Execution {
     remote: Option<ShardId>,
 }
 
-impl<F: Fabric> NicCoordinator<F> {
+/// How a transaction has ended that one primary was to execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It is committed, or its outcome is unknown.
+    Whole,
+    /// That primary cannot execute it: it takes the ordinary way, from EXECUTE on.
+    BeginsAgain,
+}
+
+/// The multi-hop transactions of one NIC engine.
+pub(super) struct MultiHop<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    own: Rc<OwnKeys<F>>,
+    steps: Rc<Steps<F>>,
+    logic: Rc<Logic<F>>,
+}
+
+impl<F: Fabric> MultiHop<F> {
+    pub(super) fn new(
+        fabric: &F,
+        node: &Arc<Node>,
+        own: &Rc<OwnKeys<F>>,
+        steps: &Rc<Steps<F>>,
+        logic: &Rc<Logic<F>>,
+    ) -> Self {
+        let (fabric, node, own) = (fabric.clone(), node.clone(), own.clone());
+        Self { fabric, node, own, steps: steps.clone(), logic: logic.clone() }
+    }
+
     /// The shards of a transaction if one primary may execute it: that of its only shard, or the
     /// remote one of this node's and one remote shard. `None`: the coordinator, one EXECUTE per
     /// shard; also if there are values that this node has no space for, since another one would not
     /// know (of records see [`may_insert_without_space`]).
-    pub(super) fn execution_shard(&self, open: &OpenTxn<F>) -> Option<Execution> {
+    pub(super) fn execution(&self, open: &OpenTxn<F>) -> Option<Execution> {
         let txn = &open.txn;
         let allowed = self.node.config().multi_hop && self.node.exhausted_space().takes_values();
         // Only in a single round with all keys in the initial request, on the user's annotation.
-        let known = self.multi_round.borrow().contains(&txn.procedure);
+        let known = self.logic.is_multi_round(txn.procedure);
         if !allowed || !txn.ship || known || txn.entries().is_empty() {
             return None;
         }
@@ -75,17 +105,19 @@ impl<F: Fabric> NicCoordinator<F> {
     }
 
     /// Commits a transaction that one primary executes.
-    pub(super) async fn commit_multi_hop(
+    ///
+    /// Errors: it has not committed, and must release what it holds.
+    pub(super) async fn commit(
         &self,
         open: &mut InHand<F>,
         execution: Execution,
-    ) -> Result<(), Abort> {
+    ) -> Result<Ended, Abort> {
         open.path = Path::MultiHop;
         self.node.check_served(&open.txn, |_, _| true)?;
         // AMB-06: what P1 only reads is locked for reading until P2 has executed with its locks
         // held, since nobody validates it. The paper says nothing of it.
         let protect = execution.remote.is_none() || self.node.config().faithful == Faithful::Fixed;
-        let read = self.server.lock_and_read(open, protect).await?;
+        let read = self.own.lock_and_read(open, protect).await?;
         if let Some(own) = execution.own
             && open.txn.entries().iter().any(|entry| entry.write && entry.fetched)
         {
@@ -94,38 +126,32 @@ impl<F: Fabric> NicCoordinator<F> {
         match execution.remote {
             None => self.execute_alone(open, read).await,
             Some(_) if may_insert_without_space(open) => {
-                self.server.unlock_shared(open);
-                self.begin_again(open).await
+                self.own.unlock_shared(open);
+                Ok(self.begin_again(open).await)
             }
             Some(remote) => self.ship(open, execution, remote).await,
         }
     }
 
     /// Every key is of this shard, and is locked.
-    async fn execute_alone(&self, open: &mut InHand<F>, read: ReadAtOnce) -> Result<(), Abort> {
-        let verdict = self.execute_here(open);
-        self.server.unlock_shared(open);
+    async fn execute_alone(&self, open: &mut InHand<F>, read: ReadAtOnce) -> Result<Ended, Abort> {
+        let verdict = self.logic.execute_here(open);
+        self.own.unlock_shared(open);
         match verdict {
             Verdict::Commit => {
                 // [Xenic21 4.2 step 5] LOG at every backup.
-                let logged = self.log(open, Validated::ReadAtOnce(read)).await?;
-                // [Xenic21 4.2 step 6] COMMIT at this primary.
-                self.commit(open, logged).await;
-                Ok(())
+                let logged = self.steps.log(open, read.into()).await?;
+                // [Xenic21 4.2 step 6] Committed: the host is told, then COMMIT at this primary.
+                let reported = self.steps.report_logged(open, logged);
+                self.steps.commit(open, reported).await;
+                Ok(Ended::Whole)
             }
             Verdict::Refuse => Err(Abort::Refused),
             Verdict::More => {
-                self.remember_multi_round(&open.txn);
+                self.logic.remember_multi_round(open.txn.procedure);
                 open.path = Path::Ordinary;
-                self.commit_transaction(open).await
+                Ok(Ended::BeginsAgain)
             }
-        }
-    }
-
-    fn remember_multi_round(&self, txn: &Txn) {
-        let mut known = self.multi_round.borrow_mut();
-        if !known.contains(&txn.procedure) {
-            known.push(txn.procedure);
         }
     }
 
@@ -135,13 +161,16 @@ impl<F: Fabric> NicCoordinator<F> {
         open: &mut InHand<F>,
         execution: Execution,
         remote: ShardId,
-    ) -> Result<(), Abort> {
+    ) -> Result<Ended, Abort> {
         let _phase = self.fabric.phase("4.2.3: SHIP");
         self.open_delegated_logs(open, execution);
         let shipped = self.ask_to_execute(open, remote).await;
-        self.server.unlock_shared(open);
+        self.own.unlock_shared(open);
         match shipped {
-            Ok(Shipped::Executed) => self.count_acks(open, execution, remote).await,
+            Ok(Shipped::Executed) => {
+                self.count_acks(open, execution, remote).await?;
+                Ok(Ended::Whole)
+            }
             Ok(Shipped::Denied(abort)) => {
                 self.abandon_logs(open, |_| false);
                 Err(abort)
@@ -152,13 +181,13 @@ impl<F: Fabric> NicCoordinator<F> {
                 Err(Abort::NoResources)
             }
             Ok(Shipped::More) => {
-                self.remember_multi_round(&open.txn);
-                self.begin_again(open).await
+                self.logic.remember_multi_round(open.txn.procedure);
+                Ok(self.begin_again(open).await)
             }
             Err(Undecided) => {
                 self.abandon_logs(open, |_| false);
                 self.leave_undecided(open);
-                Ok(())
+                Ok(Ended::Whole)
             }
         }
     }
@@ -166,7 +195,7 @@ impl<F: Fabric> NicCoordinator<F> {
     /// P2 is gone and may have executed: its LOGs may have reached backups of both shards. P1 has
     /// no writes to send after them, and must not release what backups may have been written.
     fn leave_undecided(&self, open: &mut OpenTxn<F>) {
-        self.report(open, Outcome::Unknown);
+        self.steps.report(open, Outcome::Unknown);
         self.node.did(Without::ExecutionNode);
         if !open.locks.is_empty() {
             self.node.lost().leave_undecided(open.txn.id);
@@ -184,7 +213,7 @@ impl<F: Fabric> NicCoordinator<F> {
     ) -> Result<Shipped, Undecided> {
         let delegated = open.logs.iter().map(|call| call.delegated);
         let message = Ship { txn: &open.txn, delegated };
-        let mut reply = self.ask(remote, &message).await;
+        let mut reply = self.steps.ask(remote, &message).await;
         let writes = open.txn.entries().iter().any(|entry| entry.write);
         if let Err(FabricError::TimedOut { request }) = reply
             && writes
@@ -227,11 +256,11 @@ impl<F: Fabric> NicCoordinator<F> {
         remote: ShardId,
         request: RequestId,
     ) -> Result<F::Payload, FabricError> {
-        let to = self.primary_nic(remote);
+        let to = self.steps.primary_nic(remote);
         loop {
             let ask = self.fabric.call_superseding(to, &ShipOutcome(open.txn.id), request);
             match ask.await {
-                Err(FabricError::NoResources) => self.wait_for_slot().await,
+                Err(FabricError::NoResources) => self.steps.wait_for_slot().await,
                 answered => return answered,
             }
         }
@@ -278,8 +307,8 @@ impl<F: Fabric> NicCoordinator<F> {
         if updated == [None; 2] {
             // P2 has kept nothing of a transaction that writes nothing.
             self.node.check_lease(&self.fabric)?;
-            self.report(open, Outcome::Committed);
-            self.release(open).await;
+            self.steps.report(open, Outcome::Committed);
+            self.steps.release(open).await;
             return Ok(());
         }
         open.holds_locks_at(remote);
@@ -298,9 +327,10 @@ impl<F: Fabric> NicCoordinator<F> {
             self.fabric.retransmit(delegated, &log, timeout);
         }
         self.log_on_this_node(open, remote, timeout);
-        let logged = self.await_logs(open).await;
-        // [Xenic21 4.2 step 6] COMMIT at the primaries.
-        self.commit(open, logged).await;
+        let logged = self.steps.await_logs(open).await;
+        // [Xenic21 4.2 step 6] Committed: the host is told, then COMMIT at the primaries.
+        let reported = self.steps.report_logged(open, logged);
+        self.steps.commit(open, reported).await;
         Ok(())
     }
 
@@ -310,21 +340,21 @@ impl<F: Fabric> NicCoordinator<F> {
         if !open.keys.is_empty() && self.node.is_backup_of(remote) {
             let backup = self.fabric.here().node;
             let call = LogCall { shard: remote, backup, delegated: RequestId::NONE };
-            let reply = self.send_log(open, call, timeout, None);
+            let reply = self.steps.send_log(open, call, timeout, None);
             open.logs.push(call, reply);
         }
     }
 
     /// P2 cannot execute it, since the logic asks for further keys, which it does not serve, or
     /// since only this node knows what it has no space for: begins again as any other.
-    async fn begin_again(&self, open: &mut InHand<F>) -> Result<(), Abort> {
+    async fn begin_again(&self, open: &mut InHand<F>) -> Ended {
         self.abandon_logs(open, |_| false);
-        self.release(open).await;
+        self.steps.release(open).await;
         let (id, initial) = (open.txn.id, open.txn.entries().len());
         open.txn.rewind(initial);
         open.txn.id = id;
         open.path = Path::Ordinary;
-        self.commit_transaction(open).await
+        Ended::BeginsAgain
     }
 }
 

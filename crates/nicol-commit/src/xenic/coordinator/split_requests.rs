@@ -10,7 +10,7 @@ use nicol_core::txn::Abort;
 use nicol_kit::{AllGranted, Computed};
 
 use super::NicCoordinator;
-use super::steps::{Executed, note_locks};
+use super::steps::{Executed, Steps, note_locks};
 use crate::survivor::Survivor;
 use crate::xenic::messages::split_requests::{Lock, Read};
 use crate::xenic::open_txn::{InHand, OpenTxn, PrimaryCall};
@@ -22,49 +22,56 @@ impl<F: Fabric> NicCoordinator<F> {
         open: &mut InHand<F>,
     ) -> Result<(), Abort> {
         // [Xenic21 5.7] READ every key in the place of step 2, and lock none.
-        let mut read = self.read(open).await?;
+        let mut read = read_keys(&self.steps, open).await?;
         // [Xenic21 4.2 step 3] Execution logic computes the writes; keys that it adds are READ.
-        while self.compute(open).await? == Computed::AddedKeys {
-            read = self.read(open).await?;
+        while self.logic.compute(open).await? == Computed::AddedKeys {
+            read = read_keys(&self.steps, open).await?;
         }
         // [Xenic21 5.7] LOCK the write set at the versions read: what is left of step 2.
-        let executed = self.lock(open, read).await?;
+        let executed = lock_write_set(&self.steps, open, read).await?;
         // [Xenic21 4.2 step 4] VALIDATE what was read and is not locked.
-        let validated = self.validate(open, executed).await?;
+        let validated = self.steps.validate(open, executed).await?;
         // [Xenic21 4.2 step 5] LOG at every backup of every shard written.
-        let logged = self.log(open, validated).await?;
-        // [Xenic21 4.2 step 6] COMMIT at the primaries.
-        self.commit(open, logged).await;
+        let logged = self.steps.log(open, validated).await?;
+        // [Xenic21 4.2 step 6] Committed: the host is told, then COMMIT at the primaries.
+        let reported = self.steps.report_logged(open, logged);
+        self.steps.commit(open, reported).await;
         Ok(())
     }
+}
 
-    /// READ: reads the keys that have not been fetched yet, at all primaries at once.
-    async fn read(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
-        open.note_fetched();
-        self.node.check_served(&open.txn, |_, entry| !entry.fetched)?;
-        self.scatter(
-            open,
-            |entry| !entry.fetched,
-            |open, shard| self.ask(shard, &Read { txn: &open.txn, keys: &open.keys }),
-        );
-        self.gather_values(open).await
-    }
+/// READ: reads the keys that have not been fetched yet, at all primaries at once.
+async fn read_keys<F: Fabric>(
+    steps: &Steps<F>,
+    open: &mut OpenTxn<F>,
+) -> Result<AllGranted, Abort> {
+    open.note_fetched();
+    steps.node().check_served(&open.txn, |_, entry| !entry.fetched)?;
+    steps.scatter(
+        open,
+        |entry| !entry.fetched,
+        |open, shard| steps.ask(shard, &Read { txn: &open.txn, keys: &open.keys }),
+    );
+    steps.gather_values(open).await
+}
 
-    /// LOCK: locks the write set at the versions read, at all primaries at once.
-    async fn lock(&self, open: &mut OpenTxn<F>, read: AllGranted) -> Result<Executed, Abort> {
-        self.scatter(
-            open,
-            |entry| entry.write,
-            |open, shard| {
-                open.locks.asked(shard);
-                self.ask(shard, &Lock { txn: &open.txn, keys: &open.keys })
-            },
-        );
-        let OpenTxn { calls, locks, .. } = open;
-        let granted = |call: PrimaryCall, reply| {
-            note_locks(locks, call.shard, self.verdict(call.shard, reply))
-        };
-        let locked = calls.gather(granted).await?;
-        Ok(Executed::separately(read, locked))
-    }
+/// LOCK: locks the write set at the versions read, at all primaries at once.
+async fn lock_write_set<F: Fabric>(
+    steps: &Steps<F>,
+    open: &mut OpenTxn<F>,
+    read: AllGranted,
+) -> Result<Executed, Abort> {
+    steps.scatter(
+        open,
+        |entry| entry.write,
+        |open, shard| {
+            open.locks.asked(shard);
+            steps.ask(shard, &Lock { txn: &open.txn, keys: &open.keys })
+        },
+    );
+    let OpenTxn { calls, locks, .. } = open;
+    let granted =
+        |call: PrimaryCall, reply| note_locks(locks, call.shard, steps.verdict(call.shard, reply));
+    let locked = calls.gather(granted).await?;
+    Ok(Executed::separately(read, locked))
 }

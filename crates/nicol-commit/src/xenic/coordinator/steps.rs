@@ -1,5 +1,7 @@
-//! What the steps of [`NicCoordinator::commit_transaction`] do: each sends to every node concerned,
+//! What the steps of `NicCoordinator::commit_transaction` do: each sends to every node concerned,
 //! waits for all of them, and hands the next one proof. [Xenic21 4.2]
+
+use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Timeout};
 use nicol_core::ids::{EngineId, ShardId};
@@ -7,14 +9,14 @@ use nicol_core::txn::{Abort, Entry, Outcome};
 use nicol_core::units::Nanos;
 use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
-use super::NicCoordinator;
-use super::local::CurrentHere;
+use super::current::CurrentHere;
 use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply, verdict};
 use crate::survivor::{Survivor, Without};
 use crate::writes::{Commit, Log};
 use crate::xenic::capacity;
 use crate::xenic::config::CombinedOps;
 use crate::xenic::messages::HostReply;
+use crate::xenic::node::Node;
 use crate::xenic::open_txn::{LogCall, OpenTxn, PrimaryCall};
 use crate::xenic::server::ReadAtOnce;
 
@@ -32,32 +34,57 @@ impl Executed {
     }
 }
 
-/// Proof that nothing read has changed since, so that the transaction will commit. Who says so:
+/// Proof that nothing read has changed since, so that the transaction will commit: by VALIDATE, or
+/// by what makes it needless.
 #[must_use = "log it or release the locks"]
-pub(super) enum Validated {
-    /// The primaries of all keys that are not locked.
-    Unchanged(Unchanged),
-    /// The locks on every key, all held at one instant. [Xenic21 4.2.3]
-    ReadAtOnce(ReadAtOnce),
-    /// The NIC of the only node concerned. [Xenic21 4.2.4]
-    CurrentHere(CurrentHere),
-}
+pub(super) struct Validated(());
 
-impl From<CurrentHere> for Validated {
-    fn from(current: CurrentHere) -> Self {
-        Self::CurrentHere(current)
+/// The primaries of all keys that are not locked say so; where there are none, EXECUTE does.
+impl From<AllGranted> for Validated {
+    fn from(_: AllGranted) -> Self {
+        Self(())
     }
 }
 
-/// Proof that VALIDATE was granted; where there was nothing to validate, that EXECUTE was.
-pub(super) struct Unchanged(AllGranted);
+/// The locks on every key were all held at one instant. [Xenic21 4.2.3]
+impl From<ReadAtOnce> for Validated {
+    fn from(_: ReadAtOnce) -> Self {
+        Self(())
+    }
+}
 
-/// Proof that every backup has logged every write: the transaction is committed, and its outcome is
-/// reported.
+/// The NIC of the only node concerned says so. [Xenic21 4.2.4]
+impl From<CurrentHere> for Validated {
+    fn from(_: CurrentHere) -> Self {
+        Self(())
+    }
+}
+
+/// Proof that every backup that is left has logged every write. Holds the outcome: unknown where no
+/// replica of a shard is left.
+#[must_use = "the host must learn the outcome, and the primaries must install it"]
+pub(super) struct Logged(Outcome);
+
+/// Proof that the host knows the outcome.
 #[must_use = "the primaries must install it"]
-pub(super) struct Logged(());
+pub(super) struct Reported(());
 
-impl<F: Fabric> NicCoordinator<F> {
+/// The steps of one NIC engine's transactions.
+pub(in crate::xenic) struct Steps<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+}
+
+impl<F: Fabric> Steps<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
+        Self { fabric, node }
+    }
+
+    /// The node that takes them.
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// EXECUTE: locks and reads the keys that have not been fetched yet, at all primaries at once.
     pub(super) async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
         let _phase = self.fabric.phase("step 2: EXECUTE");
@@ -133,7 +160,7 @@ impl<F: Fabric> NicCoordinator<F> {
         let entries = open.txn.entries();
         // AMB-34: one key, read in one request, was current at that instant.
         if entries.len() == 1 || entries.iter().all(|entry| entry.write) {
-            return Ok(Validated::Unchanged(Unchanged(granted)));
+            return Ok(granted.into());
         }
         self.scatter(
             open,
@@ -141,26 +168,22 @@ impl<F: Fabric> NicCoordinator<F> {
             |open, shard| self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys }),
         );
         let checked = open.calls.gather(|call, reply| self.verdict(call.shard, reply)).await?;
-        Ok(Validated::Unchanged(Unchanged(granted.and(checked))))
+        Ok(granted.and(checked).into())
     }
 
-    /// LOG at every backup of what is written; then the host is told the outcome.
+    /// LOG at every backup of what is written.
     ///
     /// Errors: only before the first LOG is sent. A backup that does not answer in time makes the
     /// outcome unknown to the client, and is asked until it does.
     pub(super) async fn log(
         &self,
         open: &mut OpenTxn<F>,
-        validated: Validated,
+        Validated(()): Validated,
     ) -> Result<Logged, Abort> {
         let _phase = self.fabric.phase("step 5: LOG");
-        match validated {
-            Validated::Unchanged(_) | Validated::ReadAtOnce(_) | Validated::CurrentHere(_) => {}
-        }
         if !open.txn.has_updates() {
             self.node.check_lease(&self.fabric)?;
-            self.report(open, Outcome::Committed);
-            return Ok(Logged(()));
+            return Ok(Logged(Outcome::Committed));
         }
         self.node.check_served(&open.txn, |_, entry| entry.write)?;
         let log = self.node.log(self.fabric.here().core);
@@ -180,7 +203,7 @@ impl<F: Fabric> NicCoordinator<F> {
         Ok(self.await_logs(open).await)
     }
 
-    /// Waits for the acks of every backup that is left, and reports the outcome.
+    /// Waits for the acks of every backup that is left.
     ///
     /// A backup that the view has removed need not acknowledge: it holds nothing any more. Who has
     /// written a shard whose primary is gone commits all the same, since nobody serves the shard
@@ -217,9 +240,14 @@ impl<F: Fabric> NicCoordinator<F> {
         if !kept {
             self.node.did(Without::EveryReplica);
         }
-        // Committed: the host learns it before the primaries do.
-        self.report(open, if kept { Outcome::Committed } else { Outcome::Unknown });
-        Logged(())
+        Logged(if kept { Outcome::Committed } else { Outcome::Unknown })
+    }
+
+    /// The commit point: the host learns the outcome, before the primaries do.
+    pub(super) fn report_logged(&self, open: &mut OpenTxn<F>, logged: Logged) -> Reported {
+        let Logged(outcome) = logged;
+        self.report(open, outcome);
+        Reported(())
     }
 
     /// Sends the writes in `open.keys` to a backup.
@@ -241,8 +269,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// COMMIT at the primaries of the write set: they install the writes and unlock. One that has
     /// written nothing only gives its locks back.
-    pub(super) async fn commit(&self, open: &mut OpenTxn<F>, logged: Logged) {
-        let Logged(()) = logged;
+    pub(super) async fn commit(&self, open: &mut OpenTxn<F>, Reported(()): Reported) {
         if !open.txn.has_updates() {
             return self.release(open).await;
         }

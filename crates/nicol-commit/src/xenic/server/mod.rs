@@ -3,19 +3,18 @@
 //! A request is parsed here, once, where it arrives. The step that has its name serves it: there
 //! and then if it waits for nothing, else in a task of its own (decision 0028).
 
-mod lock_and_read;
 mod log_writer;
 pub(super) mod lookup;
+mod own_keys;
 mod remote_execution;
 mod split_requests;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::exec::at_once;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Work};
-use nicol_core::ids::{IdMap, Key, TxnId};
+use nicol_core::ids::{Key, TxnId};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
@@ -30,21 +29,17 @@ use crate::messages::{
 };
 use crate::survivor::Survivor;
 use crate::writes::Writes;
-pub(super) use lock_and_read::ReadAtOnce;
 use log_writer::{LogWriter, Position};
-use lookup::Lookups;
-use remote_execution::RemoteExecution;
+pub(super) use own_keys::{OwnKeys, ReadAtOnce};
+use remote_execution::ShippedTxns;
 
 /// The server's side of one NIC engine.
 pub(super) struct NicServer<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
-    procedures: Procedures,
     log: LogWriter<F>,
-    lookups: Lookups<F>,
-    txns: Rc<OpenTxns<F>>,
-    /// Transactions that other coordinators have shipped here.
-    shipped: RefCell<IdMap<TxnId, RemoteExecution<F>>>,
+    own: Rc<OwnKeys<F>>,
+    shipped: Rc<ShippedTxns<F>>,
 }
 
 impl<F: Fabric> NicServer<F> {
@@ -55,15 +50,10 @@ impl<F: Fabric> NicServer<F> {
         txns: Rc<OpenTxns<F>>,
     ) -> Self {
         let memory = node.log(fabric.here().core).clone();
-        Self {
-            log: LogWriter::new(fabric.clone(), memory),
-            lookups: Lookups::new(fabric.clone(), node.clone()),
-            fabric,
-            node,
-            procedures,
-            txns,
-            shipped: RefCell::default(),
-        }
+        let log = LogWriter::new(fabric.clone(), memory);
+        let own = Rc::new(OwnKeys::new(fabric.clone(), node.clone()));
+        let shipped = ShippedTxns::new(fabric.clone(), node.clone(), procedures, txns, own.clone());
+        Self { fabric, node, log, own, shipped: Rc::new(shipped) }
     }
 
     /// The node that it serves.
@@ -71,9 +61,9 @@ impl<F: Fabric> NicServer<F> {
         &self.node
     }
 
-    /// Looks up keys of this node's shard.
-    pub(super) fn lookups(&self) -> &Lookups<F> {
-        &self.lookups
+    /// The keys of this node's shard.
+    pub(super) fn own(&self) -> &Rc<OwnKeys<F>> {
+        &self.own
     }
 
     /// Takes a request of another NIC, or of this one's coordinator.
@@ -100,9 +90,9 @@ impl<F: Fabric> NicServer<F> {
                 self.fabric.spawn(async move { this.abort(keys, reply_to) });
                 Ok(())
             }
-            SHIP => self.take_ship(body, reply_to),
+            SHIP => self.shipped.take(body, reply_to),
             SHIP_OUTCOME => {
-                self.tell_outcome(parse_ship_outcome(body)?, reply_to);
+                self.shipped.tell_outcome(parse_ship_outcome(body)?, reply_to);
                 Ok(())
             }
             _ => Err(Malformed { what: "an unknown kind of message" }),
@@ -111,7 +101,7 @@ impl<F: Fabric> NicServer<F> {
 
     fn take_execute(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let keys = self.keys(body)?;
-        if self.reads_at_once(keys.iter().map(|access| access.key)) {
+        if self.own.are_read_at_once(keys.iter().map(|access| access.key)) {
             at_once(self.execute(keys, reply_to));
         } else {
             let (keys, this) = (keys.keep(&self.fabric), self.clone());
@@ -122,7 +112,7 @@ impl<F: Fabric> NicServer<F> {
 
     fn take_validate(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let reads = self.reads(body)?;
-        if self.reads_at_once(reads.keys()) {
+        if self.own.are_read_at_once(reads.keys()) {
             at_once(self.validate(reads, reply_to));
         } else {
             let (reads, this) = (reads.keep(&self.fabric), self.clone());
@@ -155,12 +145,6 @@ impl<F: Fabric> NicServer<F> {
             self.fabric.spawn(async move { this.commit(writes, reply_to).await });
         }
         Ok(())
-    }
-
-    /// Are these keys read without waiting? Those of ordered tables the host may have to be asked
-    /// for.
-    pub(super) fn reads_at_once(&self, mut keys: impl Iterator<Item = Key>) -> bool {
-        self.fabric.transfers_at_once() && keys.all(|key| !key.is_ordered())
     }
 
     /// Is a record with this body durable in the log without waiting?
@@ -202,8 +186,9 @@ impl<F: Fabric> NicServer<F> {
             return self.deny(reply_to, abort);
         }
         // [Xenic21 4.2 step 2] Values and versions, from the index or by DMA.
-        let mut found = self.lookups.batch();
-        let read = self.lookups.read_all(keys.iter().map(|access| access.key), &mut found).await;
+        let mut found = self.own.lookups().batch();
+        let read =
+            self.own.lookups().read_all(keys.iter().map(|access| access.key), &mut found).await;
         match read {
             Ok(()) => {
                 let exhausted = self.node.exhausted_space();
@@ -215,7 +200,7 @@ impl<F: Fabric> NicServer<F> {
                 self.fabric.refuse(reply_to, error);
             }
         }
-        self.lookups.give_back(found);
+        self.own.lookups().give_back(found);
     }
 
     fn deny(&self, reply_to: ReplyTo, abort: Abort) {
@@ -257,12 +242,12 @@ impl<F: Fabric> NicServer<F> {
         // Locks before versions: a writer that the reader has seen at another primary holds its
         // keys here, and may install and unlock them while the versions of others are looked up.
         let mut locked = self.first_locked(&reads);
-        let mut found = self.lookups.batch();
-        let read = self.lookups.read_all(reads.keys(), &mut found).await;
+        let mut found = self.own.lookups().batch();
+        let read = self.own.lookups().read_all(reads.keys(), &mut found).await;
         // [Xenic21 4.2 step 4] "If the version numbers match and no keys are locked": commit.
         let stale = reads.iter().zip(found.iter()).find(|(read, now)| !now.is_as_read(read));
         let stale = stale.map(|(read, _)| Abort::Stale { key: read.key });
-        self.lookups.give_back(found);
+        self.own.lookups().give_back(found);
         if !self.fabric.transfers_at_once() {
             // One that has locked since comes after the reader, but is about to make it stale.
             locked = locked.or_else(|| self.first_locked(&reads));
@@ -371,7 +356,7 @@ impl<F: Fabric> NicServer<F> {
     fn end_commit(&self, writes: &Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         // [Xenic21 4.2 step 6] "Once the DMA has completed, the NIC releases the write-set locks."
         self.unlock_written(writes);
-        self.forget_shipped(writes.txn);
+        self.shipped.forget(writes.txn);
         self.fabric.reply(reply_to, &Ack);
     }
 

@@ -1,36 +1,55 @@
 //! The execution node of a multi-hop transaction: it locks, reads and executes at once, and logs on
 //! behalf of the coordinator. [Xenic21 4.2.3: P2]
 
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use nicol_core::exec::at_once;
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
-use nicol_core::ids::{EngineId, NodeId, ShardId, TxnId};
-use nicol_core::txn::{Abort, Entry, Verdict};
+use nicol_core::ids::{EngineId, IdMap, NodeId, ShardId, TxnId};
+use nicol_core::txn::{Abort, Entry, Procedures, Verdict};
 use nicol_core::wire::Malformed;
 use nicol_kit::KeyShards;
 
-use super::NicServer;
+use super::OwnKeys;
 use crate::writes::Log;
 use crate::xenic::capacity;
 use crate::xenic::messages::ship::{ShipReply, parse_ship};
-use crate::xenic::open_txn::OpenTxn;
+use crate::xenic::node::Node;
+use crate::xenic::open_txn::{OpenTxn, OpenTxns};
 
 /// A transaction that another NIC has shipped here.
-pub(super) enum RemoteExecution<F: Fabric> {
+enum RemoteExecution<F: Fabric> {
     /// It is being executed; who has asked for its outcome meanwhile.
     Running(Option<ReplyTo>),
     /// It is executed and logged, and waits for COMMIT.
     Executed(Box<OpenTxn<F>>),
 }
 
-impl<F: Fabric> NicServer<F> {
+/// The transactions that other coordinators have shipped to one NIC engine.
+pub(super) struct ShippedTxns<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    procedures: Procedures,
+    txns: Rc<OpenTxns<F>>,
+    keys: Rc<OwnKeys<F>>,
+    shipped: RefCell<IdMap<TxnId, RemoteExecution<F>>>,
+}
+
+impl<F: Fabric> ShippedTxns<F> {
+    pub(super) fn new(
+        fabric: F,
+        node: Arc<Node>,
+        procedures: Procedures,
+        txns: Rc<OpenTxns<F>>,
+        keys: Rc<OwnKeys<F>>,
+    ) -> Self {
+        Self { fabric, node, procedures, txns, keys, shipped: RefCell::default() }
+    }
+
     /// Takes a SHIP. One that waits is known from here on, so that a question about it finds it.
-    pub(super) fn take_ship(
-        self: &Rc<Self>,
-        body: &[u8],
-        reply_to: ReplyTo,
-    ) -> Result<(), Malformed> {
+    pub(super) fn take(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let mut open = self.txns.open(reply_to);
         let parsed = parse_ship(body, &mut open.txn, &mut open.delegated);
         open.place_keys(&self.node);
@@ -38,7 +57,7 @@ impl<F: Fabric> NicServer<F> {
             self.txns.close(open);
             return Err(malformed);
         }
-        if self.reads_at_once(open.txn.entries().iter().map(|entry| entry.key)) {
+        if self.keys.are_read_at_once(open.txn.entries().iter().map(|entry| entry.key)) {
             at_once(self.serve_ship(open, reply_to));
         } else {
             self.shipped.borrow_mut().insert(open.txn.id, RemoteExecution::Running(None));
@@ -87,7 +106,7 @@ impl<F: Fabric> NicServer<F> {
                 return;
             }
             Ok(false) => {
-                self.leave(&mut open);
+                self.keys.leave(&mut open);
                 self.answer(id, reply_to, &ShipReply::Executed(&open.txn));
             }
             Err(denial) => {
@@ -104,7 +123,7 @@ impl<F: Fabric> NicServer<F> {
 
     /// Locks, reads, executes. True if it writes; an error leaves no lock.
     async fn execute_remote(&self, open: &mut OpenTxn<F>) -> Result<bool, ShipReply<'static>> {
-        let _read = self.lock_and_read(open, true).await.map_err(ShipReply::Denied)?;
+        let _read = self.keys.lock_and_read(open, true).await.map_err(ShipReply::Denied)?;
         self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
         let initial = open.txn.entries().len();
         let verdict = self.procedures.execute(&mut open.txn);
@@ -112,7 +131,7 @@ impl<F: Fabric> NicServer<F> {
         let denial = match verdict {
             Verdict::Commit => match self.check_writes(open) {
                 Ok(()) => {
-                    self.unlock_shared(open);
+                    self.keys.unlock_shared(open);
                     return Ok(open.txn.has_updates());
                 }
                 Err(abort) => ShipReply::Denied(abort),
@@ -121,7 +140,7 @@ impl<F: Fabric> NicServer<F> {
             Verdict::More => ShipReply::More,
         };
         assert!(open.keys.iter().all(|&index| index < initial), "only initial keys were locked");
-        self.leave(open);
+        self.keys.leave(open);
         Err(denial)
     }
 
@@ -170,7 +189,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// COMMIT has come: the outcome will not be asked for again.
-    pub(super) fn forget_shipped(&self, id: TxnId) {
+    pub(super) fn forget(&self, id: TxnId) {
         if let Some(RemoteExecution::Executed(open)) = self.shipped.borrow_mut().remove(&id) {
             self.txns.close(open);
         }

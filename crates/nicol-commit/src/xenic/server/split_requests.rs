@@ -37,8 +37,8 @@ impl<F: Fabric> NicServer<F> {
 
     /// Is everything as it was read, and is there space for what was absent?
     async fn compare(&self, reads: &Reads<F::Payload>) -> Result<(), Abort> {
-        let mut found = self.lookups.batch();
-        let read = self.lookups.read_all(reads.keys(), &mut found).await;
+        let mut found = self.own.lookups().batch();
+        let read = self.own.lookups().read_all(reads.keys(), &mut found).await;
         let mut verdict = read.map_err(Abort::Fabric);
         for (read, now) in reads.iter().zip(found.iter()) {
             if verdict.is_ok() && !now.is_as_read(&read) {
@@ -48,7 +48,7 @@ impl<F: Fabric> NicServer<F> {
                 verdict = Err(Abort::NoResources);
             }
         }
-        self.lookups.give_back(found);
+        self.own.lookups().give_back(found);
         verdict
     }
 }

@@ -1,0 +1,268 @@
+//! Help in three sizes: a line for each flag (`-h`), two screens (`--help`), and everything
+//! (`nicol help COMMAND [GROUP]`).
+
+use anyhow::{Result, anyhow};
+use clap::{Arg, Command};
+
+/// The columns for which the pages are made.
+const COLUMNS: usize = 100;
+/// Lines of a page: two screens.
+const LINES_MAX: usize = 100;
+
+/// The groups of flags that have one: each with its heading, and the ids of its flags.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Cluster",
+        &[
+            "system",
+            "nodes",
+            "replicas",
+            "settings",
+            "on",
+            "client_nodes",
+            "threads",
+            "host_engines",
+            "nic_engines",
+            "log_device",
+            "turn_us",
+            "config",
+        ],
+    ),
+    (
+        "Load",
+        &[
+            "clients",
+            "seconds",
+            "transactions",
+            "warmup",
+            "rate",
+            "adaptive_window",
+            "seed",
+            "seeds",
+            "jobs",
+        ],
+    ),
+    ("Faults", &["faults", "fault_plan", "stuck_after", "shrink", "require_coverage"]),
+    (
+        "Output",
+        &[
+            "history",
+            "histories",
+            "no_recorded_run",
+            "decisions",
+            "trace",
+            "trace_limit",
+            "trace_from",
+            "trace_until",
+            "format",
+            "log",
+            "log_format",
+        ],
+    ),
+    ("Clients", &["listen", "password", "transaction_ms"]),
+    ("Memory", &["max_memory", "log_bytes"]),
+];
+/// The heading of what no other group of a command with a workload has.
+const WORKLOAD: &str = "Workload";
+
+/// How much a page tells of each flag.
+#[derive(Clone, Copy)]
+enum Form {
+    /// All of it.
+    Whole,
+    /// The first sentence, with the default.
+    Sentence,
+    /// What fits into the flag's line.
+    Line,
+}
+
+/// The command with its flags in groups, and with the texts that the page wants for which the
+/// process was called.
+pub fn fit(command: Command) -> Command {
+    let asked = |wanted: &str| std::env::args_os().any(|word| word == wanted);
+    let grouped = grouped(command);
+    if asked("-h") {
+        line_by_line(grouped)
+    } else if asked("--help") {
+        two_screens(grouped)
+    } else {
+        grouped.mut_subcommands(fit)
+    }
+}
+
+/// The whole help of the command that `words` name, or of one group of its flags.
+pub fn explain(mut root: Command, words: &[String]) -> Result<String> {
+    root.build();
+    let mut command = &mut root;
+    for word in words {
+        if command.find_subcommand(word).is_some() {
+            command = command.find_subcommand_mut(word).expect("it was found");
+            continue;
+        }
+        let mut headings: Vec<_> =
+            command.get_arguments().filter_map(|arg| arg.get_help_heading()).collect();
+        headings.dedup();
+        let Some(heading) = headings.iter().find(|known| known.eq_ignore_ascii_case(word)) else {
+            let commands = command.get_subcommands().map(Command::get_name);
+            let known: Vec<_> = commands.chain(headings).map(str::to_lowercase).collect();
+            return Err(anyhow!("help {word}: there are {}", known.join(", ")));
+        };
+        let heading = (*heading).to_owned();
+        let others = |arg: Arg| {
+            let of_it = arg.get_help_heading() == Some(heading.as_str());
+            arg.hide(!of_it)
+        };
+        *command = std::mem::take(command).mut_args(others);
+    }
+    Ok(command.render_long_help().to_string())
+}
+
+fn grouped(command: Command) -> Command {
+    let has_workload = command.get_arguments().any(|arg| arg.get_id() == "on");
+    let is_server = command.get_arguments().any(|arg| arg.get_id() == "listen");
+    if !has_workload && !is_server {
+        return command;
+    }
+    let rest = if has_workload { WORKLOAD } else { "Cluster" };
+    command.mut_args(|arg| {
+        let group = GROUPS.iter().find(|(_, ids)| ids.contains(&arg.get_id().as_str()));
+        match group {
+            _ if arg.is_positional() => arg,
+            Some((heading, _)) => arg.help_heading(*heading),
+            None => arg.help_heading(rest),
+        }
+    })
+}
+
+/// As much of every flag as the command's page has room for.
+fn two_screens(command: Command) -> Command {
+    let command = command.mut_subcommands(|command| two_screens(grouped(command)));
+    let whole = told(command.clone(), Form::Whole);
+    if lines(&whole) <= LINES_MAX { whole } else { told(command, Form::Sentence) }
+}
+
+fn line_by_line(command: Command) -> Command {
+    told(command, Form::Line).mut_subcommands(|command| line_by_line(grouped(command)))
+}
+
+fn lines(command: &Command) -> usize {
+    command.clone().term_width(COLUMNS).render_help().to_string().lines().count()
+}
+
+/// The command with so much of each flag. No flag has a text for `--help` only, and values have
+/// none of their own: clap would give every flag a paragraph.
+fn told(command: Command, form: Form) -> Command {
+    let longest = command.get_arguments().map(|arg| name(arg).chars().count()).max();
+    // Clap indents a flag by 6 columns, and its text by 2 more.
+    let room = COLUMNS - 8 - longest.unwrap_or_default();
+    let command = command.mut_args(|arg| {
+        let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let values: Vec<_> = arg.get_possible_values();
+        let values: Vec<_> = values.iter().map(|value| value.get_name()).collect();
+        let text = match form {
+            Form::Whole => text,
+            Form::Sentence => sentence(&text),
+            Form::Line => line(&text, room),
+        };
+        let is_line = matches!(form, Form::Line);
+        let arg = arg.hide_possible_values(true);
+        match values.as_slice() {
+            [] | ["true", "false"] => arg.help(text),
+            _ if is_line => arg.help(text),
+            values => arg.help(format!("{text} [{}]", values.join(", "))),
+        }
+        .hide_env(is_line)
+        .hide_default_value(is_line)
+    });
+    if matches!(form, Form::Line) { command.after_help("All of it: --help") } else { command }
+}
+
+/// What stands for the flag in its line.
+fn name(arg: &Arg) -> String {
+    let values = arg.get_value_names().unwrap_or_default();
+    let values = values.iter().map(|value| format!(" <{value}>"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let takes = arg.get_action().takes_values();
+    let unnamed = arg.get_value_names().is_none() && takes;
+    let unnamed = unnamed.then(|| format!(" <{}>", arg.get_id().as_str().to_uppercase()));
+    long.into_iter().chain(values.filter(|_| takes)).chain(unnamed).collect()
+}
+
+/// The first sentence of `text`, with the default that stands at the end of another one.
+fn sentence(text: &str) -> String {
+    let (text, default) = match text.rfind(" [default") {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let first = text.split_once(". ").map_or(text, |(first, _)| first);
+    // One that stands in the first sentence's middle is kept as it is.
+    let default = if default.ends_with(']') { default } else { "" };
+    format!("{first}{default}")
+}
+
+/// As many clauses of `text`, from its begin, as have room.
+fn line(text: &str, room: usize) -> String {
+    let ends = [". ", "; ", ": ", ", ", " ("].map(|end| text.match_indices(end));
+    let ends = ends.into_iter().flatten().map(|(at, _)| at);
+    let plain = text.find(" [").unwrap_or(text.len());
+    let clauses = ends.chain([plain]).filter(|at| *at <= plain).map(|at| &text[..at]);
+    let balanced = |clause: &&str| clause.matches('(').count() == clause.matches(')').count();
+    let fits = clauses.filter(balanced).filter(|clause| clause.chars().count() <= room);
+    match fits.max_by_key(|clause| clause.len()) {
+        Some(clause) => clause.to_owned(),
+        None => text.chars().take(room - 1).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// Every command below `command`, itself included.
+    fn all(command: &Command) -> Vec<Command> {
+        command.get_subcommands().flat_map(all).chain([command.clone()]).collect()
+    }
+
+    #[test]
+    fn every_help_fits_two_screens_and_shows_every_flag() {
+        for mut command in all(&two_screens(Cli::command())) {
+            let page = command.clone().term_width(COLUMNS).render_long_help().to_string();
+            let name = command.get_name().to_owned();
+            assert!(page.lines().count() <= LINES_MAX, "{name}: {}\n{page}", page.lines().count());
+            assert!(page.lines().all(|line| line.chars().count() <= COLUMNS), "{name}\n{page}");
+            command.build();
+            for flag in command.get_arguments().filter_map(Arg::get_long) {
+                assert!(page.contains(&format!("--{flag}")), "{name}: --{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_help_is_a_line_for_each_flag() {
+        for mut command in all(&line_by_line(Cli::command())) {
+            let page = command.clone().term_width(COLUMNS).render_help().to_string();
+            let name = command.get_name().to_owned();
+            assert!(!page.contains('…'), "{name}\n{page}");
+            command.build();
+            for flag in command.get_arguments().filter_map(Arg::get_long) {
+                let line = page.lines().find(|line| line.contains(&format!("--{flag}")));
+                let words = line.unwrap_or_default().split_whitespace().count();
+                assert!(words > 2, "{name}: --{flag} has no text in its line\n{page}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_is_explained_in_full_and_alone() {
+        let words = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let load = explain(Cli::command(), &words("bench load")).unwrap();
+        assert!(load.contains("--rate") && !load.contains("--faults"), "{load}");
+        let whole = explain(Cli::command(), &words("bench")).unwrap();
+        assert!(whole.contains("intended start") && whole.contains("Faults:"), "{whole}");
+        let error = explain(Cli::command(), &words("bench cluser")).unwrap_err().to_string();
+        assert!(error.contains("cluster") && error.contains("workload"), "{error}");
+    }
+}
