@@ -87,7 +87,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--mix", spec.mix.map(|mix| mix.name().to_owned()));
     let distribution = spec.popularity.map(|popularity| match popularity {
         Popularity::Uniform => "uniform",
-        Popularity::Zipfian(_) => "zipfian",
+        Popularity::Zipfian(_) | Popularity::Scrambled { .. } => "zipfian",
         Popularity::Latest(_) => "latest",
     });
     add("--distribution", distribution.map(str::to_owned));
@@ -103,6 +103,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--later-after", spec.later_after.map(|value| value.to_string()));
     add("--value-bytes", spec.value_bytes.map(|value| value.to_string()));
     add("--zipf", spec.zipf_percent.map(|value| value.to_string()));
+    add("--zipf-over", spec.zipf_over.map(|value| value.to_string()));
     add("--hot-moves", spec.hot_moves.map(|value| value.to_string()));
     add("--tables", spec.tables.map(|value| value.to_string()));
     add("--scan-first", spec.scan_first.map(|value| value.to_string()));

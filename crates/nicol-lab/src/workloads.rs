@@ -61,6 +61,8 @@ pub struct WorkloadSpec {
     pub value_bytes: Option<u32>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,
+    /// Ranks of YCSB's scrambled generator, which then draws instead: ten billion in YCSB.
+    pub zipf_over: Option<u64>,
     /// Transactions after which other records are hot.
     pub hot_moves: Option<u64>,
     /// Tables of YCSB-T.
@@ -96,12 +98,19 @@ impl WorkloadSpec {
         let theta = Theta(u16::from(self.zipf_percent.unwrap_or(99)) * 10);
         let popularity = match self.popularity.unwrap_or(mix.popularity()) {
             Popularity::Uniform => Popularity::Uniform,
-            Popularity::Zipfian(_) => Popularity::Zipfian(theta),
+            Popularity::Zipfian(_) | Popularity::Scrambled { .. } => match self.ranks()? {
+                Some(ranks) => Popularity::Scrambled { theta, ranks },
+                None => Popularity::Zipfian(theta),
+            },
             Popularity::Latest(_) => Popularity::Latest(theta),
         };
         ensure!(
             popularity != Popularity::Uniform || self.zipf_percent.is_none(),
             "--zipf: uniform keys have no skew; leave it out or give --distribution zipfian"
+        );
+        ensure!(
+            self.zipf_over.is_none() || matches!(popularity, Popularity::Scrambled { .. }),
+            "--zipf-over: only zipfian keys have ranks; leave it out or give --distribution zipfian"
         );
         let read_percent = self.read_percent.unwrap_or(mix.read_percent());
         Ok(YcsbConfig {
@@ -112,6 +121,20 @@ impl WorkloadSpec {
             keys: self.key_form.unwrap_or_default(),
             value_bytes: value_bytes as usize,
         })
+    }
+
+    /// Ranks of YCSB's scrambled generator, if it draws.
+    ///
+    /// # Errors
+    /// Names the flag and the remedy.
+    pub(crate) fn ranks(&self) -> Result<Option<u64>> {
+        let ranks = self.zipf_over;
+        ensure!(
+            ranks.is_none_or(|ranks| (1..=1 << 52).contains(&ranks)),
+            "--zipf-over {}: give 1 to 2^52 ranks, 10000000000 as in YCSB",
+            ranks.unwrap_or_default()
+        );
+        Ok(ranks)
     }
 
     /// Records that the operations of `ycsb` insert at most, by the number of operations; without
@@ -207,6 +230,7 @@ impl WorkloadSpec {
                 self.zipf_percent.is_some(),
                 ycsb_t || ycsb || tpcc || self.name == "retwis",
             ),
+            ("--zipf-over", self.zipf_over.is_some(), ycsb_t || ycsb || self.name == "retwis"),
             ("--hot-moves", self.hot_moves.is_some(), ycsb_t),
             ("--tables", self.tables.is_some(), ycsb_t),
             ("--scan-first", self.scan_first.is_some(), self.name == "churn-ordered"),

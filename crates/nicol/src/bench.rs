@@ -134,6 +134,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         later_after: args.later_after,
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,
+        zipf_over: args.zipf_over,
         hot_moves: args.hot_moves,
         tables: args.tables,
         scan_first: args.scan_first,
