@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nicol_core::faults::FaultFamilies;
-use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::config::{BenchConfig, Length};
@@ -56,6 +56,11 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--warehouses", spec.warehouses.map(|value| value.to_string()));
     add("--items", spec.items.map(|value| value.to_string()));
     add("--customers", spec.customers.map(|value| value.to_string()));
+    let features = spec.features.map(|features| match features {
+        Features::Written => "written",
+        Features::Artifact => "artifact",
+    });
+    add("--features", features.map(str::to_owned));
     let suppliers = spec.suppliers.map(|suppliers| match suppliers {
         Suppliers::Specification => "home",
         Suppliers::Uniform => "uniform",

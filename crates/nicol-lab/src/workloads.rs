@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
-use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
@@ -39,6 +39,8 @@ pub struct WorkloadSpec {
     pub customers: Option<u16>,
     /// Where the items of new orders come from.
     pub suppliers: Option<Suppliers>,
+    /// What a scheduler is told of TPC-C's requests.
+    pub features: Option<Features>,
     /// Which of TPC-C's transactions run.
     pub tpcc_mix: Option<tpcc::Mix>,
     /// Is a client of TPC-C a terminal of one warehouse?
@@ -214,6 +216,7 @@ impl WorkloadSpec {
             ("--warehouses", self.warehouses.is_some(), tpcc),
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),
+            ("--features", self.features.is_some(), tpcc),
             ("--suppliers", self.suppliers.is_some(), tpcc),
             ("--mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
             ("--terminals", self.terminals.is_some(), tpcc),

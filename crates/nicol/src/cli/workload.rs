@@ -11,6 +11,15 @@ pub enum SuppliersArg {
     Uniform,
 }
 
+/// What a scheduler is told of TPC-C's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FeaturesArg {
+    /// The rows that they are known to write, and those that they read of written tables.
+    Written,
+    /// What AlNiCo's implementation extracts: of Payment the district alone.
+    Artifact,
+}
+
 /// How long transactions of TPC-C run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ChoppingArg {
@@ -102,6 +111,9 @@ pub struct WorkloadArgs {
     /// Where the items of new orders come from [default: home for tpcc, uniform for tpcc-no].
     #[arg(long, value_enum)]
     pub suppliers: Option<SuppliersArg>,
+    /// What a scheduler is told of requests (tpcc, tpcc-no) [default: written].
+    #[arg(long, value_enum)]
+    pub features: Option<FeaturesArg>,
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,

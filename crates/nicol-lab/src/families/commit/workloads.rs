@@ -251,6 +251,7 @@ fn tpcc(
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    config.features = spec.features.unwrap_or(config.features);
     config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
     config.mix = spec.tpcc_mix.unwrap_or(config.mix);
     config.terminals = spec.terminals.unwrap_or(config.terminals);
