@@ -1,9 +1,10 @@
 //! The project's own tasks:
-//! `cargo xtask ci [--quick] | explore [FLAGS] | golden [--bless] | histories |
+//! `cargo xtask book | ci [--quick] | explore [FLAGS] | golden [--bless] | histories |
 //! instructions [--check | --bless] | tidy | papers | miri [--once] | peers [redis] [TIMES] |
 //! plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
+mod book;
 mod cargo;
 mod ci;
 mod instructions;
@@ -26,6 +27,7 @@ use instructions::Counts;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
+  book         the documents as one book in target/book, by mdBook, installed where absent
   ci           everything that the gate (.ci/run) checks, in its order
   ci --quick   the same without the release build and what needs it, and without the tests that
                passed before and are unchanged since
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
 
 fn run(words: &[&str]) -> Result<()> {
     match words {
+        ["book"] => book::run(&root()?),
         ["ci"] => ci::run(&root()?, ci::Extent::Full),
         ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
         ["explore", flags @ ..] => explore(&root()?, flags),

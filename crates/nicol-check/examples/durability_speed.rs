@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use nicol_check::durability;
-use nicol_check::linearizability::STATES_MAX;
+use nicol_check::linearizability::Bound;
 use nicol_core::history::{
     Action, Crash, Effect, End, Found, History, Initial, Key, Loaded, Operation, Persistency,
     Promise, Read, Write,
@@ -122,7 +122,7 @@ fn main() {
         for (model, keys) in Persistency::ALL.into_iter().flat_map(|one| [(one, 1_000), (one, 1)]) {
             let history = honest(model, keys, versions);
             let started = Instant::now();
-            let report = durability::check(&history, model, STATES_MAX);
+            let report = durability::check(&history, model, Bound::default());
             let seconds = started.elapsed().as_secs_f64();
             let verdict = if report.holds() { "durable" } else { "NOT shown durable" };
             println!(

@@ -4,7 +4,8 @@
 mod brute;
 
 use brute::{Kind, draw, holds, show, sparse};
-use nicol_check::{durability, linearizability};
+use nicol_check::durability;
+use nicol_check::linearizability::{self, Bound};
 use nicol_core::history::{History, Persistency};
 use nicol_core::rng::{Purpose, Stream};
 
@@ -44,7 +45,7 @@ fn agree_on(
 fn linearizability_agrees_with_every_order() {
     for kind in KINDS {
         let [right, wrong] = agree(kind, 0, |history, _| {
-            let report = linearizability::check(history, STATES);
+            let report = linearizability::check(history, Bound::states(STATES));
             assert_eq!(report.undecided, [], "tiny histories are decided");
             (holds(history, Persistency::Event), report.holds())
         });
@@ -56,7 +57,7 @@ fn linearizability_agrees_with_every_order() {
 fn linearizability_agrees_where_much_is_not_told() {
     for kind in KINDS {
         let [right, wrong] = agree_on(kind, 0, sparse, |history, _| {
-            let report = linearizability::check(history, STATES);
+            let report = linearizability::check(history, Bound::states(STATES));
             assert_eq!(report.undecided, [], "tiny histories are decided");
             (holds(history, Persistency::Event), report.holds())
         });
@@ -70,7 +71,7 @@ fn durability_agrees_with_every_order() {
         for crashes in [1, 2] {
             let [right, wrong] = agree(kind, crashes, |history, seed| {
                 let model = Persistency::ALL[(seed % 5) as usize];
-                let report = durability::check(history, model, STATES);
+                let report = durability::check(history, model, Bound::states(STATES));
                 assert_eq!(report.undecided, [], "tiny histories are decided");
                 (holds(history, model), report.holds())
             });
@@ -89,7 +90,7 @@ fn durability_never_errs_where_much_is_not_told() {
                 let mut history = draw(&mut random, kind, crashes);
                 sparse(&mut random, &mut history);
                 let model = Persistency::ALL[(seed % 5) as usize];
-                let report = durability::check(&history, model, STATES);
+                let report = durability::check(&history, model, Bound::states(STATES));
                 if report.violations.is_empty() && !report.undecided.is_empty() {
                     continue;
                 }

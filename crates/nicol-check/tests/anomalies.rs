@@ -2,7 +2,7 @@
 //! right neighbour passes.
 
 use nicol_check::durability::{self, Anomaly as Loss};
-use nicol_check::linearizability::{self, Anomaly, STATES_MAX};
+use nicol_check::linearizability::{self, Anomaly, Bound};
 use nicol_core::history::{
     Action, Crash, Effect, End, Found, History, Initial, Key, Loaded, Operation, Persistency, Read,
     Scan, Write,
@@ -81,13 +81,13 @@ impl Story {
     }
 
     fn judge(&self) -> Option<Anomaly> {
-        let report = linearizability::check(&self.history, STATES_MAX);
+        let report = linearizability::check(&self.history, Bound::default());
         assert_eq!(report.undecided, []);
         report.violations.first().map(|violation| violation.anomaly)
     }
 
     fn survives(&self, model: Persistency) -> Option<Loss> {
-        let report = durability::check(&self.history, model, STATES_MAX);
+        let report = durability::check(&self.history, model, Bound::default());
         assert_eq!(report.undecided, []);
         report.violations.first().map(|violation| violation.anomaly)
     }
@@ -215,10 +215,40 @@ fn a_search_that_meets_its_bound_is_undecided() {
     }
     // Nobody wrote it: every order must be tried to know.
     story = story.get(50, (50, 100), (0, 77));
-    let report = linearizability::check(&story.history, 10);
+    let report = linearizability::check(&story.history, Bound::states(10));
     assert_eq!((report.violations.len(), report.undecided.len()), (0, 1));
     assert!(!report.holds() && report.undecided[0].to_string().contains("10 configurations"));
     assert_eq!(story.judge(), Some(Anomaly::NotLinearizable));
+}
+
+#[test]
+fn equal_writes_of_unknown_outcome_are_tried_once() {
+    // 24 writes of two values may each come at any of 24 reads, which see the values by turns.
+    let mut story = Story::new();
+    for client in 0..24 {
+        story = story.put_ended(client, (0, 1), End::Unknown, (0, 1 + u64::from(client % 2)));
+    }
+    for read in 0..24 {
+        story = story.get(100, (10 * read + 10, 10 * read + 15), (0, 1 + read % 2));
+    }
+    let report = linearizability::check(&story.history, Bound::states(100));
+    assert!(report.holds(), "{report:?}");
+    let once_more = story.get(100, (900, 905), (0, 1));
+    let report = linearizability::check(&once_more.history, Bound::states(1_000));
+    assert_eq!(report.violations.len(), 1, "there are 24 writes only: {report:?}");
+}
+
+#[test]
+fn a_search_ends_when_its_time_is_over() {
+    let mut story = Story::loaded(1, 1);
+    for client in 0..16 {
+        story = story.put(client, (0, 100), (0, u64::from(client)));
+        story = story.get(100 + client, (0, 100), (0, u64::from(client)));
+    }
+    story = story.get(50, (50, 100), (0, 77)).delete(51, (0, 100), 0);
+    let over = std::time::Instant::now();
+    let report = linearizability::check(&story.history, Bound::default().until(over));
+    assert_eq!((report.violations.len(), report.undecided.len()), (0, 1));
 }
 
 /// A write that was acknowledged and read, one that was acknowledged, one whose scope was
@@ -246,7 +276,7 @@ fn each_model_protects_what_it_says() {
         }
     }
     let lost = before_crash()[1].clone().crash(100, &[Some((1, 11))]);
-    let report = durability::check(&lost.history, Event, STATES_MAX);
+    let report = durability::check(&lost.history, Event, Bound::default());
     assert_eq!(report.acknowledged_lost, 1, "a permitted loss is counted");
 }
 

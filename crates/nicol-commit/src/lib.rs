@@ -1,6 +1,7 @@
 //! The `commit` family: distributed, replicated, serializable transactions.
 //!
-//! `AMB-nn` is an entry of `docs/ambiguities.md`: a case that a paper leaves open, and its reading.
+//! `AMB-nn` is an entry of `docs/research/ambiguities.md`: a case that a paper leaves open, and its
+//! reading.
 #![forbid(unsafe_code)]
 
 mod backups;

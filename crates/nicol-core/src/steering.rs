@@ -7,6 +7,8 @@
 //! the rules alone follows what is decided. A node *in doubt* has shorter cycles: in the beginning,
 //! when an epoch has spoken for the other way, and when operations take another time than before.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::NodeId;
 use crate::units::Nanos;
 
@@ -40,10 +42,12 @@ impl Way {
     }
 }
 
-/// The rules of a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The rules of a choice, and how files of decisions have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Steering {
     /// How long a slot is. What ends in its first half is not counted: it began on another way.
+    #[serde(rename = "slot_ns")]
     pub slot: Nanos,
     /// Slots of a cycle: at least three.
     pub cycle: u64,

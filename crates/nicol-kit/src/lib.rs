@@ -12,6 +12,7 @@
 //! | to say that it is not at rest | [`Open`] |
 //! | to count what happens, for reports | [`count`], [`counters`] |
 //! | the newest write of each key in logs without a common order | [`Recovered`] |
+//! | to go on after a round of execution logic | [`Computed`] |
 //! | to run procedures of transactions over one record | [`outcome_of`] |
 //! | to serve in order those who wait for the same thing | [`WaitingLine`] |
 //! | to know whose data a crash has taken, and whose locks only a recovery may release | [`LostNodes`] |
@@ -26,9 +27,9 @@ mod counters;
 mod items;
 mod locks;
 mod lost_nodes;
+mod procedures;
 mod recovered;
 mod selection;
-mod single_record;
 pub mod steering;
 mod waiting_line;
 
@@ -38,7 +39,7 @@ pub use counters::{count, counters};
 pub use items::{Item, Items};
 pub use locks::{HeldLocks, lock_all};
 pub use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};
+pub use procedures::{Computed, outcome_of};
 pub use recovered::{Counts, EachWrite, Recovered};
 pub use selection::{KeyShards, Selection};
-pub use single_record::outcome_of;
 pub use waiting_line::{LinePlace, WaitingLine};

@@ -7,7 +7,6 @@ use std::io::{self, BufRead, Write};
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::steering::{Decider, Decisions, Steering};
-use nicol_core::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::value_of;
@@ -30,67 +29,7 @@ pub struct Header {
     /// What the two ways are called.
     pub ways: [String; 2],
     /// The rules.
-    pub rules: Rules,
-}
-
-/// [`Steering`] as the file has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rules {
-    /// How long a slot is, in nanoseconds.
-    pub slot_ns: u64,
-    /// Slots of a cycle, of which the first tries the first way and the second the other.
-    pub cycle: u64,
-    /// Slots of a cycle in doubt.
-    pub cycle_in_doubt: u64,
-    /// Operations that an epoch counts at least.
-    pub samples: u64,
-    /// Thousandths that the other way must have ended more, or cost less.
-    pub gain_permille: u64,
-    /// How many more epochs must say so than speak against it, which count twice: at first,
-    pub epochs: u64,
-    /// and at most, after changes.
-    pub epochs_max: u64,
-    /// Epochs that spoke for no change after which half as many must.
-    pub calm: u64,
-    /// Thousandths by which the time of an operation must change to raise a doubt.
-    pub doubt_permille: u64,
-    /// Epochs without a reason after which a doubt ends.
-    pub doubt: u64,
-}
-
-impl From<Steering> for Rules {
-    fn from(steering: Steering) -> Self {
-        Self {
-            slot_ns: steering.slot.0,
-            cycle: steering.cycle,
-            cycle_in_doubt: steering.cycle_in_doubt,
-            samples: steering.samples,
-            gain_permille: steering.gain_permille,
-            epochs: steering.epochs,
-            epochs_max: steering.epochs_max,
-            calm: steering.calm,
-            doubt_permille: steering.doubt_permille,
-            doubt: steering.doubt,
-        }
-    }
-}
-
-impl From<Rules> for Steering {
-    fn from(rules: Rules) -> Self {
-        Self {
-            slot: Nanos(rules.slot_ns),
-            cycle: rules.cycle,
-            cycle_in_doubt: rules.cycle_in_doubt,
-            samples: rules.samples,
-            gain_permille: rules.gain_permille,
-            epochs: rules.epochs,
-            epochs_max: rules.epochs_max,
-            calm: rules.calm,
-            doubt_permille: rules.doubt_permille,
-            doubt: rules.doubt,
-        }
-    }
+    pub rules: Steering,
 }
 
 /// A line after the first: an epoch of a node.
@@ -165,7 +104,7 @@ pub fn write(
         workload: workload.to_owned(),
         seed,
         ways: first.ways.map(str::to_owned),
-        rules: first.steering.into(),
+        rules: first.steering,
     };
     line(to, &header)?;
     for Decisions { node, ways, log, .. } in nodes {
@@ -199,12 +138,11 @@ pub fn replay(from: impl BufRead) -> Result<(Header, Vec<Replayed>)> {
         format!("line 1: no header of {SCHEMA}, as nicol bench --decisions writes it")
     })?;
     ensure!(header.schema == SCHEMA, "line 1: schema {:?}: this reads {SCHEMA}", header.schema);
-    let steering = header.rules.into();
     let mut deciders: BTreeMap<u16, Decider> = BTreeMap::new();
     let mut replayed = Vec::new();
     for (at, text) in lines {
         let epoch = one(&header, text).with_context(|| format!("line {}", at + 1))?;
-        let decider = deciders.entry(epoch.node).or_insert_with(|| Decider::new(steering));
+        let decider = deciders.entry(epoch.node).or_insert_with(|| Decider::new(header.rules));
         let before = decider.way();
         let way = decider.decide(epoch.samples, epoch.spent_ns);
         let name = &header.ways[way.place()];
@@ -229,6 +167,7 @@ fn one(header: &Header, text: io::Result<String>) -> Result<Epoch> {
 mod tests {
     use nicol_core::ids::NodeId;
     use nicol_core::steering::Record;
+    use nicol_core::units::Nanos;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nicol_core::faults::FaultFamilies;
-use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::config::{BenchConfig, Length};
@@ -56,6 +56,11 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--warehouses", spec.warehouses.map(|value| value.to_string()));
     add("--items", spec.items.map(|value| value.to_string()));
     add("--customers", spec.customers.map(|value| value.to_string()));
+    let features = spec.features.map(|features| match features {
+        Features::Written => "written",
+        Features::Artifact => "artifact",
+    });
+    add("--features", features.map(str::to_owned));
     let suppliers = spec.suppliers.map(|suppliers| match suppliers {
         Suppliers::Specification => "home",
         Suppliers::Uniform => "uniform",
@@ -87,7 +92,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--mix", spec.mix.map(|mix| mix.name().to_owned()));
     let distribution = spec.popularity.map(|popularity| match popularity {
         Popularity::Uniform => "uniform",
-        Popularity::Zipfian(_) => "zipfian",
+        Popularity::Zipfian(_) | Popularity::Scrambled { .. } => "zipfian",
         Popularity::Latest(_) => "latest",
     });
     add("--distribution", distribution.map(str::to_owned));
@@ -103,6 +108,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--later-after", spec.later_after.map(|value| value.to_string()));
     add("--value-bytes", spec.value_bytes.map(|value| value.to_string()));
     add("--zipf", spec.zipf_percent.map(|value| value.to_string()));
+    add("--zipf-over", spec.zipf_over.map(|value| value.to_string()));
     add("--hot-moves", spec.hot_moves.map(|value| value.to_string()));
     add("--tables", spec.tables.map(|value| value.to_string()));
     add("--scan-first", spec.scan_first.map(|value| value.to_string()));

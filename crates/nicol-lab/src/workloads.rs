@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
-use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
@@ -39,6 +39,8 @@ pub struct WorkloadSpec {
     pub customers: Option<u16>,
     /// Where the items of new orders come from.
     pub suppliers: Option<Suppliers>,
+    /// What a scheduler is told of TPC-C's requests.
+    pub features: Option<Features>,
     /// Which of TPC-C's transactions run.
     pub tpcc_mix: Option<tpcc::Mix>,
     /// Is a client of TPC-C a terminal of one warehouse?
@@ -61,6 +63,8 @@ pub struct WorkloadSpec {
     pub value_bytes: Option<u32>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,
+    /// Ranks of YCSB's scrambled generator, which then draws instead: ten billion in YCSB.
+    pub zipf_over: Option<u64>,
     /// Transactions after which other records are hot.
     pub hot_moves: Option<u64>,
     /// Tables of YCSB-T.
@@ -96,12 +100,19 @@ impl WorkloadSpec {
         let theta = Theta(u16::from(self.zipf_percent.unwrap_or(99)) * 10);
         let popularity = match self.popularity.unwrap_or(mix.popularity()) {
             Popularity::Uniform => Popularity::Uniform,
-            Popularity::Zipfian(_) => Popularity::Zipfian(theta),
+            Popularity::Zipfian(_) | Popularity::Scrambled { .. } => match self.ranks()? {
+                Some(ranks) => Popularity::Scrambled { theta, ranks },
+                None => Popularity::Zipfian(theta),
+            },
             Popularity::Latest(_) => Popularity::Latest(theta),
         };
         ensure!(
             popularity != Popularity::Uniform || self.zipf_percent.is_none(),
             "--zipf: uniform keys have no skew; leave it out or give --distribution zipfian"
+        );
+        ensure!(
+            self.zipf_over.is_none() || matches!(popularity, Popularity::Scrambled { .. }),
+            "--zipf-over: only zipfian keys have ranks; leave it out or give --distribution zipfian"
         );
         let read_percent = self.read_percent.unwrap_or(mix.read_percent());
         Ok(YcsbConfig {
@@ -112,6 +123,20 @@ impl WorkloadSpec {
             keys: self.key_form.unwrap_or_default(),
             value_bytes: value_bytes as usize,
         })
+    }
+
+    /// Ranks of YCSB's scrambled generator, if it draws.
+    ///
+    /// # Errors
+    /// Names the flag and the remedy.
+    pub(crate) fn ranks(&self) -> Result<Option<u64>> {
+        let ranks = self.zipf_over;
+        ensure!(
+            ranks.is_none_or(|ranks| (1..=1 << 52).contains(&ranks)),
+            "--zipf-over {}: give 1 to 2^52 ranks, 10000000000 as in YCSB",
+            ranks.unwrap_or_default()
+        );
+        Ok(ranks)
     }
 
     /// Records that the operations of `ycsb` insert at most, by the number of operations; without
@@ -191,6 +216,7 @@ impl WorkloadSpec {
             ("--warehouses", self.warehouses.is_some(), tpcc),
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),
+            ("--features", self.features.is_some(), tpcc),
             ("--suppliers", self.suppliers.is_some(), tpcc),
             ("--mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
             ("--terminals", self.terminals.is_some(), tpcc),
@@ -207,6 +233,7 @@ impl WorkloadSpec {
                 self.zipf_percent.is_some(),
                 ycsb_t || ycsb || tpcc || self.name == "retwis",
             ),
+            ("--zipf-over", self.zipf_over.is_some(), ycsb_t || ycsb || self.name == "retwis"),
             ("--hot-moves", self.hot_moves.is_some(), ycsb_t),
             ("--tables", self.tables.is_some(), ycsb_t),
             ("--scan-first", self.scan_first.is_some(), self.name == "churn-ordered"),

@@ -1,17 +1,11 @@
 //! MINOS broken on purpose, for the checkers' negative tests. What spoils messages stands before
-//! the server (`broken/server.rs`); what spoils a recovery stands before the log that it reads. Of
-//! the rest the steps ask [`Hooks`], and know no fault by name.
+//! the server (`broken/server.rs`); what spoils a recovery stands before the log that it reads
+//! (`broken/medium.rs`). Of the rest the steps ask [`Hooks`], and know no fault by name.
 
-mod server;
+pub(super) mod medium;
+pub(super) mod server;
 
-use nicol_core::engine::Revival;
 use nicol_core::view::Halves;
-
-use super::log::{Logged, QUEUE_LABEL};
-use super::node::Node;
-use super::recovery;
-
-pub(super) use self::server::service;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -84,26 +78,5 @@ impl Hooks {
     /// True if the vFIFO outlives its NIC.
     pub(super) fn keeps_volatile_queue(self) -> bool {
         self.is(Sabotage::KeepsVolatileQueue)
-    }
-}
-
-/// Applies what the medium of a node has kept, as far as a planted fault finds it.
-pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
-    let sabotage = node.config().sabotage;
-    let finds_queue = match sabotage {
-        Sabotage::LosesQueue => false,
-        Sabotage::LosesQueueWithNic => !node.keeps_memory(),
-        _ => true,
-    };
-    let found = revival.medium.iter().filter(|write| finds_queue || write.label & QUEUE_LABEL == 0);
-    if sabotage != Sabotage::Resurrects {
-        return recovery::apply_medium(node, found);
-    }
-    for write in found.rev().filter(|write| write.intact) {
-        let Ok(Logged::Update { key, ts, value }) = Logged::parse(&write.bytes) else { continue };
-        node.store().change(key, |record| {
-            record.update(ts, value.map(Into::into));
-            record.durable_ts = record.durable_ts.max(ts);
-        });
     }
 }

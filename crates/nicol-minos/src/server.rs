@@ -1,13 +1,11 @@
 //! What an engine answers: each message goes to the role that it is for.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service};
 use nicol_core::ids::Key;
 use nicol_core::wire::Malformed;
 
-use super::broken;
 use super::coordinator::Coordinator;
 use super::follower::Follower;
 use super::member::Member;
@@ -16,22 +14,11 @@ use super::messages::{
     SHIP, ScopeValP, VAL, VAL_C, VAL_P, Val,
 };
 use super::model::{Memory, Validation};
-use super::node::Node;
 use super::pcie_messages::HOST_INV;
 use super::received::Received as Update;
 use super::recovery::Shipper;
 use super::scope::ScopeEnd;
-use super::survivor::Survivor;
 use super::timestamp::Timestamp;
-
-/// Starts an engine of `node` that runs the algorithms.
-pub(super) fn start<F: Fabric>(fabric: &F, node: &Arc<Node>) -> Rc<Member<F>> {
-    let member = Member::new(fabric, node);
-    let service = broken::service(Server { member: member.clone() });
-    assert!(fabric.serve(service), "an engine runs one system");
-    Survivor::new(&member).watch_views();
-    member
-}
 
 /// An engine as a service.
 pub(super) struct Server<F: Fabric> {
@@ -39,6 +26,10 @@ pub(super) struct Server<F: Fabric> {
 }
 
 impl<F: Fabric> Server<F> {
+    pub(super) fn new(member: &Rc<Member<F>>) -> Self {
+        Self { member: member.clone() }
+    }
+
     pub(super) fn member(&self) -> &Rc<Member<F>> {
         &self.member
     }

@@ -1,6 +1,7 @@
 //! How a node loads, starts and comes back.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +20,7 @@ use super::broken;
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
 use super::log::{LOG_SLOTS, Slots};
+use super::member::Member;
 use super::node::{
     BREAKDOWN, Breakdown, LOST, Loaded, LoadedShard, Node, READY, RECOVERED, Shipping,
 };
@@ -26,8 +28,9 @@ use super::queue::{Queue, VolatileEntries};
 use super::record::Record;
 use super::recovery::{Recovery, apply_volatile_entries};
 use super::relay::Relay;
-use super::server;
+use super::server::Server;
 use super::store::{Store, digest_of};
+use super::survivor::Survivor;
 use super::tags::mark_restart;
 use super::timestamp::Timestamp;
 use super::value::{Recent, Value};
@@ -58,6 +61,15 @@ impl Node {
             Relay::start(fabric, self);
         }
     }
+}
+
+/// Starts an engine that runs the algorithms.
+fn start_member<F: Fabric>(fabric: &F, node: &Arc<Node>) -> Rc<Member<F>> {
+    let member = Member::new(fabric, node);
+    let service = broken::server::service(Server::new(&member));
+    assert!(fabric.serve(service), "an engine runs one system");
+    Survivor::new(&member).watch_views();
+    member
 }
 
 impl SystemNode for Node {
@@ -139,11 +151,11 @@ impl SystemNode for Node {
         if here.side == Side::Nic && !self.config.offload {
             return self.start_relay(fabric);
         }
-        let member = server::start(fabric, self);
+        let member = start_member(fabric, self);
         if (here.side, here.core) == (Side::Host, 0) {
             self.is_whole.store(true, Ordering::Release);
             self.reload();
-            broken::apply_medium(self, revival);
+            broken::medium::apply(self, revival);
             apply_volatile_entries(self);
             mark_restart(fabric, self);
             fabric.spawn(Recovery::new(&member).run(!revival.memory_is_durable));
@@ -274,7 +286,7 @@ impl KeyValueNode for Node {
             self.start_relay(fabric);
             return None;
         }
-        let member = server::start(fabric, self);
+        let member = start_member(fabric, self);
         (side == Side::Host).then(|| Client::new(member))
     }
 }

@@ -225,13 +225,16 @@ impl Write {
     }
 }
 
+/// A write, and how many of its INVs have come.
+type Arriving = (Rc<Write>, u16);
+
 /// The writes that an engine coordinates, by number.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     open: RefCell<BTreeMap<u64, Rc<Write>>>,
     last: Cell<u64>,
-    /// Those whose INVs come one by one from the host, and how many have come.
-    arriving: RefCell<BTreeMap<(Key, Timestamp), (Rc<Write>, u16)>>,
+    /// Those whose INVs come one by one from the host.
+    arriving: RefCell<BTreeMap<(Key, Timestamp), Arriving>>,
 }
 
 impl Writes {

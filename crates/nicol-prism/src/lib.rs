@@ -28,6 +28,6 @@ pub use verbs::Verbs;
 pub enum Faithful {
     /// As printed.
     Paper,
-    /// As docs/ambiguities.md resolves it.
+    /// As docs/research/ambiguities.md resolves it.
     Fixed,
 }

@@ -8,7 +8,7 @@
 //! transaction; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
 //! commits only if none of them has changed.
 //!
-//! DEVIATIONS from Redis 7.0 (`docs/redis.md` tells users):
+//! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
 //! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since

@@ -4,7 +4,8 @@
 //! Every cost is a number of a [`profile::Profile`]; throughput limits and batching emerge from
 //! cores, links, queues and PCIe being occupied.
 //!
-//! `Cn.nn` is a row of `docs/calibration.md`, `AMB-nn` an entry of `docs/ambiguities.md`.
+//! `Cn.nn` is a row of `docs/research/calibration.md`, `AMB-nn` an entry of
+//! `docs/research/ambiguities.md`.
 #![forbid(unsafe_code)]
 
 mod chain;

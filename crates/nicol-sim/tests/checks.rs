@@ -47,9 +47,9 @@ fn profiles_reproduce_the_component_measurements() {
     }
 }
 
-/// The last column of the tables in `docs/calibration.md`, by the row's id.
+/// The last column of the tables in `docs/research/calibration.md`, by the row's id.
 fn held_by() -> BTreeMap<&'static str, &'static str> {
-    let document = include_str!("../../../docs/calibration.md");
+    let document = include_str!("../../../docs/research/calibration.md");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| C"));
     let row = |row: &'static str| {
         let cells = row.trim_end_matches([' ', '|']);
@@ -76,10 +76,13 @@ fn the_list_of_published_numbers_names_the_profiles_that_are_held_to_each() {
         if names.is_empty() {
             assert!(["given", "not used"].contains(column), "C{id}: no check of {column}");
         } else {
-            assert_eq!(*column, names, "C{id}: the last column of docs/calibration.md");
+            assert_eq!(*column, names, "C{id}: the last column of docs/research/calibration.md");
         }
     }
-    assert!(checked.is_empty(), "checks without a row in docs/calibration.md: {checked:?}");
+    assert!(
+        checked.is_empty(),
+        "checks without a row in docs/research/calibration.md: {checked:?}"
+    );
 }
 
 #[test]

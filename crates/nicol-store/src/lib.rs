@@ -1,7 +1,8 @@
 //! Nicol's data structures, without async code and I/O. Memory that a NIC reads is
 //! `nicol_core::memory`.
 //!
-//! `AMB-nn` is an entry of `docs/ambiguities.md`: a case that a paper leaves open, and its reading.
+//! `AMB-nn` is an entry of `docs/research/ambiguities.md`: a case that a paper leaves open, and its
+//! reading.
 #![deny(unsafe_code)]
 
 mod access;

@@ -2,7 +2,7 @@
 
 use nicol_core::rng::Stream;
 
-use crate::zipf::{ScrambledZipf, Theta, Zipf};
+use crate::zipf::{Permutation, ScrambledZipf, Theta, Zipf};
 
 /// A share in parts per million: `PartsPerMillion::percent(4)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,10 +28,18 @@ impl PartsPerMillion {
 pub enum Distribution {
     /// Uniform.
     Uniform,
-    /// Zipfian; low items are hot. (Gray et al., 1994)
+    /// Zipfian; low items are hot.
     Zipfian(Theta),
-    /// Zipfian with hot items scattered, as in YCSB.
-    ScrambledZipfian(Theta),
+    /// Zipfian, with hot items anywhere: a seeded permutation says which item has which rank. The
+    /// same items are hot whatever the seed of the run.
+    ScatteredZipfian(Theta),
+    /// YCSB's scrambled generator: ranks over `ranks` items, hashed into the items.
+    ScrambledZipfian {
+        /// The skew of the ranks.
+        theta: Theta,
+        /// How many ranks: [`ScrambledZipf::RANKS`] in YCSB.
+        ranks: u64,
+    },
     /// The first `hot_items` (a share) of the items get the share `hot_draws` of the draws.
     Hotspot {
         /// The share of items that are hot.
@@ -52,9 +60,13 @@ pub struct Chooser {
 enum Method {
     Uniform,
     Zipfian(Zipf),
+    Scattered(Zipf, Permutation),
     Scrambled(ScrambledZipf),
     Hotspot { hot: u64, hot_draws: PartsPerMillion },
 }
+
+/// The seed of every run's permutation: systems and runs that are compared have the same hot items.
+const SEED: u64 = 0x6e69_636f_6c;
 
 impl Chooser {
     /// A chooser among `items`.
@@ -66,8 +78,11 @@ impl Chooser {
         let method = match distribution {
             Distribution::Uniform => Method::Uniform,
             Distribution::Zipfian(theta) => Method::Zipfian(Zipf::new(items, theta)),
-            Distribution::ScrambledZipfian(theta) => {
-                Method::Scrambled(ScrambledZipf::new(items, theta))
+            Distribution::ScatteredZipfian(theta) => {
+                Method::Scattered(Zipf::new(items, theta), Permutation::new(items, SEED))
+            }
+            Distribution::ScrambledZipfian { theta, ranks } => {
+                Method::Scrambled(ScrambledZipf::new(items, ranks, theta))
             }
             Distribution::Hotspot { hot_items, hot_draws } => {
                 assert!(hot_items <= PartsPerMillion::ALL, "a share is at most one");
@@ -88,6 +103,7 @@ impl Chooser {
         match &self.method {
             Method::Uniform => random.below(self.items),
             Method::Zipfian(zipf) => zipf.draw(random),
+            Method::Scattered(zipf, permutation) => permutation.item(zipf.draw(random)),
             Method::Scrambled(zipf) => zipf.draw(random),
             Method::Hotspot { hot, hot_draws } => {
                 let is_hot = random.bernoulli(hot_draws.0);
@@ -134,6 +150,9 @@ mod tests {
     use super::*;
     use nicol_core::rng::Purpose;
 
+    const SCRAMBLED: Distribution =
+        Distribution::ScrambledZipfian { theta: Theta(990), ranks: ScrambledZipf::RANKS };
+
     fn draws(distribution: Distribution) -> Vec<u64> {
         let chooser = Chooser::new(1_000_000, distribution);
         let mut random = Stream::new(42, Purpose::Test, 3);
@@ -153,18 +172,18 @@ mod tests {
         );
         assert_eq!(
             draws(Distribution::Zipfian(Theta(990))),
-            [71258, 33317, 36, 9, 2713, 6, 3232, 144]
+            [9, 22, 19494, 65915, 306, 89966, 256, 5402]
         );
         assert_eq!(
             draws(Distribution::Zipfian(Theta(500))),
-            [654216, 569641, 82998, 40137, 335472, 31600, 349660, 143923]
+            [36808, 60485, 507675, 640400, 177624, 677040, 167556, 385951]
         );
         assert_eq!(
             draws(Distribution::Zipfian(Theta(1_000))),
-            [60692, 27467, 29, 8, 2095, 5, 2503, 112]
+            [8, 18, 15831, 56106, 237, 77695, 199, 4245]
         );
         assert_eq!(
-            draws(Distribution::ScrambledZipfian(Theta(990))),
+            draws(SCRAMBLED),
             [469283, 213329, 154584, 400374, 34971, 46997, 307804, 539348]
         );
         assert_eq!(draws(hotspot), [30184, 7995, 7092, 15160, 33941, 11653, 5333, 19232]);
@@ -183,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn uniform_and_scrambled_reach_everything() {
-        for distribution in [Distribution::Uniform, Distribution::ScrambledZipfian(Theta(500))] {
+    fn uniform_and_scattered_reach_everything() {
+        for distribution in [Distribution::Uniform, Distribution::ScatteredZipfian(Theta(0))] {
             let chooser = Chooser::new(64, distribution);
             let mut random = Stream::new(1, Purpose::Test, 0);
             let mut counts = [0_u32; 64];

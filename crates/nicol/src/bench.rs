@@ -16,13 +16,13 @@ use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
-use nicol_workload::tpcc::{self, Chopping, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
-    BenchArgs, ChoppingArg, DistributionArg, Format, IndicesArg, KeyFormArg, MixArg, SuppliersArg,
-    SystemArgs, TerminalsArg, WorkloadArgs,
+    BenchArgs, ChoppingArg, DistributionArg, FeaturesArg, Format, IndicesArg, KeyFormArg, MixArg,
+    SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
@@ -117,6 +117,10 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         warehouses: args.warehouses,
         items: args.items,
         customers: args.customers,
+        features: args.features.map(|features| match features {
+            FeaturesArg::Written => Features::Written,
+            FeaturesArg::Artifact => Features::Artifact,
+        }),
         suppliers: args.suppliers.map(|suppliers| match suppliers {
             SuppliersArg::Home => Suppliers::Specification,
             SuppliersArg::Uniform => Suppliers::Uniform,
@@ -141,6 +145,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         later_after: args.later_after,
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,
+        zipf_over: args.zipf_over,
         hot_moves: args.hot_moves,
         tables: args.tables,
         scan_first: args.scan_first,

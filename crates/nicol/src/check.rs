@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nicol_check::history_file::{self, FileContent, HistoryError};
-use nicol_check::{durability, linearizability, serializability};
+use nicol_check::linearizability::{self, Bound};
+use nicol_check::{durability, serializability};
 use nicol_core::history::{Operation, Promise};
 use serde_json::json;
 
@@ -18,19 +20,36 @@ const STANDARD_INPUT: &str = "-";
 
 /// A checker's verdict.
 struct Verdict {
-    held: bool,
     violations: Vec<String>,
     /// Violations that are not spelt out.
     more: usize,
     undecided: Option<String>,
 }
 
+impl Verdict {
+    /// Does the promise hold? `None`: nobody knows. What is wrong for certain is, whatever else
+    /// could not be decided.
+    fn held(&self) -> Option<bool> {
+        match (self.violations.is_empty(), &self.undecided) {
+            (false, _) => Some(false),
+            (true, Some(_)) => None,
+            (true, None) => Some(true),
+        }
+    }
+}
+
 /// Reads the history and prints the verdict.
 pub fn run(args: &CheckArgs) -> Result<End> {
     let content = open(&args.history)?;
-    let verdict = judge(&content);
+    let bound =
+        Bound::states(args.states).until(Instant::now() + Duration::from_secs(args.seconds));
+    let verdict = judge(&content, bound);
     print(args, &content, &verdict)?;
-    Ok(if verdict.held { End::Held } else { End::Failed })
+    Ok(match verdict.held() {
+        Some(true) => End::Held,
+        Some(false) => End::Failed,
+        None => End::Undecided,
+    })
 }
 
 /// Reads the file, or standard input. What is wrong with its content is the user's to mend, what
@@ -77,34 +96,33 @@ fn not_covered(content: &FileContent) -> Option<String> {
     ))
 }
 
-fn judge(content: &FileContent) -> Verdict {
+fn judge(content: &FileContent, bound: Bound) -> Verdict {
     let history = &content.history;
     match history.promise {
         Promise::StrictSerializable | Promise::SessionSerializable | Promise::Serializable => {
             let report = serializability::check(history);
             Verdict {
-                held: report.held(),
                 violations: words(&report.violations),
                 more: report.more,
                 undecided: report.undecided,
             }
         }
         Promise::Linearizable => {
-            let report = linearizability::check(history, linearizability::STATES_MAX);
+            let report = linearizability::check(history, bound);
             let undecided = undecided(&report.undecided);
-            by_key(report.holds(), words(&report.violations), undecided)
+            by_key(words(&report.violations), undecided)
         }
         Promise::Durable(model) => {
-            let report = durability::check(history, model, linearizability::STATES_MAX);
+            let report = durability::check(history, model, bound);
             let undecided = undecided(&report.undecided);
-            by_key(report.holds(), words(&report.violations), undecided)
+            by_key(words(&report.violations), undecided)
         }
     }
 }
 
 /// The verdict of a checker that lists every violation.
-fn by_key(held: bool, violations: Vec<String>, undecided: Option<String>) -> Verdict {
-    Verdict { held, violations, more: 0, undecided }
+fn by_key(violations: Vec<String>, undecided: Option<String>) -> Verdict {
+    Verdict { violations, more: 0, undecided }
 }
 
 fn words(violations: &[impl ToString]) -> Vec<String> {
@@ -116,14 +134,14 @@ fn undecided(keys: &[impl ToString]) -> Option<String> {
     (!keys.is_empty()).then(|| words(keys).join("; "))
 }
 
-/// Does the promise hold? What is wrong for certain is, whatever else could not be decided.
+/// The verdict in a line.
 fn in_words(verdict: &Verdict, operations: usize) -> String {
-    match (&verdict.undecided, verdict.held) {
-        (Some(why), _) if verdict.violations.is_empty() => format!("UNDECIDED: {why}"),
-        (Some(why), _) => format!("NO; and undecided: {why}"),
-        (None, true) if operations == 0 => "yes: there is nothing to judge".to_owned(),
-        (None, true) => "yes".to_owned(),
-        (None, false) => "NO".to_owned(),
+    match (&verdict.undecided, verdict.held()) {
+        (Some(why), None) => format!("UNDECIDED: {why}"),
+        (Some(why), Some(_)) => format!("NO; and undecided: {why}"),
+        (None, Some(false)) => "NO".to_owned(),
+        (None, _) if operations == 0 => "yes: there is nothing to judge".to_owned(),
+        (None, _) => "yes".to_owned(),
     }
 }
 
@@ -137,14 +155,14 @@ fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<(
         "format": content.schema,
         "promise": promise,
         "transactions": operations,
-        "held": verdict.held,
+        "held": verdict.held(),
         "undecided": verdict.undecided,
         "violations": verdict.violations,
         "more_violations": verdict.more,
         "not_told": content.not_told,
     });
     if content.history.promise.is_of_transactions() {
-        value["serializable"] = json!(verdict.held);
+        value["serializable"] = json!(verdict.held());
     }
     match args.format {
         Format::Json => output::json(&value),
@@ -175,7 +193,6 @@ mod tests {
     #[test]
     fn what_is_wrong_is_not_called_undecided() {
         let verdict = |violations: &[&str], undecided: Option<&str>| Verdict {
-            held: violations.is_empty() && undecided.is_none(),
             violations: violations.iter().map(ToString::to_string).collect(),
             more: 0,
             undecided: undecided.map(str::to_owned),

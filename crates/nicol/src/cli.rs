@@ -26,8 +26,8 @@ pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{LOG_BYTES, ServeArgs, TRANSACTION_MS};
 pub use workload::{
-    ChoppingArg, DistributionArg, IndicesArg, KeyFormArg, MixArg, SuppliersArg, TerminalsArg,
-    WorkloadArgs,
+    ChoppingArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg, SuppliersArg,
+    TerminalsArg, WorkloadArgs,
 };
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
@@ -39,6 +39,7 @@ pub use workload::{
     1    a check failed\n  \
     2    bad usage; the message names the input and the remedy\n  \
     3    the environment: a file, a port, a thread\n  \
+    4    undecided: no violation was found, and no proof that there is none (`check`)\n  \
     130  interrupted (SIGINT) before all was done; the runs that `sweep` finished held\n  \
     143  asked to end (SIGTERM) before all was done; the runs that `sweep` finished held\n\nFirst steps:\n  \
     nicol bench smallbank\n  nicol serve\n  nicol bench smallbank --on liquidio3 --nodes 6")]
@@ -401,6 +402,12 @@ pub struct LabRunArgs {
 pub struct CheckArgs {
     /// The history, as `nicol bench --history` writes it; `-` is standard input.
     pub history: PathBuf,
+    /// Configurations that the search of a key without versions visits at most, 200 bytes each.
+    #[arg(long, value_name = "N", default_value_t = nicol_check::linearizability::STATES_MAX)]
+    pub states: usize,
+    /// Seconds after which a search that has no result is undecided.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub seconds: u64,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,

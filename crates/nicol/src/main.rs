@@ -40,6 +40,8 @@ pub enum End {
     Held,
     /// A check failed.
     Failed,
+    /// No check failed, and at least one could not be decided.
+    Undecided,
     /// Interrupted before all was done; what was done held. The exit code says by what.
     Interrupted(u8),
 }
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
     match run(&cli.command) {
         Ok(End::Held) => ExitCode::SUCCESS,
         Ok(End::Failed) => ExitCode::from(1),
+        Ok(End::Undecided) => ExitCode::from(4),
         Ok(End::Interrupted(code)) => ExitCode::from(code),
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 3 };

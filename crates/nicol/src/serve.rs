@@ -78,28 +78,31 @@ impl Settings {
     fn may_lose(&self) -> Option<&'static str> {
         self.system.single.and_then(|single| single.may_lose)
     }
+
+    /// Logs what is to be served, but for the password.
+    fn log(&self) {
+        tracing::info!(
+            system = self.system.name,
+            nodes = self.nodes,
+            replicas = self.replicas,
+            log_device = ?self.log_device,
+            "starting"
+        );
+        tracing::debug!(
+            records = self.records,
+            max_memory = ?self.max_memory,
+            transaction_time = ?self.transaction_time,
+            log_bytes = self.log_bytes,
+            "settings"
+        );
+    }
 }
 
 /// Serves until the process is asked to end, or an engine fails. Clients that wait for a
 /// transaction at that time get their replies first.
 pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
-    let settings = settings(args).map_err(environment_or_usage)?;
-    tracing::info!(
-        system = settings.system.name,
-        nodes = settings.nodes,
-        replicas = settings.replicas,
-        log_device = ?settings.log_device,
-        "starting"
-    );
-    // A password is told to nobody.
-    tracing::debug!(
-        records = settings.records,
-        max_memory = ?settings.max_memory,
-        transaction_time = ?settings.transaction_time,
-        log_bytes = settings.log_bytes,
-        "settings"
-    );
+    let settings = settings(args).inspect(Settings::log).map_err(environment_or_usage)?;
     let starting =
         interrupt::Starting::begin("asked to end while it started: it has served nobody")?;
     let (drawn, run_id) = draw()?;
@@ -137,11 +140,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
     let server = Server::start_on(config, backend, info, attach).map_err(not_started)?;
     output::tell(&banner(&settings, server.address()));
-    tracing::info!(address = %server.address(), threads = world.threads(), "listening");
-    for line in few.iter().chain(&warned) {
-        output::tell(line);
-        tracing::warn!("{line}");
-    }
+    few.iter().chain(&warned).for_each(|line| warn(line));
     let look = keeper.as_ref().map_or(POLL, |keeper| keeper.look_every().min(POLL));
     let mut failed = None;
     let ended = world.run_until(
@@ -279,8 +278,7 @@ fn fronts(single: bool, threads: usize) -> usize {
 fn tend(keeper: &mut Keeper, world: &LiveCluster) -> Result<()> {
     let saves = keeper.saves();
     if let Some(line) = keeper.tend(world)? {
-        output::tell(&line);
-        tracing::warn!("{line}");
+        warn(&line);
     }
     if keeper.saves() > saves {
         tracing::info!(saves = keeper.saves(), log_bytes = world.log_bytes(), "logs shortened");
@@ -288,7 +286,14 @@ fn tend(keeper: &mut Keeper, world: &LiveCluster) -> Result<()> {
     Ok(())
 }
 
+/// Tells and logs what someone should look at.
+fn warn(line: &str) {
+    output::tell(line);
+    tracing::warn!("{line}");
+}
+
 fn banner(settings: &Settings, address: &Address) -> String {
+    tracing::info!(%address, "listening");
     let kept = match &settings.log_device {
         LogDevice::Memory => "the data is in memory only".to_owned(),
         LogDevice::File { dir } => format!("the data is kept in {}", dir.display()),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use live::client::{Client, kill};
 use live::single::takes_single_operations_only;
 use live::{LIVE, Live, live_with};
-use nicol_check::linearizability::{self, STATES_MAX};
+use nicol_check::linearizability::{self, Bound};
 use nicol_core::history::{
     Action, Effect, End, Found, History, Initial, Key, Operation, Promise, digest,
 };
@@ -276,7 +276,7 @@ fn many_clients_see_each_key_as_one_that_changes_at_instants_whoever_vanishes() 
         let (server, address) = live_with(&mut serve(&["--nodes", nodes]));
         let kills = seed == 2;
         let mut history = record(server, &address, seed, kills);
-        let report = linearizability::check(&history, STATES_MAX);
+        let report = linearizability::check(&history, Bound::default());
         assert!(report.holds(), "seed {seed}: {:?} {:?}", report.violations, report.undecided);
         let of = |end| history.operations.iter().filter(|one| one.end == end).count();
         assert!(of(End::Ok) > 1_000, "{} operations ended well", of(End::Ok));
@@ -288,7 +288,7 @@ fn many_clients_see_each_key_as_one_that_changes_at_instants_whoever_vanishes() 
             _ => None,
         });
         *read.unwrap() ^= 1;
-        assert!(!linearizability::check(&history, STATES_MAX).holds());
+        assert!(!linearizability::check(&history, Bound::default()).holds());
     }
 }
 

@@ -84,7 +84,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
         println!(
-            "== left out: release build, seed sweeps, museum, exploration, TLA+, golden tables, \
+            "== left out: book, release build, seed sweeps, museum, exploration, TLA+, golden tables, \
              instructions, determinism, examples in documentation (cargo xtask ci)"
         );
     }
@@ -122,6 +122,7 @@ fn full(root: &Path, steps: &Steps) -> Result<Counted> {
 /// The tests' build, and those of them that may share the machine; all test binaries.
 fn debugged(root: &Path, steps: &Steps) -> Result<(Counted, Vec<Binary>)> {
     lints_and_docs(root, steps)?;
+    steps.run("book", || crate::book::run(root))?;
     let binaries = steps.run("test build", || test_binaries::build(command(root)))?;
     steps.run("exploration", || crate::explore(root, &["--quick"]))?;
     let virtual_time = binaries.iter().filter(|binary| is_virtual(binary));

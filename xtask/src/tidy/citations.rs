@@ -7,8 +7,8 @@ use super::Finding;
 
 const RULE: &str = "unknown id";
 /// The lists, from the project's root on.
-pub(super) const AMBIGUITIES: &str = "docs/ambiguities.md";
-pub(super) const CALIBRATION: &str = "docs/calibration.md";
+pub(super) const AMBIGUITIES: &str = "docs/research/ambiguities.md";
+pub(super) const CALIBRATION: &str = "docs/research/calibration.md";
 
 /// The ids that the two lists define: headings of the first, first cells of rows of the second.
 pub(super) fn defined(ambiguities: &str, calibration: &str) -> BTreeSet<String> {

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod citations;
+mod links;
 mod modules;
 mod owners;
 mod planted;
@@ -12,7 +13,7 @@ mod profiles;
 mod rings;
 mod rules;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
@@ -55,8 +56,11 @@ pub fn run(root: &Path) -> Result<()> {
     };
     let list = |name: &str| crate::read(&root.join(name));
     let ids = citations::defined(&list(citations::AMBIGUITIES)?, &list(citations::CALIBRATION)?);
+    let pages = pages(root)?;
+    findings.extend(links::check(&pages, |path| root.join(path).exists()));
     for path in crate::files(root, texts)? {
         let (shown, text) = (crate::shown(root, &path), crate::read(&path)?);
+        findings.extend(links::decisions(&shown, &text, &pages));
         findings.extend(rules::machine_paths(&shown, &text));
         findings.extend(rules::conflict_markers(&shown, &text));
         findings.extend(citations::check(&shown, &text, &ids));
@@ -76,6 +80,12 @@ pub fn run(root: &Path) -> Result<()> {
 fn has_extension(path: &Path, wanted: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| wanted.contains(&extension))
+}
+
+/// The text of every Markdown file, by its path.
+fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
+    let files = crate::files(root, |path| has_extension(path, &["md"]))?;
+    files.iter().map(|path| Ok((crate::shown(root, path), crate::read(path)?))).collect()
 }
 
 /// The files that are committed, or will be with the next commit. A copy of the project without

@@ -15,7 +15,7 @@ const RULE: &str = "owner";
 const FILES_MAX: usize = 3;
 
 /// Types that are still spread; none comes to them.
-const SPREAD: [&str; 6] = ["Engine", "Member", "NicCoordinator", "NicServer", "Steps", "Work"];
+const SPREAD: [&str; 2] = ["Engine", "Work"];
 
 /// Checks every crate.
 pub(super) fn check<'a>(crates: impl Iterator<Item = &'a Crate<'a>>) -> Vec<Finding> {

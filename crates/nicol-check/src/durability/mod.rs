@@ -38,7 +38,7 @@ use nicol_core::history::{
     Action, Crash, End, History, Initial, Key, Operation, Persistency, Read,
 };
 
-use crate::linearizability::{self, KeyName, Problem, Value};
+use crate::linearizability::{self, Bound, KeyName, Problem, Value};
 use of_key::OfKey;
 use starts::{Carried, Starts, Writers, is_under_way};
 
@@ -115,10 +115,10 @@ impl Report {
     }
 }
 
-/// Judges a history with crashes under `model`. `states_max` is that of [`linearizability::check`],
+/// Judges a history with crashes under `model`. `bound` is that of [`linearizability::check`],
 /// and so is the cost, once for each state in which a key may be after a crash: one, unless nobody
 /// looked at it.
-pub fn check(history: &History, model: Persistency, states_max: usize) -> Report {
+pub fn check(history: &History, model: Persistency, bound: Bound) -> Report {
     let mut report = Report { crashes: history.crashes.len(), ..Report::default() };
     let mut operations: Vec<&Operation> = history.operations.iter().collect();
     operations.sort_by_key(|operation| (operation.invoked, operation.client, operation.sequence));
@@ -135,17 +135,8 @@ pub fn check(history: &History, model: Persistency, states_max: usize) -> Report
         rest = later;
         let (initial, earlier, writers) = (&initial, history, &writers);
         let told_in_part = &told_in_part;
-        let piece = Piece {
-            number,
-            crash,
-            own,
-            initial,
-            earlier,
-            writers,
-            told_in_part,
-            model,
-            states_max,
-        };
+        let piece =
+            Piece { number, crash, own, initial, earlier, writers, told_in_part, model, bound };
         piece.judge(&mut starts, &mut report);
     }
     report
@@ -209,7 +200,7 @@ struct Piece<'a, 'h> {
     writers: &'a Writers<'h>,
     told_in_part: &'a ToldInPart,
     model: Persistency,
-    states_max: usize,
+    bound: Bound,
 }
 
 impl<'h> Piece<'_, 'h> {

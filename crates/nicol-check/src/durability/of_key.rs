@@ -52,7 +52,7 @@ impl<'h> OfKey<'_, 'h> {
             }
             let after = self.protected(&problem);
             problem.recovered = recovered.map(|value| Recovered { value, after: after.clone() });
-            let doubtful = match linearizability::decide(&problem, self.piece.states_max) {
+            let doubtful = match linearizability::decide(&problem, self.piece.bound) {
                 Decision::Linearizable => start.doubtful,
                 Decision::Undecided { states } => Some(states),
                 Decision::Wrong(found) => {
@@ -155,8 +155,8 @@ impl<'h> OfKey<'_, 'h> {
         let unsure = problem.unsure.iter().map(|op| op.id).filter(|id| open.contains(id));
         let unsure: Vec<u64> = unsure.collect();
         let is_right = |problem: &Problem| {
-            let states_max = self.piece.states_max.min(OPEN_STATES_MAX);
-            !matches!(linearizability::decide(problem, states_max), Decision::Wrong(_))
+            let bound = self.piece.bound.at_most(OPEN_STATES_MAX);
+            !matches!(linearizability::decide(problem, bound), Decision::Wrong(_))
         };
         let mut without = problem.clone();
         without.unsure.retain(|op| !unsure.contains(&op.id));
@@ -216,7 +216,7 @@ impl<'h> OfKey<'_, 'h> {
             // effect.
             problem.recovered = Some(Recovered { value, after: after.clone() });
             if !(anything && certain) {
-                match linearizability::decide(&problem, self.piece.states_max) {
+                match linearizability::decide(&problem, self.piece.bound) {
                     Decision::Linearizable => {}
                     Decision::Undecided { states } => doubtful = doubtful.or(Some(states)),
                     Decision::Wrong(_) => continue,
@@ -231,13 +231,13 @@ impl<'h> OfKey<'_, 'h> {
         let Some(recovered) = problem.recovered.take() else {
             return self.wrong_already(found);
         };
-        if let Decision::Wrong(found) = linearizability::decide(&problem, self.piece.states_max) {
+        if let Decision::Wrong(found) = linearizability::decide(&problem, self.piece.bound) {
             return self.wrong_already(found);
         }
         let protected = recovered.after.iter().map(|at| problem.certain[*at].id).collect();
         let value = recovered.value;
         problem.recovered = Some(Recovered { after: Vec::new(), ..recovered });
-        let decision = linearizability::decide(&problem, self.piece.states_max);
+        let decision = linearizability::decide(&problem, self.piece.bound);
         let (anomaly, ids) = match decision {
             Decision::Linearizable => (Anomaly::Lost, protected),
             _ => self.origin(&problem, &value),

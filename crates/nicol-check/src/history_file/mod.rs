@@ -1,5 +1,5 @@
-//! Histories in files: JSON lines, the first of which says what the file is. `docs/history.md`
-//! describes the format.
+//! Histories in files: JSON lines, the first of which says what the file is.
+//! `docs/research/histories.md` describes the format.
 
 mod first;
 mod line;

@@ -21,6 +21,7 @@ mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Instant;
 
 use nicol_core::history::{Action, End, History, Initial, Key, Operation, Read, Scan};
 
@@ -28,8 +29,47 @@ use crate::scans::contradiction;
 pub(crate) use problem::{Op, Problem, Recovered, Value, initial, single};
 use search::Searched;
 
-/// Configurations that the search of one key visits at most.
+/// Configurations that the search of one key visits at most, unless told otherwise.
 pub const STATES_MAX: usize = 1_000_000;
+
+/// How far the search of a key goes before it is undecided.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    states: usize,
+    until: Option<Instant>,
+}
+
+impl Bound {
+    /// At most so many configurations of each key, about 200 bytes each: [`STATES_MAX`] unless
+    /// memory is short. The verdict does not depend on the machine.
+    pub const fn states(states: usize) -> Self {
+        Self { states, until: None }
+    }
+
+    /// The same, and no key goes on after `until`.
+    pub const fn until(self, until: Instant) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
+    /// With at most `states` configurations, if it has more.
+    pub(crate) fn at_most(self, states: usize) -> Self {
+        Self { states: self.states.min(states), ..self }
+    }
+
+    /// Is it met after so many configurations? Looks at the clock once in a while.
+    fn is_met(&self, states: usize) -> bool {
+        const LOOK: usize = 256;
+        states >= self.states
+            || states.is_multiple_of(LOOK)
+                && self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+impl Default for Bound {
+    fn default() -> Self {
+        Self::states(STATES_MAX)
+    }
+}
 
 /// What kind of wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,7 +182,7 @@ pub struct Undecided {
 pub enum Reason {
     /// The search met its bound.
     Bound {
-        /// Configurations visited.
+        /// Configurations visited until the bound, or the time that it allows, was reached.
         states: usize,
     },
     /// What a crash has left of it is not told well enough.
@@ -187,9 +227,7 @@ impl Report {
 }
 
 /// Judges the operations of a history; its crashes are [durability](crate::durability)'s.
-/// `states_max` bounds the search of each key: [`STATES_MAX`] unless memory is short (about 200
-/// bytes each).
-pub fn check(history: &History, states_max: usize) -> Report {
+pub fn check(history: &History, bound: Bound) -> Report {
     let initial = in_order(&history.initial);
     let split = by_key(&initial, &BTreeSet::new(), &history.operations);
     let ByKey { problems, violations, not_judged } = split;
@@ -198,7 +236,7 @@ pub fn check(history: &History, states_max: usize) -> Report {
         report.keys += 1;
         report.operations += problem.certain.len();
         report.unknown += problem.unsure.len();
-        match decide(&problem, states_max) {
+        match decide(&problem, bound) {
             Decision::Linearizable => {}
             Decision::Wrong(found) => report.violations.push(violation(&problem.key, found)),
             Decision::Undecided { states } => report.undecided.push(Undecided {
@@ -237,7 +275,7 @@ pub(crate) enum Decision {
 }
 
 /// Decides one key.
-pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
+pub(crate) fn decide(problem: &Problem, bound: Bound) -> Decision {
     let clusters = || match clusters::decide(problem)? {
         // Clusters do not look at versions.
         Ok(()) if problem.tells_versions() => None,
@@ -250,7 +288,7 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
     match decided {
         Some(Ok(())) => Decision::Linearizable,
         Some(Err(found)) => Decision::Wrong(found),
-        None => match search::decide(problem, states_max) {
+        None => match search::decide(problem, bound) {
             Searched::Found => Decision::Linearizable,
             Searched::Undecided { states } => Decision::Undecided { states },
             Searched::Impossible { stuck, longest: _ } => {

@@ -41,6 +41,11 @@ impl Value {
         self.present == Some(false)
     }
 
+    /// Is all known of it that a read may tell, but for its version?
+    pub(crate) fn is_exact(&self) -> bool {
+        self.is_absent() || self.present.is_some() && self.digest.is_some()
+    }
+
     /// Could a read of what this wrote have returned `read`, by presence and digest?
     pub(crate) fn may_be(&self, read: &Self) -> bool {
         let agree = |one: Option<u64>, other: Option<u64>| match (one, other) {

@@ -5,10 +5,23 @@
 //! each is visited once. A read that may come now and fits the value comes now: no order with it
 //! later allows more. So only writes branch, and reads that tell the version or the digest of a
 //! write of which only they know it.
+//!
+//! Of the writes that may come now, those are left out of which another order says the same:
+//!
+//! - A write of unknown outcome comes only where a read of it may come next: one that nobody reads
+//!   before the next write need not happen.
+//! - Of several writes of one value one is tried: a certain one, of these the one that ends first.
+//! - A write whose value no read to come fits comes at once, before whatever write comes next.
+//! - No write comes while a read to come needs the present value, and no write to come brings it
+//!   back.
+
+mod pending;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::problem::{Problem, Value};
+use super::Bound;
+use super::problem::{Op, Problem, Value};
+use pending::Pending;
 
 /// How a search ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,24 +155,21 @@ fn set(words: &mut Vec<u64>, at: usize) {
 
 struct Search<'a> {
     problem: &'a Problem,
-    /// The distinct values that reads returned: an unsure write that fits none need not happen.
-    read: Vec<Value>,
+    /// Which reads fit which writes.
+    pending: Pending,
     /// For each write, the first one of the same value: orders that leave the same value are one.
     same: Vec<usize>,
     /// Does any operation tell a version?
     told: bool,
 }
 
-/// Decides `problem`, visiting at most `states_max` configurations.
-pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
-    let reads = problem.certain.iter().filter(|op| !op.writes).map(|op| op.value);
-    let reads = reads.chain(problem.recovered.iter().map(|recovered| recovered.value));
-    let read: BTreeSet<Value> = reads.collect();
+/// Decides `problem`, within `bound`.
+pub(crate) fn decide(problem: &Problem, bound: Bound) -> Searched {
     let mut first = BTreeMap::new();
     let writes = problem.certain.iter().chain(&problem.unsure).enumerate();
     let same = writes.map(|(at, op)| *first.entry(op.value).or_insert(at)).collect();
     let told = problem.tells_versions();
-    let search = Search { problem, read: read.into_iter().collect(), same, told };
+    let search = Search { problem, pending: Pending::of(problem), same, told };
     let load = problem.certain.len() + problem.unsure.len();
     let start = |guessed: Option<Value>| Configuration {
         base: 0,
@@ -189,7 +199,7 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
         if seen.contains(&configuration) {
             continue;
         }
-        if seen.len() >= states_max {
+        if bound.is_met(seen.len()) {
             return Searched::Undecided { states: seen.len() };
         }
         search.branch(&configuration, &enabled, &mut open);
@@ -237,16 +247,20 @@ impl Search<'_> {
         Enabled { certain, until }
     }
 
-    /// What is told after `read`, if the value that `configuration` has fits it.
-    fn fits(&self, configuration: &Configuration, read: &Value) -> Option<Told> {
+    /// The value that `configuration` has, if anybody knows.
+    fn value(&self, configuration: &Configuration) -> Option<Value> {
         let Problem { certain, unsure, initial, .. } = self.problem;
         let at = configuration.value;
-        let value = match at.checked_sub(certain.len()) {
+        match at.checked_sub(certain.len()) {
             None => Some(certain[at].value),
             Some(at) if at < unsure.len() => Some(unsure[at].value),
             Some(_) => initial.or(configuration.guessed),
-        };
-        let value = value.filter(|value| value.may_be_version(read))?;
+        }
+    }
+
+    /// What is told after `read`, if the value that `configuration` has fits it.
+    fn fits(&self, configuration: &Configuration, read: &Value) -> Option<Told> {
+        let value = self.value(configuration).filter(|value| value.may_be_version(read))?;
         let told = match self.told {
             true => configuration.told.after_read(read)?,
             false => configuration.told,
@@ -296,40 +310,126 @@ impl Search<'_> {
     }
 
     fn branch(&self, from: &Configuration, enabled: &Enabled, open: &mut Vec<Configuration>) {
-        let Problem { certain, unsure, .. } = self.problem;
-        for (at, op) in unsure.iter().enumerate() {
-            let is_read = self.read.iter().any(|read| op.value.may_be_version(read));
-            let comes_after_its_client =
-                |before: usize| Problem::precedes(&certain[before], op) && !from.is_done(before);
-            let waits = op.after_recovery && !from.recovered;
-            if bit(&from.unsure, at) || op.invoked > enabled.until || !is_read || waits {
-                continue;
-            }
-            if enabled.certain.iter().any(|before| comes_after_its_client(*before)) {
-                continue;
-            }
-            let Some(told) = self.after_write(from, &op.value) else { continue };
-            let mut next = Configuration { told, ..from.clone() };
-            set(&mut next.unsure, at);
-            next.value = self.same[certain.len() + at];
+        let certain = &self.problem.certain;
+        if let Some(dead) = self.dead(from, enabled) {
+            let mut next = from.clone();
+            next.finish(dead);
+            next.value = self.same[dead];
+            next.told.digest = None;
             open.push(next);
+            return;
         }
-        for &at in &enabled.certain {
-            let op = &certain[at];
-            let told = match op.writes {
-                true => self.after_write(from, &op.value),
-                false => self.fits(from, &op.value),
-            };
-            let Some(told) = told else { continue };
+        if !self.is_needed(from) {
+            self.branch_to_unsure(from, enabled, open);
+            for at in self.writes(from, enabled) {
+                let Some(told) = self.after_write(from, &certain[at].value) else { continue };
+                let mut next = Configuration { told, value: self.same[at], ..from.clone() };
+                next.finish(at);
+                open.push(next);
+            }
+        }
+        for &at in enabled.certain.iter().filter(|at| !certain[**at].writes) {
+            let Some(told) = self.fits(from, &certain[at].value) else { continue };
             let mut next = Configuration { told, ..from.clone() };
             next.finish(at);
-            if op.writes {
-                next.value = self.same[at];
-            }
             open.push(next);
         }
         if let Some(told) = self.recover(from) {
             open.push(Configuration { told, recovered: true, ..from.clone() });
         }
+    }
+
+    /// Branches to the unsure writes of which a read may come next, one of each value.
+    fn branch_to_unsure(
+        &self,
+        from: &Configuration,
+        enabled: &Enabled,
+        open: &mut Vec<Configuration>,
+    ) {
+        let Problem { certain, unsure, recovered, .. } = self.problem;
+        let of_certain = enabled.certain.iter().filter(|at| certain[**at].writes);
+        let mut tried: BTreeSet<usize> = of_certain.map(|at| self.same[*at]).collect();
+        let reads = enabled.certain.iter().map(|at| &certain[*at]).filter(|op| !op.writes);
+        let mut reads: Vec<_> = reads.map(|op| op.value).collect();
+        reads.extend(recovered.iter().filter(|_| !from.recovered).map(|found| found.value));
+        for (at, op) in unsure.iter().enumerate() {
+            if op.invoked > enabled.until {
+                break;
+            }
+            let comes_after_its_client =
+                |before: &usize| Problem::precedes(&certain[*before], op) && !from.is_done(*before);
+            let waits = op.after_recovery && !from.recovered
+                || enabled.certain.iter().any(comes_after_its_client);
+            let is_read = || reads.iter().any(|read| op.value.may_be_version(read));
+            let value = self.same[certain.len() + at];
+            if bit(&from.unsure, at) || waits || !is_read() || !tried.insert(value) {
+                continue;
+            }
+            let Some(told) = self.after_write(from, &op.value) else { continue };
+            let mut next = Configuration { told, value, ..from.clone() };
+            set(&mut next.unsure, at);
+            open.push(next);
+        }
+    }
+
+    /// The certain writes to branch to; the one that ends first is the last one, and tried first.
+    fn writes(&self, from: &Configuration, enabled: &Enabled) -> Vec<usize> {
+        let certain = &self.problem.certain;
+        let writes = || enabled.certain.iter().copied().filter(|at| certain[*at].writes);
+        let mut ends = BTreeMap::<usize, u64>::new();
+        for at in writes() {
+            let first = ends.entry(self.same[at]).or_insert(u64::MAX);
+            *first = (*first).min(certain[at].responded);
+        }
+        // Exchanged with one of its value that ends first, a write comes before nothing that it has
+        // to precede: all that lies between was invoked before the other one ended.
+        let is_later = |at: usize| {
+            let ends = ends[&self.same[at]];
+            from.recovered
+                && ends < certain[at].responded
+                && self.pending.next_of_client(at).is_none_or(|next| certain[next].invoked > ends)
+        };
+        let mut writes: Vec<_> = writes().filter(|at| !is_later(*at)).collect();
+        writes.sort_by_key(|at| std::cmp::Reverse((certain[*at].responded, *at)));
+        writes
+    }
+
+    /// A write that may come now and that no read to come fits. Only where nothing but a write can
+    /// come next: where no read may still tell something of the present value.
+    fn dead(&self, from: &Configuration, enabled: &Enabled) -> Option<usize> {
+        let is_known = self.value(from).is_some_and(|value| value.is_exact());
+        if self.told || !is_known {
+            return None;
+        }
+        let certain = &self.problem.certain;
+        let is_read = |at: usize| {
+            let fitting = self.pending.reads_of(at);
+            fitting.iter().any(|read| self.pending.is_to_come(*read, |op| from.is_done(op)))
+                || self.recovers(from, &certain[at])
+        };
+        enabled.certain.iter().copied().find(|at| certain[*at].writes && !is_read(*at))
+    }
+
+    /// Does the recovered state, still to come, fit what `write` writes?
+    fn recovers(&self, from: &Configuration, write: &Op) -> bool {
+        let recovered = self.problem.recovered.as_ref().filter(|_| !from.recovered);
+        recovered.is_some_and(|recovered| write.value.may_be_version(&recovered.value))
+    }
+
+    /// Does a read to come need the present value, which no write to come brings back?
+    fn is_needed(&self, from: &Configuration) -> bool {
+        let writes = self.problem.certain.len() + self.problem.unsure.len();
+        if from.value == writes {
+            return false;
+        }
+        let is_done = |op| from.is_done(op);
+        let may_still_come = |write: usize| match write.checked_sub(self.problem.certain.len()) {
+            None => !from.is_done(write),
+            Some(unsure) => !bit(&from.unsure, unsure),
+        };
+        self.pending.reads_of(from.value).iter().any(|read| {
+            self.pending.is_to_come(*read, is_done)
+                && !self.pending.writes_of(*read).iter().rev().any(|write| may_still_come(*write))
+        })
     }
 }

@@ -7,7 +7,8 @@ mod honest;
 mod kinds;
 mod losses;
 
-use nicol_check::{durability, linearizability};
+use nicol_check::durability;
+use nicol_check::linearizability::{self, Bound};
 use nicol_core::history::Persistency;
 use nicol_core::rng::{Purpose, Stream};
 
@@ -19,7 +20,10 @@ fn every_wrong_change_is_refused_and_every_harmless_one_accepted() {
     println!("{:<46} versions  expected  tried  refused", "change");
     for versions in [true, false] {
         for seed in 0..SEEDS {
-            let report = linearizability::check(&honest::draw(seed, versions).history, STATES);
+            let report = linearizability::check(
+                &honest::draw(seed, versions).history,
+                Bound::states(STATES),
+            );
             assert!(report.holds(), "honest, seed {seed}: {report:?}");
         }
         for &(name, wrong, change) in kinds::KINDS {
@@ -29,7 +33,7 @@ fn every_wrong_change_is_refused_and_every_harmless_one_accepted() {
                 if !change(&mut drawn, &mut Stream::new(seed, Purpose::Test, 2)) {
                     continue;
                 }
-                let report = linearizability::check(&drawn.history, STATES);
+                let report = linearizability::check(&drawn.history, Bound::states(STATES));
                 assert_eq!(report.undecided, [], "{name}, seed {seed}");
                 let found = &report.violations;
                 assert_eq!(!found.is_empty(), wrong, "{name}, seed {seed}, {versions}: {found:?}");
@@ -50,8 +54,11 @@ fn every_loss_that_a_model_forbids_is_refused_and_every_other_one_accepted() {
     for versions in [true, false] {
         for seed in 0..SEEDS {
             for model in Persistency::ALL {
-                let report =
-                    durability::check(&crashed::draw(seed, versions).history, model, STATES);
+                let report = durability::check(
+                    &crashed::draw(seed, versions).history,
+                    model,
+                    Bound::states(STATES),
+                );
                 assert!(report.holds(), "honest, seed {seed}, {model:?}: {report:?}");
             }
         }
@@ -63,7 +70,7 @@ fn every_loss_that_a_model_forbids_is_refused_and_every_other_one_accepted() {
                     if !change(&mut drawn, &mut Stream::new(seed, Purpose::Test, 4)) {
                         continue;
                     }
-                    let report = durability::check(&drawn.history, model, STATES);
+                    let report = durability::check(&drawn.history, model, Bound::states(STATES));
                     assert_eq!(report.undecided, [], "{name}, seed {seed}");
                     let found = &report.violations;
                     let words = || format!("{name}, seed {seed}, {versions}, {model:?}: {found:?}");

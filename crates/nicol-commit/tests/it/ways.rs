@@ -25,7 +25,7 @@ fn ycsb_t(nodes: u16, read_percent: u32) -> Arc<dyn Workload> {
         value_bytes: 64,
         read_fraction: PartsPerMillion::percent(read_percent),
         blind_fraction: PartsPerMillion(0),
-        distribution: Distribution::ScrambledZipfian(Theta(990)),
+        distribution: Distribution::ScatteredZipfian(Theta(990)),
         ship: true,
     }))
 }

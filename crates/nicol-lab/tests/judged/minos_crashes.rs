@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use nicol_check::durability;
+use nicol_check::linearizability::Bound;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::history::Promise;
 use nicol_core::units::Nanos;
@@ -51,7 +52,7 @@ fn every_model_keeps_what_it_promises_in_a_thousand_crashes_of_everything() {
         }
         let ran = held_run(&config);
         let Promise::Durable(model) = ran.history.promise else { panic!("no promise") };
-        let report = durability::check(&ran.history, model, 1 << 20);
+        let report = durability::check(&ran.history, model, Bound::states(1 << 20));
         assert_eq!(report.crashes, 1, "{system}, seed {seed}");
         let counts = lost.entry(system.to_owned()).or_default();
         counts[0] += ran.report.committed;
@@ -119,7 +120,8 @@ fn what_the_weak_models_lose_with_their_nics_is_what_nobody_has_read() {
                 let ran = run(&config).unwrap();
                 assert!(ran.report.check.held(), "{:?}", ran.report.check.violations);
                 let Promise::Durable(model) = ran.history.promise else { panic!("no promise") };
-                let lost = durability::check(&ran.history, model, 1 << 20).acknowledged_lost as u64;
+                let lost = durability::check(&ran.history, model, Bound::states(1 << 20))
+                    .acknowledged_lost as u64;
                 assert_eq!(ran.report.check.acknowledged_lost, Some(lost), "the report tells it");
                 lost
             });

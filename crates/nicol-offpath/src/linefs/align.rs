@@ -29,10 +29,19 @@ enum Copied {
     Nothing,
 }
 
-impl<F: Fabric> Member<F> {
+/// An engine as what copies the files of a head, and ships its own.
+pub(super) struct Alignment<F: Fabric> {
+    member: Rc<Member<F>>,
+}
+
+impl<F: Fabric> Alignment<F> {
+    pub(super) fn new(member: &Rc<Member<F>>) -> Self {
+        Self { member: member.clone() }
+    }
+
     /// Does what is due after each view, for ever.
-    pub(super) async fn keep_aligned(self: Rc<Self>) {
-        let Self { fabric, node, .. } = &*self;
+    pub(super) async fn keep_aligned(self) {
+        let Member { fabric, node, .. } = &*self.member;
         let changes = fabric.view_changes();
         loop {
             let change = changes.wait();
@@ -69,7 +78,7 @@ impl<F: Fabric> Member<F> {
                 Err(error) => failed = Err(error),
             }
         }
-        failed.map(|()| self.node.state().give_up(due))
+        failed.map(|()| self.member.node.state().give_up(due))
     }
 
     async fn copy_from(&self, due: &Due, node: NodeId) -> Result<Copied, FabricError> {
@@ -81,12 +90,12 @@ impl<F: Fabric> Member<F> {
             let Some(shipped) = shipped else { return Ok(Copied::Nothing) };
             let page = shipped.page(first).map_err(|_| FabricError::Malformed)?;
             self.make_persistent(shipped.blocks).await?;
-            page.records.iter().for_each(|_| self.fabric.work(Work::TableApply));
-            self.fabric.access().await;
-            if !self.node.state().take(due, first, &page) {
+            page.records.iter().for_each(|_| self.member.fabric.work(Work::TableApply));
+            self.member.fabric.access().await;
+            if !self.member.node.state().take(due, first, &page) {
                 return Err(FabricError::Unreachable);
             }
-            self.node.counts.copied(page.records.len());
+            self.member.node.counts.copied(page.records.len());
             match page.last {
                 Key(u64::MAX) => return Ok(Copied::All),
                 Key(last) => first = Key(last + 1),
@@ -96,7 +105,7 @@ impl<F: Fabric> Member<F> {
 
     /// Persists blocks that were copied, in the slot that chunks of this engine have elsewhere.
     async fn make_persistent(&self, blocks: &[u8]) -> Result<(), FabricError> {
-        let Self { fabric, memory, .. } = self;
+        let Member { fabric, memory, .. } = &*self.member;
         let here = fabric.here();
         let slot = Slot { node: here.node, core: here.core, slot: 0 };
         let (copies, offset) = (memory.inbox(Side::Host), memory.place_of(Side::Host, slot));
@@ -109,37 +118,37 @@ impl<F: Fabric> Member<F> {
     async fn tell(&self, due: &Due) -> Result<(), FabricError> {
         let Due { shard, head, here, .. } = *due;
         self.ask(head.node, &Aligned { shard, head, follower: here }).await?;
-        self.node.state().told(due);
+        self.member.node.state().told(due);
         Ok(())
     }
 
     async fn ask<M: Message>(&self, node: NodeId, message: &M) -> Result<F::Payload, FabricError> {
-        self.fabric.call(EngineId::host(node, 0), message, ANSWER).await
+        self.member.fabric.call(EngineId::host(node, 0), message, ANSWER).await
     }
 
     /// SHIP: sends a page of this node's files, or says that it lacks them.
     pub(super) async fn ship(&self, to: ReplyTo, ship: Ship) {
         let Ship { shard, epoch, head, first } = ship;
-        self.fabric.access().await;
-        let page = self.node.state().page(shard, epoch, head, first, PAGE);
+        self.member.fabric.access().await;
+        let page = self.member.node.state().page(shard, epoch, head, first, PAGE);
         match page {
             Shipment::Page(blocks, last) => {
-                self.fabric.work(Work::Copy { bytes: blocks.len() as u32 });
-                self.fabric.reply(to, &Shipped { last, blocks: &blocks });
+                self.member.fabric.work(Work::Copy { bytes: blocks.len() as u32 });
+                self.member.fabric.reply(to, &Shipped { last, blocks: &blocks });
             }
-            Shipment::Lacking => self.fabric.reply(to, &Lacking),
-            Shipment::Later => self.fabric.refuse(to, FabricError::NoResources),
+            Shipment::Lacking => self.member.fabric.reply(to, &Lacking),
+            Shipment::Later => self.member.fabric.refuse(to, FabricError::NoResources),
         }
     }
 
     /// ALIGNED: a follower has the files of this head.
     pub(super) async fn note_follower(&self, to: ReplyTo, aligned: Aligned) {
         let Aligned { shard, head, follower } = aligned;
-        self.fabric.access().await;
-        if self.node.state().follow(shard, head, follower) {
-            self.fabric.reply(to, &Done);
+        self.member.fabric.access().await;
+        if self.member.node.state().follow(shard, head, follower) {
+            self.member.fabric.reply(to, &Done);
         } else {
-            self.fabric.refuse(to, FabricError::NoResources);
+            self.member.fabric.refuse(to, FabricError::NoResources);
         }
     }
 }

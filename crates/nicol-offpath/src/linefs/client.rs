@@ -7,6 +7,7 @@ use nicol_core::ids::{EngineId, Key, NodeId, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::wire::Malformed;
 
+use super::align::Alignment;
 use super::log::Log;
 use super::member::Member;
 use super::messages::{
@@ -126,7 +127,7 @@ impl<F: Fabric> Service for HostServer<F> {
                 let ship = Ship::parse(body)?;
                 log.member.memory.check_shard(ship.shard)?;
                 log.member.fabric.clone().spawn(async move {
-                    log.member.ship(to, ship).await;
+                    Alignment::new(&log.member).ship(to, ship).await;
                     drop(open);
                 });
             }
@@ -134,7 +135,7 @@ impl<F: Fabric> Service for HostServer<F> {
                 let aligned = Aligned::parse(body)?;
                 log.member.memory.check_shard(aligned.shard)?;
                 log.member.fabric.clone().spawn(async move {
-                    log.member.note_follower(to, aligned).await;
+                    Alignment::new(&log.member).note_follower(to, aligned).await;
                     drop(open);
                 });
             }

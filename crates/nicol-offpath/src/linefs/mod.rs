@@ -19,7 +19,7 @@
 //! With A2 + A3 a share of all chunks goes either way.
 //!
 //! The primary gives each write of a block a version, and publishing skips older ones, since chunks
-//! of several logs overtake each other (AMB-37). (Decisions 0044, 0052)
+//! of several logs overtake each other (AMB-37). (Decision 0044)
 //!
 //! DEVIATION: on a backup the file index is written by the side that persists the chunk, the SoC
 //! with A1 and A2; LineFS publishes by DMA later, and also frees its log then.

@@ -9,6 +9,7 @@ use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::view::View;
 use nicol_kit::follow_views;
 
+use super::align::Alignment;
 use super::busy::cluster_points;
 use super::client::{Client, HostServer, SocServer};
 use super::config::HostLoad;
@@ -38,7 +39,7 @@ impl Node {
             return None;
         }
         if fabric.here().core == 0 {
-            fabric.spawn(member.clone().keep_aligned());
+            fabric.spawn(Alignment::new(&member).keep_aligned());
         }
         if self.config().host == HostLoad::Busy {
             fabric.spawn(cluster_points(member.clone()));

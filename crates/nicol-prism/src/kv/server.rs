@@ -35,7 +35,7 @@ impl<F: Fabric> Server<F> {
         let here = server.fabric.here();
         if here.core == 0 {
             let handles = Rc::new(server.hello());
-            broken::start_daemon(&server.fabric, &server.node);
+            broken::daemon::start(&server.fabric, &server.node);
             if server.node.config().reuses_slots() {
                 let own = client::Server { node: here.node, handles, key: None };
                 server.keeper = Some(Keeper::new(client.clone(), own));

@@ -7,7 +7,8 @@ use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_kit::follow_views;
 
-use super::broken::{self, Front};
+use super::broken;
+use super::broken::front::Front;
 use super::client::Client;
 use super::node::Node;
 use super::server::Server;
@@ -34,7 +35,7 @@ impl Node {
         let client = Client::new(fabric.clone(), self.clone());
         if self.store().is_some() {
             let server = Server::start(fabric.clone(), self.clone(), &client);
-            fabric.serve(broken::service(fabric, server));
+            fabric.serve(broken::server::service(fabric, server));
         }
         Some(client)
     }

@@ -1,20 +1,11 @@
 //! PRISM-RS broken on purpose, for the checkers' negative tests. Services before the server spoil
 //! what it is told. Of the rest the steps ask [`Hooks`], and know no fault by name.
 
+pub(super) mod daemon;
 pub(super) mod rejoin;
+pub(super) mod server;
 
-use std::rc::Rc;
-use std::sync::Arc;
-
-use nicol_core::fabric::{Delivery, Fabric, Service};
 use nicol_core::memory::Compare;
-use nicol_core::wire::Malformed;
-
-use super::node::Node;
-use super::server::Server;
-use crate::broken::LosesReports;
-use crate::messages::{REJOIN, Rejoin};
-use crate::recycling;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -84,51 +75,5 @@ impl Hooks {
     /// Is what a replica has acknowledged void? `is_over`: its life is known to be.
     pub(super) fn voids(self, is_over: bool) -> bool {
         is_over && !self.is(Sabotage::CountsTheDead)
-    }
-}
-
-/// What a host engine of a server answers: `server`, unless a planted fault stands before it.
-pub(super) fn service<F: Fabric>(
-    fabric: &F,
-    node: &Arc<Node>,
-    server: Server<F>,
-) -> Rc<dyn Service> {
-    match node.config().sabotage {
-        Sabotage::KeepsOldBuffers => Rc::new(LosesReports::before(fabric, server, |_, _| true)),
-        Sabotage::SkipsFence => {
-            Rc::new(SkipsFence { fabric: fabric.clone(), node: node.clone(), server })
-        }
-        _ => Rc::new(server),
-    }
-}
-
-/// Starts the daemon of a server; broken on purpose, one that does not look for what clients have
-/// left that have died.
-pub(super) fn start_daemon<F: Fabric>(fabric: &F, node: &Arc<Node>) {
-    match node.config().sabotage {
-        Sabotage::ForgetsTheDead => recycling::start_filling(fabric, node),
-        _ => recycling::start(fabric, node),
-    }
-}
-
-/// A server that lets another one rejoin at once.
-struct SkipsFence<F> {
-    fabric: F,
-    node: Arc<Node>,
-    server: Server<F>,
-}
-
-impl<F: Fabric> Service for SkipsFence<F> {
-    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
-        if let (REJOIN, Some(to), Some(replica)) =
-            (delivery.kind, delivery.reply_to, self.node.serving())
-        {
-            let Rejoin(life) = Rejoin::parse(delivery.body)?;
-            let (fabric, node) = (&self.fabric, &self.node);
-            replica.learn_of(delivery.from.node, life);
-            fabric.reply(to, &replica.open(fabric, node.id(), fabric.incarnation()));
-            return Ok(());
-        }
-        self.server.deliver(delivery)
     }
 }

@@ -8,7 +8,6 @@ use nicol_core::ids::NodeId;
 use nicol_core::wire::Malformed;
 use nicol_kit::count;
 
-use super::broken;
 use super::node::Node;
 use super::replica::Replica;
 use crate::messages::{Done, HELLO, REJOIN, Rejoin, Suspicion, UNUSED, parse_report};
@@ -21,14 +20,9 @@ pub(super) struct Server<F> {
 }
 
 impl<F: Fabric> Server<F> {
-    /// Starts one: it answers once its node has blocks.
-    pub(super) fn start(fabric: &F, node: &Arc<Node>) {
-        let server = Self { fabric: fabric.clone(), node: Arc::clone(node) };
-        let service = broken::service(fabric, node, server);
-        assert!(fabric.serve(service), "an engine runs one system");
-        if fabric.here().core == 0 {
-            broken::start_daemon(fabric, node);
-        }
+    /// It answers once its node has blocks.
+    pub(super) fn new(fabric: &F, node: &Arc<Node>) -> Self {
+        Self { fabric: fabric.clone(), node: Arc::clone(node) }
     }
 
     /// REJOIN: answers with what the sender may copy, once no client can count an acknowledgement

@@ -10,6 +10,7 @@ use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::view::Role;
 
+use super::broken;
 use super::client::Client;
 use super::config::RsConfig;
 use super::node::Node;
@@ -18,6 +19,15 @@ use super::replica::Replica;
 use super::server::Server;
 use crate::recycling::Recycled;
 use crate::tag::Tag;
+
+/// Starts a host engine of a server.
+fn start_server<F: Fabric>(fabric: &F, node: &Arc<Node>) {
+    let service = broken::server::service(fabric, node, Server::new(fabric, node));
+    assert!(fabric.serve(service), "an engine runs one system");
+    if fabric.here().core == 0 {
+        broken::daemon::start(fabric, node);
+    }
+}
 
 impl SystemNode for Node {
     type Config = RsConfig;
@@ -62,7 +72,7 @@ impl SystemNode for Node {
         if !is_server || fabric.here().side != Side::Host {
             return;
         }
-        Server::start(fabric, self);
+        start_server(fabric, self);
         if fabric.here().core == 0 {
             fabric.spawn(rejoin(fabric.clone(), Arc::clone(self)));
         }
@@ -131,7 +141,7 @@ impl KeyValueNode for Node {
             return None;
         }
         if self.serving().is_some() {
-            Server::start(fabric, self);
+            start_server(fabric, self);
         }
         Some(Client::new(fabric, self))
     }

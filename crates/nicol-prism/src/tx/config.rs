@@ -110,7 +110,7 @@ impl TxConfig {
         }
     }
 
-    /// Follows the paper where it and docs/ambiguities.md differ, or the latter.
+    /// Follows the paper where it and docs/research/ambiguities.md differ, or the latter.
     pub fn follow(&mut self, faithful: Faithful) {
         (self.own_reads, self.bump, self.read_version, self.staging) = match faithful {
             Faithful::Paper => {

@@ -8,6 +8,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
+use nicol_kit::Computed;
 
 use super::chains::At;
 use super::clock::Clock;
@@ -123,19 +124,8 @@ impl<F: Fabric> Coordinator<F> {
         let _phase = self.0.fabric.phase("execution: logic");
         self.0.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
         match self.0.procedures.execute(txn) {
-            Verdict::Commit => Ok(Computed::EveryWrite),
             Verdict::More if rounds == ROUNDS_MAX => Err(Abort::NoResources),
-            Verdict::More => Ok(Computed::AddedKeys),
-            Verdict::Refuse => Err(Abort::Refused),
+            verdict => Computed::of(verdict),
         }
     }
-}
-
-/// What a round of execution logic has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Computed {
-    /// The write set is complete.
-    EveryWrite,
-    /// There are keys to read before the logic runs again.
-    AddedKeys,
 }

@@ -435,7 +435,7 @@ fn doorbells(bed: &Testbed) -> Lines {
 fn beside(bed: &Testbed) -> Lines {
     const NOTE: &str = "fitted: what a request within the node (5.8 ns) or a DMA (3.6 ns) takes of the host's \
                         memory controller comes from this line, and its cause is unknown: shared units \
-                        alone lose less, PCIe packets three to six times as much (docs/decisions/0035). \
+                        alone lose less, PCIe packets three to six times as much (decision 0035). \
                         Five machines with 8 requests a core under way, the host or SoC with 8: the study \
                         does not say how many";
     let mut lines = Vec::new();

@@ -13,7 +13,7 @@ use super::Kind;
 use super::config::{Mix, TpccConfig};
 use super::key::{self, DISTRICTS, District, LINES_MAX, districts};
 use super::load::FIRST_PAYMENT;
-use super::row::{customer, district, history, parse, stock, warehouse};
+use super::row::{customer, district, history, parse, stock, warehouse, warehouse_ytd};
 use super::schema::Indices;
 use crate::placement::Violations;
 
@@ -125,8 +125,10 @@ impl<'a> Audit<'a> {
     }
 
     fn warehouse(&mut self, number: u16) {
-        let Some(row) = self.row::<{ warehouse::LEN }>(key::warehouse(number)) else { return };
-        let ytd = warehouse::YTD.get(&row);
+        self.row::<{ warehouse::LEN }>(key::warehouse(number));
+        let key = key::warehouse_ytd(number);
+        let Some(row) = self.row::<{ warehouse_ytd::LEN }>(key) else { return };
+        let ytd = warehouse_ytd::YTD.get(&row);
         let (mut of_districts, mut of_history) = (0, 0);
         for district in districts(number) {
             let Some(row) = self.row::<{ district::LEN }>(district.row()) else { return };

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::features::Features;
 use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
 use super::row::{customer, stock_texts};
 use super::schema::{Indices, Schema};
@@ -80,6 +81,8 @@ pub struct TpccConfig {
     pub chopping: Chopping,
     /// How orders are found.
     pub indices: Indices,
+    /// What a scheduler is told of a request.
+    pub features: Features,
     /// May New-Order and Payment run on NIC cores? [Xenic21 5.3]
     pub ship: bool,
     /// Records per node that a run may add to the initial ones.
@@ -99,6 +102,7 @@ impl TpccConfig {
             suppliers: Suppliers::Specification,
             chopping: Chopping::Pieces,
             indices: Indices::Records,
+            features: Features::Written,
             ship: true,
             growth_per_node: 1_000_000,
         }
@@ -155,7 +159,7 @@ impl TpccConfig {
         // CUSTOMER, HISTORY, ORDER, newest order; DISTRICT, oldest undelivered order.
         let district = 4 * customers + lines + undelivered + self.names() as u64 + 2;
         let texts = if self.schema().has_texts() { self.items as u64 } else { 0 };
-        let warehouse = 1 + self.items as u64 + texts + DISTRICTS as u64 * district;
+        let warehouse = 2 + self.items as u64 + texts + DISTRICTS as u64 * district;
         self.items as u64 + self.warehouses_per_node as u64 * warehouse
     }
 

@@ -1,10 +1,13 @@
-//! What TPC-C's requests are scheduled by, as in AlNiCo's implementation. (AMB-39)
+//! What TPC-C's requests are scheduled by.
 //!
-//! | transaction | features |
-//! |---|---|
-//! | New-Order | its warehouse, its district, its customer, each item and each stock |
-//! | Payment, Order-Status, Stock-Level | the district |
-//! | Delivery | the warehouse; it is long, and has cores of its own where some are reserved |
+//! | transaction | [`Features::Written`] (AMB-52) | [`Features::Artifact`] (AMB-39) |
+//! |---|---|---|
+//! | New-Order | its district, its customer, each item and each stock | and its warehouse |
+//! | Payment | the warehouse's sum, the district, the customer if its number is known | the district |
+//! | Order-Status, Stock-Level | the district | the same |
+//! | Delivery | the warehouse | the same |
+//!
+//! Delivery is long, and has cores of its own where some are reserved.
 
 use nicol_core::ids::{Key, TableId};
 use nicol_core::txn::Txn;
@@ -12,10 +15,22 @@ use nicol_core::txn::Txn;
 use super::input;
 use super::key::{self, DISTRICTS};
 
+/// What a request's vector names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Features {
+    /// Every row that the request is known to write, and those that it reads of written tables.
+    Written,
+    /// As AlNiCo's implementation extracts them: Payment names its district only, though it writes
+    /// the warehouse's sum as well.
+    Artifact,
+}
+
 /// Features of 512 that AlNiCo's implementation gives each table; its share for arguments
 /// goes to all other tables. (AMB-39)
-pub(super) const SHARES: [(TableId, u32); 12] = [
-    (key::WAREHOUSE, 10),
+pub(super) const SHARES: [(TableId, u32); 13] = [
+    // As many as AlNiCo's implementation has for the whole table.
+    (key::WAREHOUSE, 5),
+    (key::WAREHOUSE_YTD, 5),
     (key::DISTRICT, 20),
     (key::CUSTOMER, 110),
     (key::HISTORY, 10),
@@ -29,17 +44,31 @@ pub(super) const SHARES: [(TableId, u32); 12] = [
     (TableId(0), 20),
 ];
 
-/// Calls `each` with the keys of a request for New-Order.
-pub(super) fn new_order(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
-    const CHOSEN: [TableId; 5] =
-        [key::WAREHOUSE, key::DISTRICT, key::CUSTOMER, key::ITEM, key::STOCK];
-    let entries = txn.entries().iter().filter(|entry| CHOSEN.contains(&entry.key.table()));
+/// Calls `each` with those of `tables` among the keys of the first round.
+fn of_tables(txn: &Txn, tables: &[TableId], each: &mut dyn FnMut(Key, bool)) {
+    let entries = txn.entries().iter().filter(|entry| tables.contains(&entry.key.table()));
     entries.for_each(|entry| each(entry.key, entry.write));
 }
 
-/// Of Payment: arguments that do not parse have no features, here and below; the procedure refuses
-/// them.
+/// Of New-Order. WAREHOUSE is never written.
+pub(super) fn new_order(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    of_tables(txn, &[key::DISTRICT, key::CUSTOMER, key::ITEM, key::STOCK], each);
+}
+
+/// Of New-Order, as AlNiCo's implementation extracts them.
+pub(super) fn new_order_of_artifact(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    of_tables(txn, &[key::WAREHOUSE], each);
+    new_order(txn, each);
+}
+
+/// Of Payment.
 pub(super) fn payment(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    of_tables(txn, &[key::WAREHOUSE_YTD, key::DISTRICT, key::CUSTOMER], each);
+}
+
+/// Of Payment, as AlNiCo's implementation extracts them: arguments that do not parse have no
+/// features, here and below; the procedure refuses them.
+pub(super) fn payment_of_artifact(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
     if let Ok(payment) = input::Payment::parse(txn.args()) {
         each(payment.home.row(), true);
     }
@@ -72,7 +101,7 @@ pub(super) fn number(key: Key) -> u64 {
     let warehouse = u64::from(key.partition().unwrap_or_default());
     let within = key.row() & ((1 << Key::PARTITIONED_ROW_BITS) - 1);
     match key.table() {
-        key::WAREHOUSE => warehouse,
+        key::WAREHOUSE | key::WAREHOUSE_YTD => warehouse,
         key::DISTRICT => warehouse * u64::from(DISTRICTS) + within.saturating_sub(1),
         _ => warehouse << Key::PARTITIONED_ROW_BITS | within,
     }

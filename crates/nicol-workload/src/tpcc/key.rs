@@ -17,8 +17,10 @@ const fn ordered(number: u8) -> TableId {
     TableId(TableId::ORDERED.0 + number)
 }
 
-/// WAREHOUSE.
+/// WAREHOUSE without its sum of payments; read-only.
 pub const WAREHOUSE: TableId = table(1);
+/// W_YTD, which Payment changes. (AMB-52)
+pub const WAREHOUSE_YTD: TableId = table(17);
 /// DISTRICT, by district.
 pub const DISTRICT: TableId = table(2);
 /// CUSTOMER, by district and customer.
@@ -206,6 +208,11 @@ pub(super) fn districts(warehouse: u16) -> impl Iterator<Item = District> {
 /// A WAREHOUSE row.
 pub(super) const fn warehouse(warehouse: u16) -> Key {
     Key::partitioned(WAREHOUSE, warehouse, 0)
+}
+
+/// The W_YTD of a warehouse.
+pub(super) const fn warehouse_ytd(warehouse: u16) -> Key {
+    Key::partitioned(WAREHOUSE_YTD, warehouse, 0)
 }
 
 /// An ITEM row of the copy in `partition`.

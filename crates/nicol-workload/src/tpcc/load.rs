@@ -10,6 +10,7 @@ use super::key::{self, District, NAMES, districts};
 use super::random::{NonUniform, data, digits, last_name, letters, within};
 use super::row::{
     address, customer, district, history, item, order_line, stock, stock_texts, warehouse,
+    warehouse_ytd,
 };
 use super::schema::{Indices, Order, OrderLine};
 use crate::placement::holds;
@@ -103,8 +104,10 @@ fn load_warehouse(config: &TpccConfig, number: u16, random: &mut Stream, each: &
     let mut row = [0; warehouse::LEN];
     fill_address(random, &mut row);
     warehouse::TAX.set(&mut row, tax(random));
-    warehouse::YTD.set(&mut row, i64::from(key::DISTRICTS) * paid(config));
     each(key::warehouse(number), &row);
+    let mut ytd = [0; warehouse_ytd::LEN];
+    warehouse_ytd::YTD.set(&mut ytd, i64::from(key::DISTRICTS) * paid(config));
+    each(key::warehouse_ytd(number), &ytd);
 }
 
 /// What the customers of a district have paid: 30,000.00 for 3,000.

@@ -6,7 +6,7 @@
 //! has such tables ([`Indices::Trees`]), else by an index record. The customers of a last name are
 //! a record in either case, since customers of other nodes' warehouses pay too. ITEM, which is
 //! never written, has a copy per shard. STOCK stands in two tables: what New-Order changes, and the
-//! texts. `tpcc-no` has the rows of the code that the RDMA baselines share (`schema.rs`, AMB-43).
+//! texts; so does WAREHOUSE: what Payment changes, and the rest. `tpcc-no` has the rows of the code that the RDMA baselines share (`schema.rs`, AMB-43).
 //!
 //! | transaction | share | runs on | database transactions |
 //! |---|---|---|---|
@@ -49,6 +49,7 @@ use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 pub use config::{Chopping, Mix, Suppliers, Terminals, TpccConfig};
+pub use features::Features;
 pub use schema::Indices;
 
 use crate::chooser::{Chooser, Distribution};
@@ -125,16 +126,29 @@ const LOGIC: [Execute; Schema::ALL.len() * PROCEDURES] = [
     |_| Verdict::Refuse,
 ];
 
+/// The keys that requests are scheduled by, procedure by procedure.
+const FEATURES: [RequestKeys; PROCEDURES] = [
+    features::new_order,
+    features::payment,
+    features::order_status,
+    features::delivery,
+    features::stock_level,
+    features::stock_level,
+];
+
 /// The keys that a request is scheduled by.
-fn features(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
-    const OF: [RequestKeys; PROCEDURES] = [
-        features::new_order,
-        features::payment,
-        features::order_status,
-        features::delivery,
-        features::stock_level,
-        features::stock_level,
-    ];
+fn written(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    FEATURES[usize::from(txn.procedure.0) % PROCEDURES](txn, each);
+}
+
+/// The same, as AlNiCo's implementation extracts them.
+fn extracted(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    const OF: [RequestKeys; PROCEDURES] = {
+        let mut of = FEATURES;
+        of[Procedure::NewOrder as usize] = features::new_order_of_artifact;
+        of[Procedure::Payment as usize] = features::payment_of_artifact;
+        of
+    };
     OF[usize::from(txn.procedure.0) % PROCEDURES](txn, each);
 }
 
@@ -225,6 +239,10 @@ impl Workload for Tpcc {
     }
 
     fn procedures(&self) -> Procedures {
+        let features = match self.config.features {
+            Features::Written => written,
+            Features::Artifact => extracted,
+        };
         let scheduling = Scheduling { features, is_long };
         Procedures::new(&LOGIC).scheduled_by(scheduling).some_only_read(only_reads)
     }

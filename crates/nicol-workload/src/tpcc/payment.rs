@@ -4,18 +4,19 @@ use std::ops::Range;
 
 use super::input::{Customer, Payment};
 use super::key::{self, CUSTOMERS_MAX, District, PAYMENTS_MAX};
-use super::row::{address, customer, district, history, warehouse};
+use super::row::{address, customer, district, history, warehouse, warehouse_ytd};
 use super::rows::{Rows, Step, Stop};
 
 /// Outputs the amount in cents, then the customer's number and new balance.
 ///
-/// Rounds: warehouse, district and customer (after the last name's index, if the customer is given
+/// Rounds: warehouse, its sum, district and customer (after the last name's index, if the customer is given
 /// by name); then the HISTORY row, whose key contains the customer's number of payments.
 pub(super) fn payment(rows: &mut Rows<'_>) -> Step<()> {
     let input = Payment::parse(rows.args())?;
     let (home, theirs) = (input.home, input.theirs);
     let amount = i64::from(input.amount);
-    let warehouse = rows.write(key::warehouse(home.warehouse))?;
+    let warehouse = rows.read(key::warehouse(home.warehouse))?;
+    let sum = rows.write(key::warehouse_ytd(home.warehouse))?;
     let district = rows.write(home.row())?;
     let customer = find_customer(rows, theirs, input.customer)?;
     let customer_index = rows.write(theirs.customer(customer))?;
@@ -30,9 +31,10 @@ pub(super) fn payment(rows: &mut Rows<'_>) -> Step<()> {
     let history = rows.write(theirs.history(customer, payment))?;
     rows.complete()?;
 
-    let mut warehouse_row = *rows.row::<{ warehouse::LEN }>(warehouse)?;
+    let warehouse_row = *rows.row::<{ warehouse::LEN }>(warehouse)?;
+    let mut sum_row = *rows.row::<{ warehouse_ytd::LEN }>(sum)?;
     let mut district_row = *rows.row::<{ district::LEN }>(district)?;
-    warehouse::YTD.add(&mut warehouse_row, amount)?;
+    warehouse_ytd::YTD.add(&mut sum_row, amount)?;
     district::YTD.add(&mut district_row, amount)?;
     customer::BALANCE.add(&mut customer_row, -amount)?;
     customer::YTD_PAYMENT.add(&mut customer_row, amount)?;
@@ -52,7 +54,7 @@ pub(super) fn payment(rows: &mut Rows<'_>) -> Step<()> {
     data[..10].copy_from_slice(&warehouse_row[address::NAME]);
     data[10..14].fill(b' ');
     data[14..].copy_from_slice(&district_row[address::NAME]);
-    rows.put(warehouse, &warehouse_row);
+    rows.put(sum, &sum_row);
     rows.put(district, &district_row);
     rows.put(customer_index, &customer_row);
     rows.put(history, &paid);

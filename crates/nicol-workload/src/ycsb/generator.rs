@@ -93,6 +93,13 @@ pub enum Popularity {
     Uniform,
     /// A few records anywhere take most operations.
     Zipfian(Theta),
+    /// The same by YCSB's own generator, which is flatter: ranks over `ranks` items, hashed.
+    Scrambled {
+        /// The skew of the ranks.
+        theta: Theta,
+        /// How many ranks.
+        ranks: u64,
+    },
     /// The newest records take most operations.
     Latest(Theta),
 }
@@ -181,7 +188,10 @@ impl Generator {
         let loaded = |distribution| Draw::Loaded(Chooser::new(config.records, distribution));
         let draw = match config.popularity {
             Popularity::Uniform => loaded(Distribution::Uniform),
-            Popularity::Zipfian(theta) => loaded(Distribution::ScrambledZipfian(theta)),
+            Popularity::Zipfian(theta) => loaded(Distribution::ScatteredZipfian(theta)),
+            Popularity::Scrambled { theta, ranks } => {
+                loaded(Distribution::ScrambledZipfian { theta, ranks })
+            }
             Popularity::Latest(theta) => Draw::Latest(Zipf::new(config.records, theta)),
         };
         Self { config, draw, records: AtomicU64::new(config.records) }
@@ -328,9 +338,12 @@ mod tests {
         };
         let (least, most) = hottest(Popularity::Uniform);
         assert!(least > 2 && most < 50, "uniform: {least} to {most} reads a record");
-        // The first of ten billion ranks at 0.99 has 1 / 26.5 of the draws.
+        // The first of a thousand ranks at 0.99 has 1 / 7.73 of the draws, of ten billion 1 / 26.5.
         let (_, most) = hottest(Popularity::Zipfian(Theta(990)));
-        assert!((650..900).contains(&most), "Zipfian: {most} reads of the hottest");
+        assert!((2_400..2_800).contains(&most), "Zipfian: {most} reads of the hottest");
+        let ranks = crate::zipf::ScrambledZipf::RANKS;
+        let (_, most) = hottest(Popularity::Scrambled { theta: Theta(990), ranks });
+        assert!((650..900).contains(&most), "YCSB's: {most} reads of the hottest");
         let (least, most) = hottest(Popularity::Latest(Theta(990)));
         assert!(least < 10 && most > 2_000, "latest: {least} to {most}");
     }

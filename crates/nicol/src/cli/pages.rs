@@ -72,7 +72,7 @@ enum Form {
     Whole,
     /// The first sentence, with the default.
     Sentence,
-    /// What fits into the flag's line.
+    /// What fits into the flag's line; what is cut ends in an ellipsis.
     Line,
 }
 
@@ -137,12 +137,14 @@ fn grouped(command: Command) -> Command {
 /// As much of every flag as the command's page has room for.
 fn two_screens(command: Command) -> Command {
     let command = command.mut_subcommands(|command| two_screens(grouped(command)));
-    let whole = told(command.clone(), Form::Whole);
-    if lines(&whole) <= LINES_MAX { whole } else { told(command, Form::Sentence) }
+    let forms = [Form::Whole, Form::Sentence].map(|form| told(command.clone(), form));
+    let fits = forms.into_iter().find(|page| lines(page) <= LINES_MAX);
+    fits.unwrap_or_else(|| told(command, Form::Line))
 }
 
 fn line_by_line(command: Command) -> Command {
-    told(command, Form::Line).mut_subcommands(|command| line_by_line(grouped(command)))
+    let command = told(command, Form::Line).after_help("All of it: --help");
+    command.mut_subcommands(|command| line_by_line(grouped(command)))
 }
 
 fn lines(command: &Command) -> usize {
@@ -155,7 +157,7 @@ fn told(command: Command, form: Form) -> Command {
     let longest = command.get_arguments().map(|arg| name(arg).chars().count()).max();
     // Clap indents a flag by 6 columns, and its text by 2 more.
     let room = COLUMNS - 8 - longest.unwrap_or_default();
-    let command = command.mut_args(|arg| {
+    command.mut_args(|arg| {
         let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let values: Vec<_> = arg.get_possible_values();
         let values: Vec<_> = values.iter().map(|value| value.get_name()).collect();
@@ -165,6 +167,9 @@ fn told(command: Command, form: Form) -> Command {
             Form::Line => line(&text, room),
         };
         let is_line = matches!(form, Form::Line);
+        if !arg.get_action().takes_values() {
+            return arg.help(text);
+        }
         let arg = arg.hide_possible_values(true);
         match values.as_slice() {
             [] | ["true", "false"] => arg.help(text),
@@ -173,8 +178,7 @@ fn told(command: Command, form: Form) -> Command {
         }
         .hide_env(is_line)
         .hide_default_value(is_line)
-    });
-    if matches!(form, Form::Line) { command.after_help("All of it: --help") } else { command }
+    })
 }
 
 /// What stands for the flag in its line.
@@ -221,20 +225,32 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// Every command below `command`, itself included.
-    fn all(command: &Command) -> Vec<Command> {
-        command.get_subcommands().flat_map(all).chain([command.clone()]).collect()
+    /// Every command below `root`, itself included: its name, its long flags, and what it prints
+    /// for the flag `asked`.
+    fn all(root: &Command, asked: &str) -> Vec<(String, Vec<String>, String)> {
+        let (mut pages, mut open) = (Vec::new(), vec![vec!["nicol".to_owned()]]);
+        while let Some(path) = open.pop() {
+            let mut command = root;
+            for name in &path[1..] {
+                command = command.find_subcommand(name).unwrap();
+            }
+            let below = command.get_subcommands().map(Command::get_name);
+            open.extend(below.map(|name| [&path[..], &[name.to_owned()]].concat()));
+            let words = path.iter().map(String::as_str).chain([asked]);
+            let root = root.clone().term_width(COLUMNS);
+            let page = root.try_get_matches_from(words).unwrap_err().to_string();
+            let flags = command.get_arguments().filter_map(Arg::get_long).map(str::to_owned);
+            pages.push((path.join(" "), flags.collect(), page));
+        }
+        pages
     }
 
     #[test]
     fn every_help_fits_two_screens_and_shows_every_flag() {
-        for mut command in all(&two_screens(Cli::command())) {
-            let page = command.clone().term_width(COLUMNS).render_long_help().to_string();
-            let name = command.get_name().to_owned();
+        for (name, flags, page) in all(&two_screens(Cli::command()), "--help") {
             assert!(page.lines().count() <= LINES_MAX, "{name}: {}\n{page}", page.lines().count());
             assert!(page.lines().all(|line| line.chars().count() <= COLUMNS), "{name}\n{page}");
-            command.build();
-            for flag in command.get_arguments().filter_map(Arg::get_long) {
+            for flag in flags {
                 assert!(page.contains(&format!("--{flag}")), "{name}: --{flag}");
             }
         }
@@ -242,12 +258,8 @@ mod tests {
 
     #[test]
     fn the_short_help_is_a_line_for_each_flag() {
-        for mut command in all(&line_by_line(Cli::command())) {
-            let page = command.clone().term_width(COLUMNS).render_help().to_string();
-            let name = command.get_name().to_owned();
-            assert!(!page.contains('…'), "{name}\n{page}");
-            command.build();
-            for flag in command.get_arguments().filter_map(Arg::get_long) {
+        for (name, flags, page) in all(&line_by_line(Cli::command()), "-h") {
+            for flag in flags {
                 let line = page.lines().find(|line| line.contains(&format!("--{flag}")));
                 let words = line.unwrap_or_default().split_whitespace().count();
                 assert!(words > 2, "{name}: --{flag} has no text in its line\n{page}");

@@ -16,7 +16,8 @@ use clap::{Args, ValueEnum};
     steps = [{ path = \"2\", verb = \"SEND\", bytes = \"16B\", reply = \"64B\" },\n           \
     { core = \"soc\", time = \"200ns\" }]\n\n\
     Paths: 1 and 2 from another machine to host and SoC, 1-out and 2-out back, 3-s2h and 3-h2s\n\
-    between the two by RDMA, 3* by DMA. docs/plans has the page and four examples.")]
+    between the two by RDMA, 3* by DMA. docs/research/plans.md explains the format; docs/plans has\n\
+    four examples.")]
 pub struct PlanArgs {
     /// The description: a TOML file.
     pub file: PathBuf,

@@ -31,7 +31,7 @@ pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
     and scope of MINOS acknowledge a write before it is in a file: a\ncrash may take it.\n\nThe file \
     of --config has the names of these flags, with underscores: listen = \"127.0.0.1:6379\",\n\
     max_memory = \"4gb\", nodes = 3.\n\nCommands, limits, errors and what differs from Redis: \
-    docs/redis.md.")]
+    docs/use/redis.md.")]
 pub struct ServeArgs {
     /// Configuration file (TOML, see below); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]

@@ -11,6 +11,15 @@ pub enum SuppliersArg {
     Uniform,
 }
 
+/// What a scheduler is told of TPC-C's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FeaturesArg {
+    /// The rows that they are known to write, and those that they read of written tables.
+    Written,
+    /// What AlNiCo's implementation extracts: of Payment the district alone.
+    Artifact,
+}
+
 /// How long transactions of TPC-C run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ChoppingArg {
@@ -102,6 +111,9 @@ pub struct WorkloadArgs {
     /// Where the items of new orders come from [default: home for tpcc, uniform for tpcc-no].
     #[arg(long, value_enum)]
     pub suppliers: Option<SuppliersArg>,
+    /// What a scheduler is told of requests (tpcc, tpcc-no) [default: written].
+    #[arg(long, value_enum)]
+    pub features: Option<FeaturesArg>,
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,
@@ -143,6 +155,10 @@ pub struct WorkloadArgs {
     /// Zipf parameter times 100: 0 is uniform, 99 YCSB's (ycsb-t, ycsb, retwis; tpcc's warehouses).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
     pub zipf: Option<u8>,
+    /// Draw by YCSB's scrambled generator: ranks over N items, hashed into the records, flatter than
+    /// Zipf; YCSB has 10000000000 (ycsb-t, ycsb, retwis) [default: exact Zipf over the records].
+    #[arg(long, value_name = "N")]
+    pub zipf_over: Option<u64>,
     /// Make other records hot after every N transactions (ycsb-t) [default: the same stay hot].
     #[arg(long, value_name = "N")]
     pub hot_moves: Option<u64>,

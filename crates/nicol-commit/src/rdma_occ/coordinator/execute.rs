@@ -10,12 +10,11 @@ use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_kit::AllGranted;
 
 use super::context::Context;
-use super::lock::Locks;
 use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource, note_answer, shards_of};
 use super::reads::{AllRead, Lookups};
 use crate::make_scans;
 use crate::messages::{Execute, parse_execute_reply};
-use crate::rdma_occ::config::{Execution, LockKeys, Locking};
+use crate::rdma_occ::config::Execution;
 use crate::survivor::Survivor;
 
 /// Proof that every key was read, and that those are locked which are locked when they are read.
@@ -28,21 +27,26 @@ impl Executed {
         let Self(AllRead { .. }, granted) = self;
         granted
     }
+
+    /// The same, and keys are locked besides.
+    pub(super) fn and(self, locked: AllGranted) -> Self {
+        let Self(read, granted) = self;
+        Self(read, granted.and(locked))
+    }
 }
 
 /// Execution of one host engine's transactions.
 pub(super) struct Executions<F: Fabric> {
     context: Rc<Context<F>>,
     lookups: Lookups<F>,
-    locks: Rc<Locks<F>>,
     /// The value of one record; nothing is awaited while it is in use.
     values: RefCell<Vec<u8>>,
 }
 
 impl<F: Fabric> Executions<F> {
-    pub(super) fn new(context: &Rc<Context<F>>, locks: &Rc<Locks<F>>) -> Self {
-        let (context, locks) = (context.clone(), locks.clone());
-        Self { lookups: Lookups::new(&context), context, locks, values: RefCell::default() }
+    pub(super) fn new(context: &Rc<Context<F>>) -> Self {
+        let lookups = Lookups::new(context);
+        Self { context: context.clone(), lookups, values: RefCell::default() }
     }
 
     /// Reads every key that has not been read yet, all nodes at once.
@@ -66,13 +70,7 @@ impl<F: Fabric> Executions<F> {
             self.scan_here(txn)?;
             self.see_new(txn, open);
         }
-        let Executed(read, mut granted) = self.read_remote(txn, open).await?;
-        if let Execution::Read(Locking { by, keys: LockKeys::Every }) =
-            self.context.node.config().execution
-        {
-            granted = granted.and(self.locks.lock_keys(txn, open, by, LockKeys::Every).await?);
-        }
-        Ok(Executed(read, granted))
+        self.read_remote(txn, open).await
     }
 
     /// Begins with the keys that the transaction has got since.

@@ -42,6 +42,22 @@ impl<F: Fabric> Locks<F> {
         Self { context: context.clone(), swapping: RefCell::default() }
     }
 
+    /// Locks every key that was read, where that is a part of execution.
+    pub(super) async fn lock_read(
+        &self,
+        txn: &Txn,
+        open: &mut OpenTxn<F>,
+        executed: Executed,
+    ) -> Result<Executed, Abort> {
+        match self.context.node.config().execution {
+            Execution::Read(Locking { by, keys: LockKeys::Every }) => {
+                let _phase = self.context.fabric.phase("EXECUTE");
+                Ok(executed.and(self.lock_keys(txn, open, by, LockKeys::Every).await?))
+            }
+            _ => Ok(executed),
+        }
+    }
+
     /// Locks what execution has written, unless it was locked when it was read.
     pub(super) async fn lock(
         &self,
@@ -61,7 +77,7 @@ impl<F: Fabric> Locks<F> {
 
     /// Locks `keys`, each at the version read; all nodes at once. What a failure leaves locked is
     /// noted in the accesses.
-    pub(super) async fn lock_keys(
+    async fn lock_keys(
         &self,
         txn: &Txn,
         open: &mut OpenTxn<F>,

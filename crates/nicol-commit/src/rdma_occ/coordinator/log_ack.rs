@@ -38,8 +38,9 @@ impl<F: Fabric> LogAcks<F> {
         self.acknowledged.look_again();
     }
 
-    /// Tells every node that `has_record` of `open` that all have logged, and waits until those that are left have
-    /// answered. Once for each transaction that has logged; nothing where there is no second round.
+    /// Tells every node that `has_record` of `open` that all have logged, and waits until those
+    /// that are left have answered. Once for each transaction that has logged; nothing where there
+    /// is no second round.
     ///
     /// Cost: a message to each node that backs up what is written, and its answer.
     pub(super) async fn acknowledge(

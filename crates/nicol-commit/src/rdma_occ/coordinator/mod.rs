@@ -1,9 +1,9 @@
 //! The coordinator: runs a transaction through the paper's steps, from a host engine.
 //!
-//! [`Steps::commit_transaction`] is the figure. Beside it stand what its steps do, each in a type of
-//! its own over the engine's `context` (`execute` with `reads`, `lock`, `validate` with `reserve`,
-//! `log` with `log_rings` and `log_ack`, `finish`), and what a transaction carries from one to the
-//! next (`open_txn`).
+//! [`Steps::commit_transaction`] is the figure. Beside it stand what its steps do, each in a type
+//! of its own over the engine's `context` (`execute` with `reads`, `lock`, `validate` with
+//! `reserve`, `log` with `log_rings` and `log_ack`, `finish`), and what a transaction carries from
+//! one to the next (`open_txn`).
 
 mod context;
 mod execute;
@@ -24,7 +24,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::txn::{Abort, Entry, Outcome, Procedures, Txn, Verdict};
 use nicol_core::view::View;
-use nicol_kit::follow_views;
+use nicol_kit::{Computed, follow_views};
 
 use super::ROUNDS_MAX;
 use super::host::HostEngine;
@@ -32,7 +32,7 @@ use super::node::Node;
 use crate::messages::ReadOf;
 use crate::survivor::Survivor;
 use context::Context;
-use execute::Executions;
+use execute::{Executed, Executions};
 use finish::Endings;
 use lock::Locks;
 use log::Logging;
@@ -62,7 +62,7 @@ impl<F: Fabric> Coordinator<F> {
         let locks = Rc::new(Locks::new(&context));
         let logging = Rc::new(Logging::new(&context, log, acknowledged));
         let steps = Rc::new(Steps {
-            executions: Executions::new(&context, &locks),
+            executions: Executions::new(&context),
             checks: Checks::new(&context),
             endings: Endings::new(&context, &locks, &logging, &txns),
             procedures: procedures.clone(),
@@ -135,9 +135,9 @@ impl<F: Fabric> Steps<F> {
     ) -> Result<Outcome, Abort> {
         // [FaRM15 4] Execution: read every key and compute the writes. Keys that this adds are read
         // in a further round.
-        let mut executed = self.executions.execute(txn, open).await?;
+        let mut executed = self.execute(txn, open).await?;
         while self.compute(txn, open)? == Computed::AddedKeys {
-            executed = self.executions.execute(txn, open).await?;
+            executed = self.execute(txn, open).await?;
         }
         // [FaRM15 4 step 1] LOCK what was written, at the version read.
         let locked = self.locks.lock(txn, open, executed).await?;
@@ -152,17 +152,21 @@ impl<F: Fabric> Steps<F> {
         // [FaRM15 4 step 5] The backups' workers apply the logs (`worker`) and free their space.
     }
 
+    /// Reads every key that has not been read yet.
+    async fn execute(&self, txn: &mut Txn, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
+        let executed = self.executions.execute(txn, open).await?;
+        self.locks.lock_read(txn, open, executed).await
+    }
+
     /// One round of execution logic.
     fn compute(&self, txn: &mut Txn, open: &mut OpenTxn<F>) -> Result<Computed, Abort> {
         let _phase = self.context.fabric.phase("EXECUTE: logic");
         open.rounds += 1;
         self.context.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
         match self.procedures.execute(txn) {
-            Verdict::Commit => Ok(Computed::EveryWrite),
             Verdict::More if open.rounds == ROUNDS_MAX => Err(Abort::NoResources),
-            Verdict::More => Ok(Computed::AddedKeys),
             Verdict::Refuse if txn.local => Err(self.checks.refused_here(txn, open)),
-            Verdict::Refuse => Err(Abort::Refused),
+            verdict => Computed::of(verdict),
         }
     }
 
@@ -171,15 +175,6 @@ impl<F: Fabric> Steps<F> {
         self.context.node.lost().learn(view);
         self.logging.give_up_lost(view);
     }
-}
-
-/// What a round of execution logic has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Computed {
-    /// The write set is complete.
-    EveryWrite,
-    /// There are keys to read before the logic runs again.
-    AddedKeys,
 }
 
 /// What a transaction has read of a key.

@@ -8,20 +8,12 @@ use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{IdMap, TxnId};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Verdict};
 use nicol_core::wire::Malformed;
+use nicol_kit::Computed;
 
 use crate::xenic::config::ROUNDS_MAX;
 use crate::xenic::messages::{HostReply, parse_txn_commit, parse_txn_execute, parse_txn_id};
 use crate::xenic::node::Node;
 use crate::xenic::open_txn::{InHand, OpenTxn};
-
-/// What a round of execution logic has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Computed {
-    /// The write set is complete.
-    EveryWrite,
-    /// There are keys to EXECUTE before the logic runs again.
-    AddedKeys,
-}
 
 /// The execution logic of one NIC engine's transactions.
 pub(super) struct Logic<F: Fabric> {
@@ -49,11 +41,7 @@ impl<F: Fabric> Logic<F> {
         open.rounds += 1;
         let verdict =
             if open.txn.ship { self.execute_here(open) } else { self.execute_at_host(open).await };
-        match verdict {
-            Verdict::Commit => Ok(Computed::EveryWrite),
-            Verdict::More => Ok(Computed::AddedKeys),
-            Verdict::Refuse => Err(Abort::Refused),
-        }
+        Computed::of(verdict)
     }
 
     /// One round on this core.

@@ -4,6 +4,7 @@
 //! (`steps`), execution logic (`logic`), the transactions that take a shorter way (`multi_hop`,
 //! `local`), and the ablation that must ask for everything twice (`split_requests`).
 
+mod current;
 mod local;
 mod logic;
 mod multi_hop;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
 use nicol_core::txn::{Abort, Procedures, Verdict};
 use nicol_core::wire::Malformed;
+use nicol_kit::Computed;
 
 use super::config::CombinedOps;
 use super::messages::{
@@ -25,7 +27,7 @@ use super::node::Node;
 use super::open_txn::{InHand, OpenTxn, OpenTxns};
 use super::server::OwnKeys;
 use local::LocalTxns;
-use logic::{Computed, Logic};
+use logic::Logic;
 use multi_hop::{Ended, MultiHop};
 pub(super) use steps::{SLOT_WAIT, Steps};
 

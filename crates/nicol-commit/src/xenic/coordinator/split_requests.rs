@@ -7,10 +7,9 @@
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::Abort;
-use nicol_kit::AllGranted;
+use nicol_kit::{AllGranted, Computed};
 
 use super::NicCoordinator;
-use super::logic::Computed;
 use super::steps::{Executed, Steps, note_locks};
 use crate::survivor::Survivor;
 use crate::xenic::messages::split_requests::{Lock, Read};

@@ -9,7 +9,7 @@ use nicol_core::txn::{Abort, Entry, Outcome};
 use nicol_core::units::Nanos;
 use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
-use super::local::CurrentHere;
+use super::current::CurrentHere;
 use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply, verdict};
 use crate::survivor::{Survivor, Without};
 use crate::writes::{Commit, Log};

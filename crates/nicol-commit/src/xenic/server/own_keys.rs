@@ -1,5 +1,5 @@
-//! This shard's keys, as transactions that run on this NIC core use them: it looks them up, and locks
-//! and reads those of a whole transaction at once. [Xenic21 4.2.3]
+//! This shard's keys, as transactions that run on this NIC core use them: it looks them up, and
+//! locks and reads those of a whole transaction at once. [Xenic21 4.2.3]
 
 use std::sync::Arc;
 

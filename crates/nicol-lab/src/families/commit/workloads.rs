@@ -115,11 +115,20 @@ const TABLES_MAX: u8 = 64;
 /// Keys of a transaction of ycsb-t by default.
 const KEYS: u16 = 4;
 
-fn distribution(percent: u8) -> Distribution {
-    match percent {
-        0 => Distribution::Uniform,
-        theta => Distribution::ScrambledZipfian(Theta(u16::from(theta) * 10)),
-    }
+/// How keys are drawn; with a skew of `usual` hundredths unless the user says which.
+fn distribution(spec: &WorkloadSpec, usual: u8) -> Result<Distribution> {
+    let percent = spec.zipf_percent.unwrap_or(usual);
+    let theta = Theta(u16::from(percent) * 10);
+    Ok(match (percent, spec.ranks()?) {
+        (0, None) => Distribution::Uniform,
+        (0, Some(ranks)) => {
+            bail!(
+                "--zipf-over {ranks}: uniform keys have no ranks; leave it out, or give --zipf 99"
+            )
+        }
+        (_, None) => Distribution::ScatteredZipfian(theta),
+        (_, Some(ranks)) => Distribution::ScrambledZipfian { theta, ranks },
+    })
 }
 
 /// Records of a node at most: what all nodes have together is counted, too.
@@ -148,7 +157,7 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         value_bytes: value_bytes as usize,
         read_fraction: PartsPerMillion::percent(spec.read_percent.unwrap_or(50).into()),
         blind_fraction: PartsPerMillion::percent(spec.blind_percent.unwrap_or(0).into()),
-        distribution: distribution(spec.zipf_percent.unwrap_or(99)),
+        distribution: distribution(spec, 99)?,
         ship: true,
     };
     let mut workload = YcsbT::new(config);
@@ -207,7 +216,7 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         nodes,
         records_per_node: records,
         value_bytes: VALUE_BYTES as usize,
-        distribution: distribution(spec.zipf_percent.unwrap_or(50)),
+        distribution: distribution(spec, 50)?,
         ship: true,
     };
     Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
@@ -242,6 +251,7 @@ fn tpcc(
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    config.features = spec.features.unwrap_or(config.features);
     config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
     config.mix = spec.tpcc_mix.unwrap_or(config.mix);
     config.terminals = spec.terminals.unwrap_or(config.terminals);

@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Result;
-use nicol_check::{durability, linearizability};
+use nicol_check::durability;
+use nicol_check::linearizability::{self, Bound};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{History, Promise};
 use nicol_core::key_value::{KeyValueNode, Reason};
@@ -160,14 +161,14 @@ where
     fn judge(history: &History) -> Judged {
         match history.promise {
             Promise::Durable(model) => {
-                let report = durability::check(history, model, linearizability::STATES_MAX);
+                let report = durability::check(history, model, Bound::default());
                 Judged {
                     wrong: lines(&report.violations).chain(lines(&report.undecided)).collect(),
                     acknowledged_lost: Some(report.acknowledged_lost as u64),
                 }
             }
             _ => {
-                let report = linearizability::check(history, linearizability::STATES_MAX);
+                let report = linearizability::check(history, Bound::default());
                 Judged::of(lines(&report.violations).chain(lines(&report.undecided)).collect())
             }
         }

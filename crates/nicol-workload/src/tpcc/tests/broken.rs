@@ -62,7 +62,7 @@ fn order_number_row(number: u32) -> Vec<u8> {
 #[test]
 fn condition_1_warehouse_against_districts() {
     let change = |store: &mut Store| {
-        change(store, key::warehouse(2), |row| row::warehouse::YTD.add(row, 1).unwrap());
+        change(store, key::warehouse_ytd(2), |row| row::warehouse_ytd::YTD.add(row, 1).unwrap());
     };
     broken("condition 1:", change);
     broken("condition 8:", change);
@@ -222,6 +222,7 @@ fn orders_of_a_customer_where_trees_are_scanned() {
 fn lost_and_malformed_rows() {
     let keys = [
         key::warehouse(1),
+        key::warehouse_ytd(1),
         HOME.row(),
         HOME.customer(2),
         HOME.history(2, 1),

@@ -84,7 +84,8 @@ impl Model {
         for number in 0..config.warehouses() {
             let row = get(key::warehouse(number)).unwrap();
             let tax = i64::from(row::warehouse::TAX.get(row));
-            model.warehouses.insert(number, (tax, row::warehouse::YTD.get(row)));
+            let ytd = row::warehouse_ytd::YTD.get(get(key::warehouse_ytd(number)).unwrap());
+            model.warehouses.insert(number, (tax, ytd));
             for item in 1..=config.items {
                 let stock = get(key::stock(number, item)).unwrap();
                 model.stock.insert((number, item), stock_row(stock));

@@ -1,0 +1,50 @@
+//! Servers that are broken on purpose: they stand before the true one.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, Service};
+use nicol_core::wire::Malformed;
+
+use super::Sabotage;
+use crate::broken::LosesReports;
+use crate::messages::{REJOIN, Rejoin};
+use crate::rs::node::Node;
+use crate::rs::server::Server;
+
+/// What a host engine of a server answers: `server`, unless a planted fault stands before it.
+pub(crate) fn service<F: Fabric>(
+    fabric: &F,
+    node: &Arc<Node>,
+    server: Server<F>,
+) -> Rc<dyn Service> {
+    match node.config().sabotage {
+        Sabotage::KeepsOldBuffers => Rc::new(LosesReports::before(fabric, server, |_, _| true)),
+        Sabotage::SkipsFence => {
+            Rc::new(SkipsFence { fabric: fabric.clone(), node: node.clone(), server })
+        }
+        _ => Rc::new(server),
+    }
+}
+
+/// A server that lets another one rejoin at once.
+struct SkipsFence<F> {
+    fabric: F,
+    node: Arc<Node>,
+    server: Server<F>,
+}
+
+impl<F: Fabric> Service for SkipsFence<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        if let (REJOIN, Some(to), Some(replica)) =
+            (delivery.kind, delivery.reply_to, self.node.serving())
+        {
+            let Rejoin(life) = Rejoin::parse(delivery.body)?;
+            let (fabric, node) = (&self.fabric, &self.node);
+            replica.learn_of(delivery.from.node, life);
+            fabric.reply(to, &replica.open(fabric, node.id(), fabric.incarnation()));
+            return Ok(());
+        }
+        self.server.deliver(delivery)
+    }
+}
