@@ -1,8 +1,9 @@
 //! Zipfian numbers in portable arithmetic.
 //!
-//! [`Zipf`] draws the exact distribution over the records that there are, [`Permutation`] says which
-//! record has which rank. [`ScrambledZipf`] is YCSB's own generator, which is another distribution:
-//! it draws ranks over ten billion items, approximately, and hashes them into the records.
+//! [`Zipf`] draws the exact distribution over the records that there are, [`Permutation`] says
+//! which record has which rank. [`ScrambledZipf`] is YCSB's own generator, which is another
+//! distribution: it draws ranks over ten billion items, approximately, and hashes them into the
+//! records.
 //!
 //! Only IEEE additions, multiplications and divisions and the `libm` crate's software functions
 //! decide, so a seed draws the same numbers on every machine.
@@ -115,8 +116,8 @@ fn uniform(random: &mut Stream) -> f64 {
 
 /// A seeded bijection of `0..items`, which scatters neighbours: it says which item has which rank.
 ///
-/// Rounds of a multiplication and a shift permute the next power of two; numbers beyond `items` are
-/// permuted again. Fewer than two walks on average, no memory.
+/// Rounds of a multiplication and a shift permute the next power of two; numbers beyond `items`
+/// are permuted again. Fewer than two walks on average, no memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Permutation {
     items: u64,
@@ -167,8 +168,8 @@ impl Permutation {
 /// (SIGMOD '94, section 3.2).
 ///
 /// Ranks 0 and 1 have their exact probabilities; the others come from a continuous approximation.
-/// What is faster than `libm`'s `pow` is asked first, multiplications where the exponent is whole or
-/// nearly (as for 0.99, 0.9, 0.8 and 0.5), else the machine's own `pow`, and counts where no
+/// What is faster than `libm`'s `pow` is asked first, multiplications where the exponent is whole
+/// or nearly (as for 0.99, 0.9, 0.8 and 0.5), else the machine's own `pow`, and counts where no
 /// rounding could make another rank.
 #[derive(Clone, Debug)]
 struct GrayZipf {

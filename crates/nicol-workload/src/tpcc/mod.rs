@@ -6,7 +6,8 @@
 //! has such tables ([`Indices::Trees`]), else by an index record. The customers of a last name are
 //! a record in either case, since customers of other nodes' warehouses pay too. ITEM, which is
 //! never written, has a copy per shard. STOCK stands in two tables: what New-Order changes, and the
-//! texts; so does WAREHOUSE: what Payment changes, and the rest. `tpcc-no` has the rows of the code that the RDMA baselines share (`schema.rs`, AMB-43).
+//! texts; so does WAREHOUSE: what Payment changes, and the rest. `tpcc-no` has the rows of the code
+//! that the RDMA baselines share (`schema.rs`, AMB-43).
 //!
 //! | transaction | share | runs on | database transactions |
 //! |---|---|---|---|

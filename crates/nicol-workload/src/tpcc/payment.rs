@@ -9,8 +9,8 @@ use super::rows::{Rows, Step, Stop};
 
 /// Outputs the amount in cents, then the customer's number and new balance.
 ///
-/// Rounds: warehouse, its sum, district and customer (after the last name's index, if the customer is given
-/// by name); then the HISTORY row, whose key contains the customer's number of payments.
+/// Rounds: warehouse, its sum, district and customer (after the last name's index, if the customer
+/// is given by name); then the HISTORY row, whose key contains the customer's number of payments.
 pub(super) fn payment(rows: &mut Rows<'_>) -> Step<()> {
     let input = Payment::parse(rows.args())?;
     let (home, theirs) = (input.home, input.theirs);

@@ -155,8 +155,8 @@ pub struct WorkloadArgs {
     /// Zipf parameter times 100: 0 is uniform, 99 YCSB's (ycsb-t, ycsb, retwis; tpcc's warehouses).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
     pub zipf: Option<u8>,
-    /// Draw by YCSB's scrambled generator: ranks over N items, hashed into the records, flatter than
-    /// Zipf; YCSB has 10000000000 (ycsb-t, ycsb, retwis) [default: exact Zipf over the records].
+    /// Draw by YCSB's scrambled generator: ranks over N items, hashed into the records, flatter
+    /// than Zipf; YCSB has 10000000000 (ycsb-t, ycsb, retwis) [default: exact Zipf].
     #[arg(long, value_name = "N")]
     pub zipf_over: Option<u64>,
     /// Make other records hot after every N transactions (ycsb-t) [default: the same stay hot].

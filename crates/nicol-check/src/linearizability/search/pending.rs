@@ -23,8 +23,8 @@ struct ReadValue {
 }
 
 impl Pending {
-    /// Those of `problem`. Costs, for each write whose digest is known, the values of its digest; for
-    /// each other one, all values read.
+    /// Those of `problem`. Costs, for each write whose digest is known, the values of its digest;
+    /// for each other one, all values read.
     pub(super) fn of(problem: &Problem) -> Self {
         let mut reads = BTreeMap::<Value, Vec<usize>>::new();
         let certain = problem.certain.iter().enumerate();
