@@ -10,6 +10,7 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, TxnId};
 use nicol_core::interactive::Seen;
+use nicol_core::trace::Phase;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room, Trails};
@@ -371,6 +372,15 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     #[inline]
     pub(super) fn stall(&self) -> Option<impl Future<Output = ()>> {
         self.stalls.then(|| self.stall_sometimes())
+    }
+
+    /// Begins a phase of a transaction, where steps suffer stalls after one.
+    #[inline]
+    pub(super) async fn phase(&self, name: &'static str) -> Phase {
+        if let Some(stall) = self.stall() {
+            stall.await;
+        }
+        self.fabric.phase(name)
     }
 
     async fn stall_sometimes(&self) {
