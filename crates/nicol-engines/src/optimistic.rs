@@ -96,7 +96,7 @@ fn find<F: Fabric, P: Protocol>(
     if seen & GONE != 0 {
         return Err(Abort::Stale { key }.into());
     }
-    if worker.hooks.heeds(seen & LOCKED != 0) {
+    if seen & LOCKED != 0 {
         return Err(Halt::Busy(key));
     }
     let state = record.state();
@@ -122,6 +122,12 @@ fn copy<F: Fabric, P: Protocol>(
     }
     sets.reads.push(Read { place, key, seen: seen & !LOCKED });
     Ok(Seen { present: state.present, version: state.version })
+}
+
+/// Must a transaction that has read the record of this word, and does not write it, heed its lock?
+#[inline(always)]
+pub(super) fn is_others<F: Fabric, P: Protocol>(worker: &Worker<F, P>, word: u64) -> bool {
+    worker.hooks.heeds(word & LOCKED != 0)
 }
 
 /// Locks the record of `write`; returns its word as it was.
@@ -215,9 +221,6 @@ fn put_state<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets, write: 
 
 /// Unlocks what of the write set is locked.
 fn unlock<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets) {
-    if !worker.hooks.unlocks_aborted() {
-        return;
-    }
     for write in sets.writes.iter().filter(|write| write.held.get() == LOCKED) {
         write.held.set(0);
         let record = worker.store().record(write.place);

@@ -23,7 +23,7 @@ use nicol_core::history::Promise;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record, Room};
 
-use super::optimistic::{self, LOCKED, Locked, Optimistic, install, lock_writes};
+use super::optimistic::{self, LOCKED, Locked, Optimistic, install, is_others, lock_writes};
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
 use super::worker::Worker;
@@ -47,11 +47,9 @@ async fn validate<F: Fabric>(
     locked: &Locked,
 ) -> Result<Validated, Abort> {
     let _phase = worker.phase("validate").await;
-    let mut highest = locked.highest.max(worker.newest.get());
-    if worker.hooks.validates() {
-        let validate = |highest: u64, read| Ok(highest.max(validate_read(worker, sets, read)?));
-        highest = worker.each(sets.reads.iter(), highest, validate).await?;
-    }
+    let highest = locked.highest.max(worker.newest.get());
+    let validate = |highest: u64, read| Ok(highest.max(validate_read(worker, sets, read)?));
+    let highest = worker.each(sets.reads.iter(), highest, validate).await?;
     sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
     Ok(Validated(highest))
 }
@@ -67,7 +65,7 @@ fn validate_read<F: Fabric>(
     if word & !LOCKED != read.seen {
         return Err(Abort::Stale { key: read.key });
     }
-    if worker.hooks.heeds(word & LOCKED != 0) && !sets.writes_at(read.place) {
+    if is_others(worker, word) && !sets.writes_at(read.place) {
         return Err(Abort::ValidateLocked { key: read.key });
     }
     Ok(word & !LOCKED)

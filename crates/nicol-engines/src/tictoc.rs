@@ -24,8 +24,7 @@ use nicol_core::history::Promise;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record, Room};
 
-use super::broken::Hooks;
-use super::optimistic::{self, GONE, LOCKED, Locked, Optimistic, install, lock_writes};
+use super::optimistic::{self, GONE, LOCKED, Locked, Optimistic, install, is_others, lock_writes};
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
 use super::worker::Worker;
@@ -77,7 +76,7 @@ fn extend(
     read: &Read,
     at: u64,
     own: impl Fn() -> bool,
-    hooks: Hooks,
+    others: impl Fn(u64) -> bool,
 ) -> Result<(), Abort> {
     let key = read.key;
     let mut seen = word.load(Ordering::SeqCst);
@@ -89,7 +88,7 @@ fn extend(
         if rts(seen) >= at || seen & LOCKED != 0 && own() {
             return Ok(());
         }
-        if hooks.heeds(seen & LOCKED != 0) {
+        if others(seen) {
             return Err(Abort::ValidateLocked { key });
         }
         let delta = at - wts(seen);
@@ -110,15 +109,13 @@ async fn validate<F: Fabric>(
     at: u64,
 ) -> Result<(), Abort> {
     let _phase = worker.phase("validate").await;
-    let hooks = worker.hooks;
-    if hooks.validates() {
-        let early = |read: &&Read| rts(read.seen) < at && hooks.moves_read_timestamps();
-        let extend = |(), read: &Read| {
-            let word = worker.store().record(read.place).word();
-            Ok(extend(word, read, at, || sets.writes_at(read.place), hooks)?)
-        };
-        worker.each(sets.reads.iter().filter(early), (), extend).await?;
-    }
+    let moves = worker.hooks.moves_read_timestamps();
+    let early = |read: &&Read| rts(read.seen) < at && moves;
+    let extend = |(), read: &Read| {
+        let (word, own) = (worker.store().record(read.place).word(), || sets.writes_at(read.place));
+        Ok(extend(word, read, at, own, |seen| is_others(worker, seen))?)
+    };
+    worker.each(sets.reads.iter().filter(early), (), extend).await?;
     worker.fabric.access().await;
     for (node, _, _) in sets.leaves() {
         worker.store().read_until(*node, at);

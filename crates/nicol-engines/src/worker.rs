@@ -16,6 +16,7 @@ use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room, Trails};
 
 use super::broken::Hooks;
+use super::config::Waiting;
 use super::halt::{Halt, unless_busy};
 use super::log::CoreLog;
 use super::node::Node;
@@ -146,6 +147,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     pub(super) core: usize,
     /// What the steps ask where a planted fault may decide otherwise.
     pub(super) hooks: Hooks,
+    /// What a transaction does that finds a record locked, in an engine that locks for reading.
+    pub(super) waiting: Waiting,
     /// Do some steps suffer stalls? What runs for each record asks before it makes a future.
     pub(super) stalls: bool,
     /// Transactions under way.
@@ -184,8 +187,9 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         Self {
             core: usize::from(here.core),
             hooks: node.config().hooks(),
+            waiting: node.config().waiting_in_force(),
             stalls: node.config().stall > Nanos::ZERO,
-            log: node.log().map(|_| CoreLog::new(&fabric)),
+            log: node.log().map(|_| CoreLog::new(&fabric, node.config().hooks())),
             fabric,
             node,
             active: Cell::new(0),
@@ -404,7 +408,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     fn tidy(&self) {
         self.move_epoch();
         let epochs = self.store().epochs();
-        let oldest = self.hooks.over_before(epochs.oldest());
+        let oldest = epochs.oldest();
         let deleted = self.deleted.borrow().len();
         for _ in 0..TIDY_MOST.min(deleted) {
             let Some(place) = self.deleted.borrow_mut().pop_front() else { break };
