@@ -1,6 +1,11 @@
-//! The engines broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about
-//! what they decide, and know no fault by name. A worker keeps them: in a protocol that is whole a
-//! question is one comparison with what the worker has at hand.
+//! The engines broken on purpose, for the checkers' negative tests. Where it can show, a fault is
+//! planted before the step: in the sets of a transaction that is going to commit or abort, or in
+//! what a core begins with. Elsewhere steps ask [`Hooks`] about what they decide; none knows a fault
+//! by name. A worker keeps them: in a protocol that is whole a question is one comparison with what
+//! the worker has at hand.
+
+use super::config::Waiting;
+use super::sets::Sets;
 
 /// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -48,10 +53,33 @@ impl Hooks {
     /// Of a protocol that is whole.
     pub(super) const NONE: Self = Self(Sabotage::None);
 
-    /// Is what was read validated?
+    /// Spoils the sets of a transaction before it commits: what they lack it does not validate.
     #[inline]
-    pub(super) fn validates(self) -> bool {
-        !self.is(Sabotage::SkipsValidation) && !self.is(Sabotage::TearsReads)
+    pub(super) fn before_commit(self, sets: &mut Sets) {
+        match self.0 {
+            Sabotage::SkipsValidation | Sabotage::TearsReads => sets.reads.clear(),
+            Sabotage::ForgetsLeaves => sets.forget_leaves(),
+            _ => {}
+        }
+    }
+
+    /// Spoils the sets of a transaction before it lets go of what it holds: what they lack stays.
+    #[inline]
+    pub(super) fn before_abort(self, sets: &mut Sets) {
+        if self.is(Sabotage::KeepsLocks) {
+            sets.locks.clear();
+            sets.writes.clear();
+        }
+    }
+
+    /// What a transaction does that finds a record locked, if the settings say `asked`.
+    pub(super) fn waiting(self, asked: Waiting) -> Waiting {
+        if self.is(Sabotage::AlwaysWaits) { Waiting::Always } else { asked }
+    }
+
+    /// The epoch up to which a core takes its transactions for durable before it has looked.
+    pub(super) fn durable_from_the_start(self) -> u64 {
+        if self.is(Sabotage::AcknowledgesEarly) { u64::MAX } else { 0 }
     }
 
     /// Does an optimistic read look at the record's word again when it has the value?
@@ -72,12 +100,6 @@ impl Hooks {
         locked && !self.is(Sabotage::IgnoresLocks)
     }
 
-    /// Does a scan note the versions of the leaves that it has read?
-    #[inline]
-    pub(super) fn notes_leaves(self) -> bool {
-        !self.is(Sabotage::ForgetsLeaves)
-    }
-
     /// Does a core announce the epoch that it is in?
     #[inline]
     pub(super) fn announces_epochs(self) -> bool {
@@ -90,23 +112,11 @@ impl Hooks {
         self.is(Sabotage::FreesEarly)
     }
 
-    /// Before which epoch everything is over, if some core is still in `oldest`.
-    #[inline]
-    pub(super) fn over_before(self, oldest: u64) -> u64 {
-        if self.is(Sabotage::FreesEarly) { u64::MAX } else { oldest }
-    }
-
     /// Up to which timestamp nobody can see what was overwritten, by what cores have announced.
     #[inline]
     pub(super) fn horizon(self, announced: u64) -> u64 {
         let protects = !self.is(Sabotage::FreesEarly) && !self.is(Sabotage::WrongEpoch);
         if protects { announced } else { u64::MAX }
-    }
-
-    /// Does a transaction wait for a lock? `may`: its age lets it.
-    #[inline]
-    pub(super) fn waits(self, may: bool) -> bool {
-        may || self.is(Sabotage::AlwaysWaits)
     }
 
     /// Does a transaction move the read timestamps of what it relies on?
@@ -119,18 +129,6 @@ impl Hooks {
     #[inline]
     pub(super) fn heeds_seen(self, since: u64) -> u64 {
         if self.is(Sabotage::ForgetsSeen) { 0 } else { since }
-    }
-
-    /// Does an aborted transaction let go of what it has locked?
-    #[inline]
-    pub(super) fn unlocks_aborted(self) -> bool {
-        !self.is(Sabotage::KeepsLocks)
-    }
-
-    /// Is a transaction answered only when its epoch is durable?
-    #[inline]
-    pub(super) fn awaits_durability(self) -> bool {
-        !self.is(Sabotage::AcknowledgesEarly)
     }
 
     /// Up to which epoch a core says that its log is complete, which it is up to `complete`.

@@ -307,12 +307,10 @@ async fn validate<F: Fabric>(
 ) -> Result<(), Abort> {
     let _phase = worker.fabric.phase("validate");
     let (store, at) = (worker.store(), sets.timestamp);
-    if worker.hooks.validates() {
-        let validate = |(), read| validate_read(worker, read, at);
-        worker.each(sets.reads.iter(), (), validate).await?;
-        let validate = |(), write| Ok(validate_write(worker, write, at)?);
-        worker.each(sets.writes.iter(), (), validate).await?;
-    }
+    let validate = |(), read| validate_read(worker, read, at);
+    worker.each(sets.reads.iter(), (), validate).await?;
+    let validate = |(), write| Ok(validate_write(worker, write, at)?);
+    worker.each(sets.writes.iter(), (), validate).await?;
     sets.validate_leaves(|node, version| store.is_unchanged(node, version))
 }
 
@@ -521,10 +519,7 @@ impl Protocol for Cicada {
         }
         fence(Ordering::SeqCst);
         validate(worker, sets, &pending).await?;
-        if let Some(stall) = worker.stall() {
-            stall.await;
-        }
-        let _phase = worker.fabric.phase("commit the versions");
+        let _phase = worker.phase("commit the versions").await;
         // [Cicada17 3.4 step 4]
         let commit = |write| commit_version(worker, sets, write);
         worker.each_held(sets.writes.iter(), commit).await;

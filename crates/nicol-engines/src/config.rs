@@ -45,12 +45,20 @@ pub enum Waiting {
     /// It waits if it is older than everybody who holds the lock, else it aborts: nobody ever waits
     /// in a circle.
     WaitDie,
+    /// It waits whoever holds the lock, perhaps in a circle. For negative tests.
+    #[doc(hidden)]
+    Always,
 }
 
 impl EngineConfig {
     /// What the steps ask where a planted fault may decide otherwise.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
+    }
+
+    /// What a transaction does that finds a record locked, which a planted fault may decide.
+    pub(super) fn waiting_in_force(&self) -> Waiting {
+        self.hooks().waiting(self.waiting)
     }
 
     /// How long a transaction may wait for what the settings ask to wait for: one that is logged is

@@ -74,9 +74,6 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// Waits until a transaction is durable; false if it never will be, or nobody knows.
     pub(super) async fn durable(&self, Committed { epoch }: Committed) -> bool {
         let (Some(log), Some(node)) = (&self.log, self.node.log()) else { return true };
-        if !self.hooks.awaits_durability() {
-            return true;
-        }
         node.want(epoch);
         while log.seen.get() < epoch {
             if node.failed.load(Ordering::Relaxed) {

@@ -11,6 +11,7 @@ use nicol_core::memory::Region;
 use nicol_core::units::Bytes;
 use nicol_store::multicore::Line;
 
+use super::broken::Hooks;
 use super::recovery::CHUNK_HEADER;
 
 /// Bytes of records that a core persists at a time, and of one transaction's writes at most.
@@ -76,14 +77,14 @@ pub(super) struct CoreLog {
 }
 
 impl CoreLog {
-    pub(super) fn new<F: Fabric>(fabric: &F) -> Self {
+    pub(super) fn new<F: Fabric>(fabric: &F, hooks: Hooks) -> Self {
         let size = Bytes((CHUNK_HEADER + CHUNK_BYTES) as u64);
         Self {
             region: Arc::new(Region::for_log(size, fabric.here().core.into())),
             gathered: RefCell::default(),
             sending: RefCell::default(),
             committing: Default::default(),
-            seen: Cell::new(0),
+            seen: Cell::new(hooks.durable_from_the_start()),
             moved: fabric.signal(),
         }
     }

@@ -10,6 +10,7 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Place, Record, State};
 
 use super::halt::Halt;
+use super::record_form::RecordForm;
 use super::sets::{Read, Sets, Write};
 use super::worker::{Absence, Protocol, Worker};
 
@@ -25,12 +26,68 @@ pub(super) struct Locked {
     pub(super) highest: u64,
 }
 
+/// A protocol of this kind: it says how a transaction commits, and reads and lets go as all do.
+pub trait Optimistic: RecordForm {
+    /// As [`Protocol::commit`].
+    #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
+    async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort>;
+
+    /// Until when the record of this word was read or written; 0 in a protocol without such a time.
+    fn last_used(word: u64) -> u64;
+}
+
+impl<O: Optimistic> Protocol for O {
+    type Found = Found;
+
+    type Kept = ();
+
+    #[inline(always)]
+    fn find<F: Fabric>(
+        worker: &Worker<F, Self>,
+        _sets: &mut Sets,
+        at: (Key, Place),
+        _for_update: bool,
+    ) -> Result<Found, Halt> {
+        find(worker, at)
+    }
+
+    fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {
+        Some(fabric.within_access())
+    }
+
+    #[inline(always)]
+    fn copy<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+        at: (Key, Place),
+        found: Found,
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Halt> {
+        copy(worker, sets, at, found, value)
+    }
+
+    fn commit<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+    ) -> impl Future<Output = Result<(), Abort>> {
+        <O as Optimistic>::commit(worker, sets)
+    }
+
+    fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+        unlock(worker, sets);
+    }
+
+    fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence {
+        take_if_absent(worker, place, O::last_used)
+    }
+}
+
 /// What a read has seen of a record before its value: the word, and what it holds.
-pub(super) type Found = (u64, State);
+pub type Found = (u64, State);
 
 /// The first half of a read: the word, unless somebody has locked it, then what the record holds.
 #[inline(always)]
-pub(super) fn find<F: Fabric, P: Protocol>(
+fn find<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     (key, place): (Key, Place),
 ) -> Result<Found, Halt> {
@@ -39,7 +96,7 @@ pub(super) fn find<F: Fabric, P: Protocol>(
     if seen & GONE != 0 {
         return Err(Abort::Stale { key }.into());
     }
-    if worker.hooks.heeds(seen & LOCKED != 0) {
+    if seen & LOCKED != 0 {
         return Err(Halt::Busy(key));
     }
     let state = record.state();
@@ -49,7 +106,7 @@ pub(super) fn find<F: Fabric, P: Protocol>(
 
 /// The second half: the value. A writer may have come before it: the word then tells.
 #[inline(always)]
-pub(super) fn copy<F: Fabric, P: Protocol>(
+fn copy<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     sets: &mut Sets,
     (key, place): (Key, Place),
@@ -65,6 +122,12 @@ pub(super) fn copy<F: Fabric, P: Protocol>(
     }
     sets.reads.push(Read { place, key, seen: seen & !LOCKED });
     Ok(Seen { present: state.present, version: state.version })
+}
+
+/// Must a transaction that has read the record of this word, and does not write it, heed its lock?
+#[inline(always)]
+pub(super) fn is_others<F: Fabric, P: Protocol>(worker: &Worker<F, P>, word: u64) -> bool {
+    worker.hooks.heeds(word & LOCKED != 0)
 }
 
 /// Locks the record of `write`; returns its word as it was.
@@ -100,14 +163,15 @@ pub(super) async fn lock_writes<F: Fabric, P: Protocol>(
     Ok(Locked { highest })
 }
 
-/// Installs the write set and unlocks it: the word of each record becomes `word`.
+/// Installs the write set and unlocks it: the word of each record becomes what `word` returns.
 pub(super) async fn install<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     sets: &Sets,
     _: Locked,
-    word: u64,
+    word: impl FnOnce() -> u64,
 ) {
-    let _phase = worker.fabric.phase("install");
+    let _phase = worker.phase("install").await;
+    let word = word();
     let unlock = |write: &Write| {
         worker.store().record(write.place).word().store(word, Ordering::Release);
         write.held.set(0);
@@ -156,10 +220,7 @@ fn put_state<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets, write: 
 }
 
 /// Unlocks what of the write set is locked.
-pub(super) fn abort<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets) {
-    if !worker.hooks.unlocks_aborted() {
-        return;
-    }
+fn unlock<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets) {
     for write in sets.writes.iter().filter(|write| write.held.get() == LOCKED) {
         write.held.set(0);
         let record = worker.store().record(write.place);
@@ -169,7 +230,7 @@ pub(super) fn abort<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &Sets) 
 
 /// Marks a watched record as gone if it is still absent. `timestamp` extracts from the record's
 /// word the latest time at which the record was read or written.
-pub(super) fn take_if_absent<F: Fabric, P: Protocol>(
+fn take_if_absent<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     place: Place,
     timestamp: impl Fn(u64) -> u64,

@@ -143,6 +143,11 @@ impl Sets {
         self.leaves.push((leaf.node, leaf.version, key));
     }
 
+    /// Forgets which leaves were read.
+    pub(super) fn forget_leaves(&mut self) {
+        self.leaves.clear();
+    }
+
     /// The leaves that were read, their versions, and a key of each.
     pub(super) fn leaves(&self) -> &[(NodeNumber, u64, Key)] {
         &self.leaves

@@ -20,16 +20,13 @@ use std::sync::atomic::{Ordering, fence};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Promise;
-use nicol_core::ids::Key;
-use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record, Room};
 
-use super::halt::Halt;
-use super::optimistic::{self, LOCKED, Locked, install, lock_writes};
+use super::optimistic::{self, LOCKED, Locked, Optimistic, install, is_others, lock_writes};
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
-use super::worker::{Absence, Protocol, Worker};
+use super::worker::Worker;
 
 /// What the next id of an epoch is higher by.
 const STEP: u64 = 4;
@@ -49,12 +46,10 @@ async fn validate<F: Fabric>(
     sets: &Sets,
     locked: &Locked,
 ) -> Result<Validated, Abort> {
-    let _phase = worker.fabric.phase("validate");
-    let mut highest = locked.highest.max(worker.newest.get());
-    if worker.hooks.validates() {
-        let validate = |highest: u64, read| Ok(highest.max(validate_read(worker, sets, read)?));
-        highest = worker.each(sets.reads.iter(), highest, validate).await?;
-    }
+    let _phase = worker.phase("validate").await;
+    let highest = locked.highest.max(worker.newest.get());
+    let validate = |highest: u64, read| Ok(highest.max(validate_read(worker, sets, read)?));
+    let highest = worker.each(sets.reads.iter(), highest, validate).await?;
     sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
     Ok(Validated(highest))
 }
@@ -70,7 +65,7 @@ fn validate_read<F: Fabric>(
     if word & !LOCKED != read.seen {
         return Err(Abort::Stale { key: read.key });
     }
-    if worker.hooks.heeds(word & LOCKED != 0) && !sets.writes_at(read.place) {
+    if is_others(worker, word) && !sets.writes_at(read.place) {
         return Err(Abort::ValidateLocked { key: read.key });
     }
     Ok(word & !LOCKED)
@@ -96,59 +91,21 @@ impl RecordForm for Silo {
     }
 }
 
-impl Protocol for Silo {
-    type Found = optimistic::Found;
-
-    type Kept = ();
-
-    #[inline(always)]
-    fn find<F: Fabric>(
-        worker: &Worker<F, Self>,
-        _sets: &mut Sets,
-        at: (Key, Place),
-        _for_update: bool,
-    ) -> Result<optimistic::Found, Halt> {
-        optimistic::find(worker, at)
-    }
-
-    fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {
-        Some(fabric.within_access())
-    }
-
-    #[inline(always)]
-    fn copy<F: Fabric>(
-        worker: &Worker<F, Self>,
-        sets: &mut Sets,
-        at: (Key, Place),
-        found: optimistic::Found,
-        value: &mut Vec<u8>,
-    ) -> Result<Seen, Halt> {
-        optimistic::copy(worker, sets, at, found, value)
-    }
-
+impl Optimistic for Silo {
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
         // [Silo13 4.4 phase 1] Lock the write set.
         let locked = lock_writes(worker, sets).await?;
         // [Silo13 4.4] The serialization point: between the locks and what follows.
         fence(Ordering::SeqCst);
         let epoch = worker.commit_point(sets)?;
-        if let Some(stall) = worker.stall() {
-            stall.await;
-        }
+        // [Silo13 4.4 phase 2] What was read is unchanged.
         let validated = validate(worker, sets, &locked).await?;
-        if let Some(stall) = worker.stall() {
-            stall.await;
-        }
         // [Silo13 4.4 phase 3] Install under a new id, and unlock.
-        install(worker, sets, locked, next_id(worker, epoch, validated)).await;
+        install(worker, sets, locked, || next_id(worker, epoch, validated)).await;
         Ok(())
     }
 
-    fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
-        optimistic::abort(worker, sets);
-    }
-
-    fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence {
-        optimistic::take_if_absent(worker, place, |_| 0)
+    fn last_used(_: u64) -> u64 {
+        0
     }
 }

@@ -21,17 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Promise;
-use nicol_core::ids::Key;
-use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record, Room};
 
-use super::broken::Hooks;
-use super::halt::Halt;
-use super::optimistic::{self, GONE, LOCKED, Locked, install, lock_writes};
+use super::optimistic::{self, GONE, LOCKED, Locked, Optimistic, install, is_others, lock_writes};
 use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
-use super::worker::{Absence, Protocol, Worker};
+use super::worker::Worker;
 
 /// Where `rts - wts` stands, and its bits. [TicToc16 3.6]
 const DELTA_SHIFT: u32 = 2;
@@ -80,7 +76,7 @@ fn extend(
     read: &Read,
     at: u64,
     own: impl Fn() -> bool,
-    hooks: Hooks,
+    others: impl Fn(u64) -> bool,
 ) -> Result<(), Abort> {
     let key = read.key;
     let mut seen = word.load(Ordering::SeqCst);
@@ -92,7 +88,7 @@ fn extend(
         if rts(seen) >= at || seen & LOCKED != 0 && own() {
             return Ok(());
         }
-        if hooks.heeds(seen & LOCKED != 0) {
+        if others(seen) {
             return Err(Abort::ValidateLocked { key });
         }
         let delta = at - wts(seen);
@@ -112,16 +108,14 @@ async fn validate<F: Fabric>(
     sets: &Sets,
     at: u64,
 ) -> Result<(), Abort> {
-    let _phase = worker.fabric.phase("validate");
-    let hooks = worker.hooks;
-    if hooks.validates() {
-        let early = |read: &&Read| rts(read.seen) < at && hooks.moves_read_timestamps();
-        let extend = |(), read: &Read| {
-            let word = worker.store().record(read.place).word();
-            Ok(extend(word, read, at, || sets.writes_at(read.place), hooks)?)
-        };
-        worker.each(sets.reads.iter().filter(early), (), extend).await?;
-    }
+    let _phase = worker.phase("validate").await;
+    let moves = worker.hooks.moves_read_timestamps();
+    let early = |read: &&Read| rts(read.seen) < at && moves;
+    let extend = |(), read: &Read| {
+        let (word, own) = (worker.store().record(read.place).word(), || sets.writes_at(read.place));
+        Ok(extend(word, read, at, own, |seen| is_others(worker, seen))?)
+    };
+    worker.each(sets.reads.iter().filter(early), (), extend).await?;
     worker.fabric.access().await;
     for (node, _, _) in sets.leaves() {
         worker.store().read_until(*node, at);
@@ -145,59 +139,22 @@ impl RecordForm for TicToc {
     }
 }
 
-impl Protocol for TicToc {
-    type Found = optimistic::Found;
-
-    type Kept = ();
-
-    #[inline(always)]
-    fn find<F: Fabric>(
-        worker: &Worker<F, Self>,
-        _sets: &mut Sets,
-        at: (Key, Place),
-        _for_update: bool,
-    ) -> Result<optimistic::Found, Halt> {
-        optimistic::find(worker, at)
-    }
-
-    fn before_copy<F: Fabric>(fabric: &F) -> Option<F::Access> {
-        Some(fabric.within_access())
-    }
-
-    #[inline(always)]
-    fn copy<F: Fabric>(
-        worker: &Worker<F, Self>,
-        sets: &mut Sets,
-        at: (Key, Place),
-        found: optimistic::Found,
-        value: &mut Vec<u8>,
-    ) -> Result<Seen, Halt> {
-        optimistic::copy(worker, sets, at, found, value)
-    }
-
+impl Optimistic for TicToc {
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
         // [TicToc16 algorithm 2, step 1] Lock the write set.
         let locked = lock_writes(worker, sets).await?;
         fence(Ordering::SeqCst);
         worker.commit_point(sets)?;
+        // [TicToc16 algorithm 2, step 2] The commit timestamp.
         let at = commit_timestamp(worker, sets, &locked);
-        if let Some(stall) = worker.stall() {
-            stall.await;
-        }
+        // [TicToc16 algorithm 2, step 3] What was read is valid then.
         validate(worker, sets, at).await?;
-        if let Some(stall) = worker.stall() {
-            stall.await;
-        }
         // [TicToc16 algorithm 3] Install.
-        install(worker, sets, locked, word_of(at, at)).await;
+        install(worker, sets, locked, || word_of(at, at)).await;
         Ok(())
     }
 
-    fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
-        optimistic::abort(worker, sets);
-    }
-
-    fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence {
-        optimistic::take_if_absent(worker, place, rts)
+    fn last_used(word: u64) -> u64 {
+        rts(word)
     }
 }

@@ -67,9 +67,10 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         if let Some(stall) = self.worker.stall() {
             stall.await;
         }
+        self.worker.hooks.before_commit(&mut self.sets);
         let committed = P::commit(&self.worker, &mut self.sets).await;
         if committed.is_err() {
-            P::abort(&self.worker, &mut self.sets);
+            self.let_go();
         }
         let logged = self.worker.gather(self.id, &mut self.sets, committed.is_ok());
         self.worker.end(self.sets);
@@ -88,8 +89,13 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
 
     /// Ends it after an error.
     pub fn abort(mut self) {
-        P::abort(&self.worker, &mut self.sets);
+        self.let_go();
         self.worker.end(self.sets);
+    }
+
+    fn let_go(&mut self) {
+        self.worker.hooks.before_abort(&mut self.sets);
+        P::abort(&self.worker, &mut self.sets);
     }
 
     /// Reads `key` to the end of `value`, which gets nothing of an absent record; its own writes
@@ -347,9 +353,7 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
             }
             self.worker.fabric.access().await;
             let leaf = self.worker.search(at, |store, near| store.leaf_near(at, near));
-            if self.worker.hooks.notes_leaves() {
-                self.sets.note(&leaf, at);
-            }
+            self.sets.note(&leaf, at);
             let count = leaf.entries().len();
             // What this leaf got of one that has left the tree meanwhile may have been seen there,
             // or in this one.

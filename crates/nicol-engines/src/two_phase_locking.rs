@@ -100,6 +100,7 @@ const fn may_wait(waiting: Waiting, age: u64, held: u64, oldest: u64) -> bool {
     match waiting {
         Waiting::NoWait => false,
         Waiting::WaitDie => age < oldest || held == SHARED && age == oldest,
+        Waiting::Always => true,
     }
 }
 
@@ -145,8 +146,7 @@ fn acquire<F: Fabric>(
         // It goes on without the lock.
         Attempt::Held(_) if !worker.hooks.heeds(true) => Ok(()),
         Attempt::Held(oldest) => {
-            let may_wait = may_wait(worker.node.config().waiting, age, held, oldest);
-            let waits = worker.hooks.waits(may_wait);
+            let waits = may_wait(worker.waiting, age, held, oldest);
             Err(if waits { Halt::Busy(key) } else { Abort::LockConflict { key }.into() })
         }
     }
@@ -258,9 +258,6 @@ impl Protocol for TwoPhaseLocking {
     }
 
     fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
-        if !worker.hooks.unlocks_aborted() {
-            return;
-        }
         for (place, mode) in sets.locks.drain(..) {
             release(worker.store().record(place).word(), mode);
         }

@@ -10,11 +10,13 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, TxnId};
 use nicol_core::interactive::Seen;
+use nicol_core::trace::Phase;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room, Trails};
 
 use super::broken::Hooks;
+use super::config::Waiting;
 use super::halt::{Halt, unless_busy};
 use super::log::CoreLog;
 use super::node::Node;
@@ -145,6 +147,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     pub(super) core: usize,
     /// What the steps ask where a planted fault may decide otherwise.
     pub(super) hooks: Hooks,
+    /// What a transaction does that finds a record locked, in an engine that locks for reading.
+    pub(super) waiting: Waiting,
     /// Do some steps suffer stalls? What runs for each record asks before it makes a future.
     pub(super) stalls: bool,
     /// Transactions under way.
@@ -183,8 +187,9 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         Self {
             core: usize::from(here.core),
             hooks: node.config().hooks(),
+            waiting: node.config().waiting_in_force(),
             stalls: node.config().stall > Nanos::ZERO,
-            log: node.log().map(|_| CoreLog::new(&fabric)),
+            log: node.log().map(|_| CoreLog::new(&fabric, node.config().hooks())),
             fabric,
             node,
             active: Cell::new(0),
@@ -373,6 +378,15 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         self.stalls.then(|| self.stall_sometimes())
     }
 
+    /// Begins a phase of a transaction, where steps suffer stalls after one.
+    #[inline]
+    pub(super) async fn phase(&self, name: &'static str) -> Phase {
+        if let Some(stall) = self.stall() {
+            stall.await;
+        }
+        self.fabric.phase(name)
+    }
+
     async fn stall_sometimes(&self) {
         let longest = self.node.config().stall.0;
         let random = self.fabric.random();
@@ -394,7 +408,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     fn tidy(&self) {
         self.move_epoch();
         let epochs = self.store().epochs();
-        let oldest = self.hooks.over_before(epochs.oldest());
+        let oldest = epochs.oldest();
         let deleted = self.deleted.borrow().len();
         for _ in 0..TIDY_MOST.min(deleted) {
             let Some(place) = self.deleted.borrow_mut().pop_front() else { break };

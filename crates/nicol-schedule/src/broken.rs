@@ -1,5 +1,15 @@
-//! Schedulers broken on purpose, for the checkers' negative tests: ways to lose a request. The
-//! steps ask [`Hooks`] about what they decide, and know no fault by name.
+//! Schedulers broken on purpose, for the checkers' negative tests: a service that stands before a
+//! server's own and loses some of its requests. The server itself knows nothing of it.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Delivery, Fabric, Service};
+use nicol_core::wire::Malformed;
+
+use super::config::{Completion, Kind};
+use super::decision::OPEN_MAX;
+use super::messages::{REQUEST, WORK};
+use super::server::{Executor, QUEUE_MAX, Server};
 
 /// Ways to break a scheduler on purpose, so that runs can show that a lost request is noticed.
 #[doc(hidden)]
@@ -21,32 +31,57 @@ pub enum Sabotage {
 /// Requests that wait in a queue which a broken worker loses.
 const LONG: usize = 64;
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(pub(super) Sabotage);
-
-impl Hooks {
-    fn is(self, fault: Sabotage) -> bool {
-        self.0 == fault
+/// What serves an engine's messages; a service that loses requests stands before `server` where
+/// that is asked for.
+pub(super) fn service<F: Fabric, X: Executor>(server: &Rc<Server<F, X>>) -> Rc<dyn Service> {
+    let server = Rc::clone(server);
+    match server.shared().config.sabotage {
+        Sabotage::None => server,
+        sabotage => Rc::new(Broken { server, sabotage }),
     }
+}
 
-    /// Is the client of a request that is refused told so?
-    pub(super) fn tells_refusals(self) -> bool {
-        !self.is(Sabotage::RefusesSilently)
+/// A server that loses requests.
+struct Broken<F: Fabric, X: Executor> {
+    server: Rc<Server<F, X>>,
+    sabotage: Sabotage,
+}
+
+impl<F: Fabric, X: Executor> Broken<F, X> {
+    /// Is a request that comes with a message of this kind forgotten?
+    fn forgets(&self, kind: u16) -> bool {
+        let (server, shared) = (&self.server, self.server.shared());
+        let queue_is_full = || server.queue().borrow().len() == QUEUE_MAX;
+        match (self.sabotage, kind) {
+            (Sabotage::DropsWhenFull, REQUEST | WORK) | (Sabotage::RefusesSilently, WORK) => {
+                queue_is_full()
+            }
+            (Sabotage::RefusesSilently, REQUEST) => match shared.config.kind {
+                Kind::RoundRobin | Kind::StaticPartition => queue_is_full(),
+                Kind::Strife => server.batch_is_full(),
+                Kind::Alnico | Kind::AlnicoCpu2 | Kind::AlnicoCpuN => {
+                    let refuses = shared.config.completion == Completion::Reply;
+                    let scheduler = &shared.assignments().scheduler;
+                    let is_full = |worker| scheduler.queued(worker) == OPEN_MAX;
+                    refuses && (0..shared.ordinary()).all(is_full)
+                }
+            },
+            (Sabotage::DropsBeforeVectors, REQUEST) => {
+                shared.config.kind.weighs_features() && shared.assignments().scheduler.epoch() == 0
+            }
+            _ => false,
+        }
     }
+}
 
-    /// Is a request refused if the queue of its worker is full?
-    pub(super) fn refuses_when_full(self) -> bool {
-        !self.is(Sabotage::DropsWhenFull)
-    }
-
-    /// Does a worker keep the requests that wait in its queue, of which there are so many?
-    pub(super) fn keeps_queue(self, waiting: usize) -> bool {
-        waiting < LONG || !self.is(Sabotage::LosesQueue)
-    }
-
-    /// Are requests given to workers before the first vectors, whose epoch is 0?
-    pub(super) fn takes_before_vectors(self, epoch: impl FnOnce() -> u64) -> bool {
-        !self.is(Sabotage::DropsBeforeVectors) || epoch() > 0
+impl<F: Fabric, X: Executor> Service for Broken<F, X> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        if self.sabotage == Sabotage::LosesQueue && self.server.queue().borrow().len() > LONG {
+            self.server.queue().borrow_mut().clear();
+        }
+        match self.forgets(delivery.kind) {
+            true => Ok(()),
+            false => self.server.deliver(delivery),
+        }
     }
 }

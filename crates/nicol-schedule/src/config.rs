@@ -2,7 +2,7 @@
 
 use nicol_core::units::Nanos;
 
-use super::broken::{Hooks, Sabotage};
+use super::broken::Sabotage;
 use super::decision::{Planes, Ranking};
 use super::feedback::{Policy, WINDOW};
 
@@ -119,10 +119,6 @@ impl ScheduleConfig {
     /// The same, whose clients wait so much longer for an answer.
     pub fn waiting_longer(&self, by: Nanos) -> Self {
         Self { timeout: self.timeout.saturating_add(by), ..self.clone() }
-    }
-
-    pub(super) const fn hooks(&self) -> Hooks {
-        Hooks(self.sabotage)
     }
 
     /// Host cores that schedule and execute nothing.

@@ -16,7 +16,7 @@ use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 use nicol_kit::count;
 
-use super::broken::Hooks;
+use super::broken;
 use super::config::{Completion, Kind};
 use super::decision::{OPEN_MAX, Vectors};
 use super::feedback::{Feedback, Window};
@@ -56,7 +56,7 @@ const BACKOFF_MAX: Nanos = Nanos::from_micros(20);
 const BACKOFF: Nanos = Nanos(200);
 
 /// A request in a worker's queue.
-struct Job {
+pub(super) struct Job {
     reply_to: ReplyTo,
     request: Request,
     /// Who wants to know that it is done.
@@ -99,14 +99,13 @@ pub struct Server<F: Fabric, X: Executor> {
     arrived: Signal,
     window: Window,
     batch: RefCell<Batch>,
-    hooks: Hooks,
 }
 
 impl<F: Fabric, X: Executor> Server<F, X> {
     /// Starts the part of this engine, which serves nothing else.
     pub fn start(fabric: &F, shared: &Arc<Shared>, executor: X) {
         let server = Self::new(fabric, shared, executor);
-        fabric.serve(server.clone());
+        fabric.serve(broken::service(&server));
         server.begin();
     }
 
@@ -122,7 +121,6 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             arrived: fabric.signal(),
             window: Window::new(shared.config.window),
             batch: RefCell::new(Batch { shares, ..Batch::default() }),
-            hooks: shared.config.hooks(),
         })
     }
 
@@ -220,12 +218,17 @@ impl<F: Fabric, X: Executor> Server<F, X> {
 
     /// Takes the request that has waited the longest from this worker's queue.
     fn take(&self) -> Option<Job> {
-        let mut queue = self.queue.borrow_mut();
-        let job = queue.pop_front();
-        if !self.hooks.keeps_queue(queue.len()) {
-            queue.clear();
-        }
-        job
+        self.queue.borrow_mut().pop_front()
+    }
+
+    /// The requests that wait in this worker's queue.
+    pub(super) const fn queue(&self) -> &RefCell<VecDeque<Job>> {
+        &self.queue
+    }
+
+    /// What the cores of this server share.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     fn answer(&self, reply_to: ReplyTo, outcome: Outcome) {
@@ -246,9 +249,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             if let Some(scheduler) = scheduler {
                 self.fabric.send(scheduler, &request.completed());
             }
-            if self.hooks.refuses_when_full() {
-                self.refuse(reply_to);
-            }
+            self.refuse(reply_to);
             return;
         }
         self.shared.open.fetch_add(1, Ordering::Relaxed);
@@ -260,9 +261,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     /// Refuses a request for which nobody has space.
     fn refuse(&self, reply_to: ReplyTo) {
         count(&self.shared.counts.refused);
-        if self.hooks.tells_refusals() {
-            self.fabric.refuse(reply_to, FabricError::NoResources);
-        }
+        self.fabric.refuse(reply_to, FabricError::NoResources);
     }
 
     /// Decides who gets a request. [AlNiCo22, implementation, step 3]
@@ -300,9 +299,6 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     /// read would count there for ever.
     fn dispatch(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
         let Checked { header, id, .. } = Checked::parse(body)?;
-        if !self.hooks.takes_before_vectors(|| self.shared.assignments().scheduler.epoch()) {
-            return Ok(());
-        }
         match self.decide(id, &header) {
             Some(worker) => self.give(reply_to, body, worker)?,
             None => self.refuse(reply_to),
@@ -353,17 +349,21 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         }
     }
 
+    /// Has Strife gathered as many requests as a batch or the workers' queues take?
+    pub(super) fn batch_is_full(&self) -> bool {
+        let most = self.shared.config.batch.max(self.shared.ordinary() * QUEUE_MAX);
+        self.batch.borrow().gathered.len() >= most
+    }
+
     /// Strife gathers a request. It is refused if there are as many as a batch takes, or as the
     /// workers' queues take if that is more: the client tries again. [Strife20 3]
     fn gather(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
         let Checked { header, .. } = Checked::parse(body)?;
-        let mut batch = self.batch.borrow_mut();
-        if batch.gathered.len() >= self.shared.config.batch.max(self.shared.ordinary() * QUEUE_MAX)
-        {
-            drop(batch);
+        if self.batch_is_full() {
             self.refuse(reply_to);
             return Ok(());
         }
+        let mut batch = self.batch.borrow_mut();
         if batch.gathered.is_empty() {
             batch.opened = self.fabric.now();
         }
