@@ -1,10 +1,9 @@
 //! The engines broken on purpose, for the checkers' negative tests. Where it can show, a fault is
 //! planted before the step: in the sets of a transaction that is going to commit or abort, or in
-//! what a core begins with. Elsewhere steps ask [`Hooks`] about what they decide; none knows a fault
-//! by name. A worker keeps them: in a protocol that is whole a question is one comparison with what
-//! the worker has at hand.
+//! what a core begins with. Elsewhere steps ask [`Hooks`] about what they decide; none knows a
+//! fault by name. A worker keeps them: in a protocol that is whole a question is one comparison with
+//! what the worker has at hand.
 
-use super::config::Waiting;
 use super::sets::Sets;
 
 /// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
@@ -72,9 +71,9 @@ impl Hooks {
         }
     }
 
-    /// What a transaction does that finds a record locked, if the settings say `asked`.
-    pub(super) fn waiting(self, asked: Waiting) -> Waiting {
-        if self.is(Sabotage::AlwaysWaits) { Waiting::Always } else { asked }
+    /// Does a transaction that finds a record locked wait, whatever the settings say?
+    pub(super) fn always_waits(self) -> bool {
+        self.is(Sabotage::AlwaysWaits)
     }
 
     /// The epoch up to which a core takes its transactions for durable before it has looked.

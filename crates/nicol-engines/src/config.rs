@@ -58,7 +58,7 @@ impl EngineConfig {
 
     /// What a transaction does that finds a record locked, which a planted fault may decide.
     pub(super) fn waiting_in_force(&self) -> Waiting {
-        self.hooks().waiting(self.waiting)
+        if self.hooks().always_waits() { Waiting::Always } else { self.waiting }
     }
 
     /// How long a transaction may wait for what the settings ask to wait for: one that is logged is

@@ -37,6 +37,7 @@ mod given;
 mod messages;
 mod server;
 mod shared;
+mod start;
 mod strife;
 
 #[doc(hidden)]

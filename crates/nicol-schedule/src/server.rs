@@ -16,7 +16,6 @@ use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 use nicol_kit::count;
 
-use super::broken;
 use super::config::{Completion, Kind};
 use super::decision::{OPEN_MAX, Vectors};
 use super::feedback::{Feedback, Window};
@@ -102,13 +101,6 @@ pub struct Server<F: Fabric, X: Executor> {
 }
 
 impl<F: Fabric, X: Executor> Server<F, X> {
-    /// Starts the part of this engine, which serves nothing else.
-    pub fn start(fabric: &F, shared: &Arc<Shared>, executor: X) {
-        let server = Self::new(fabric, shared, executor);
-        fabric.serve(broken::service(&server));
-        server.begin();
-    }
-
     /// The part of this engine, to which somebody delivers its messages.
     pub fn new(fabric: &F, shared: &Arc<Shared>, executor: X) -> Rc<Self> {
         let gathers = shared.config.kind.batches();

@@ -66,7 +66,7 @@ enum Method {
 }
 
 /// The seed of every run's permutation: systems and runs that are compared have the same hot items.
-const SEED: u64 = 0x6e69_636f_6c;
+const SEED: u64 = 0x006e_6963_6f6c;
 
 impl Chooser {
     /// A chooser among `items`.

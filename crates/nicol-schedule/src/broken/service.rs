@@ -1,0 +1,70 @@
+//! The service that loses requests.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Delivery, Fabric, Service};
+use nicol_core::wire::Malformed;
+
+use super::Sabotage;
+use crate::config::{Completion, Kind};
+use crate::decision::OPEN_MAX;
+use crate::messages::{REQUEST, WORK};
+use crate::server::{Executor, QUEUE_MAX, Server};
+
+/// Requests that wait in a queue which a broken worker loses.
+const LONG: usize = 64;
+
+/// What serves an engine's messages; a service that loses requests stands before `server` where
+/// that is asked for.
+pub(crate) fn service<F: Fabric, X: Executor>(server: &Rc<Server<F, X>>) -> Rc<dyn Service> {
+    let server = Rc::clone(server);
+    match server.shared().config.sabotage {
+        Sabotage::None => server,
+        sabotage => Rc::new(Broken { server, sabotage }),
+    }
+}
+
+/// A server that loses requests.
+struct Broken<F: Fabric, X: Executor> {
+    server: Rc<Server<F, X>>,
+    sabotage: Sabotage,
+}
+
+impl<F: Fabric, X: Executor> Broken<F, X> {
+    /// Is a request that comes with a message of this kind forgotten?
+    fn forgets(&self, kind: u16) -> bool {
+        let (server, shared) = (&self.server, self.server.shared());
+        let queue_is_full = || server.queue().borrow().len() == QUEUE_MAX;
+        match (self.sabotage, kind) {
+            (Sabotage::DropsWhenFull, REQUEST | WORK) | (Sabotage::RefusesSilently, WORK) => {
+                queue_is_full()
+            }
+            (Sabotage::RefusesSilently, REQUEST) => match shared.config.kind {
+                Kind::RoundRobin | Kind::StaticPartition => queue_is_full(),
+                Kind::Strife => server.batch_is_full(),
+                Kind::Alnico | Kind::AlnicoCpu2 | Kind::AlnicoCpuN => {
+                    let refuses = shared.config.completion == Completion::Reply;
+                    let scheduler = &shared.assignments().scheduler;
+                    let is_full = |worker| scheduler.queued(worker) == OPEN_MAX;
+                    refuses && (0..shared.ordinary()).all(is_full)
+                }
+            },
+            (Sabotage::DropsBeforeVectors, REQUEST) => {
+                shared.config.kind.weighs_features() && shared.assignments().scheduler.epoch() == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<F: Fabric, X: Executor> Service for Broken<F, X> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        if self.sabotage == Sabotage::LosesQueue && self.server.queue().borrow().len() > LONG {
+            self.server.queue().borrow_mut().clear();
+        }
+        match self.forgets(delivery.kind) {
+            true => Ok(()),
+            false => self.server.deliver(delivery),
+        }
+    }
+}
