@@ -1,8 +1,8 @@
 //! The engines broken on purpose, for the checkers' negative tests. Where it can show, a fault is
 //! planted before the step: in the sets of a transaction that is going to commit or abort, or in
 //! what a core begins with. Elsewhere steps ask [`Hooks`] about what they decide; none knows a
-//! fault by name. A worker keeps them: in a protocol that is whole a question is one comparison with
-//! what the worker has at hand.
+//! fault by name. A worker keeps them: in a protocol that is whole a question is one comparison
+//! with what the worker has at hand.
 
 use super::sets::Sets;
 

@@ -134,9 +134,8 @@ fn resolved(page: &str, target: &str) -> String {
 
 /// The anchors that GitHub and mdBook make of a page's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
-    let headings = prose(text).filter_map(|(_, line)| {
-        line.starts_with('#').then(|| line.trim_start_matches('#').trim().to_lowercase())
-    });
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    let headings = headings.map(|(_, line)| line.trim_start_matches('#').trim().to_lowercase());
     let anchor = |heading: String| {
         let kept = heading.chars().filter(|next| next.is_alphanumeric() || " -_".contains(*next));
         kept.map(|next| if next == ' ' { '-' } else { next }).collect()
