@@ -6,7 +6,7 @@ use nicol_commit::xenic::{CombinedOps, ExecuteAt, LocalRead, XenicConfig};
 use nicol_core::workload::Workload;
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
-use nicol_workload::zipf::Theta;
+use nicol_workload::zipf::{ScrambledZipf, Theta};
 
 use crate::cluster::{RUN, Ran, Run};
 use crate::xenic::{config, held, smallbank};
@@ -25,7 +25,11 @@ fn ycsb_t(nodes: u16, read_percent: u32) -> Arc<dyn Workload> {
         value_bytes: 64,
         read_fraction: PartsPerMillion::percent(read_percent),
         blind_fraction: PartsPerMillion(0),
-        distribution: Distribution::ScatteredZipfian(Theta(990)),
+        // So flat that messages are counted, and not what conflicts repeat.
+        distribution: Distribution::ScrambledZipfian {
+            theta: Theta(990),
+            ranks: ScrambledZipf::RANKS,
+        },
         ship: true,
     }))
 }
