@@ -240,7 +240,7 @@ fn planted() -> Vec<Planted> {
     let (host, nic) = (false, true);
     let case = |what, system, shape, plant, found| Planted { what, system, shape, plant, found };
     vec![
-        case("releases early", (Synch, host), two, |c| c.sabotage = ReleasesEarly, &["a read sees"]),
+        case("releases early", (Synch, host), two, |c| c.sabotage = ReleasesEarly, &["a read sees", "3b*"]),
         case("forgets a follower", (Synch, host), two, |c| c.sabotage = ForgetsFollower, &["2b*", "3b*"]),
         case("applies what is obsolete", (Synch, host), two, |c| c.sabotage = AppliesObsolete, &["2b*", "a write"]),
         case("acknowledges before it has persisted", (Synch, host), two, |c| c.sabotage = AcksBeforePersist, &["3b*"]),
