@@ -5,9 +5,9 @@ use std::time::Duration;
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
-use super::address::Address;
-use super::parse::RequestLimits;
-use super::record::HEADER_LEN;
+use crate::connection::address::Address;
+use crate::connection::parse::RequestLimits;
+use crate::transactions::record::HEADER_LEN;
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
 pub const KEY_BYTES_MAX: usize = 512;

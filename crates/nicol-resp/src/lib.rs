@@ -1,11 +1,23 @@
 //! The RESP front of `nicol serve`: Redis clients in, Nicol transactions out.
 //!
-//! A front (`front`), on a thread of its own or on that of engines, reads requests from
-//! non-blocking sockets, groups the data commands that a connection has pipelined into one
-//! transaction ([`plan`], `translate`), submits it to a [`Backend`] and writes the replies in
-//! order. The commands themselves run inside the engines, in one registered procedure
-//! (`procedure`), over records that hold RESP keys by hash (`record`). A MULTI/EXEC is one
-//! transaction; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
+//! The way of a SET, from the socket to the store and back:
+//!
+//! 1. `connection/front.rs`, the event loop of one thread, reads the socket into the connection's
+//!    buffer, and `connection/parse.rs` finds the request there, once.
+//! 2. `commands/`, the table, names what the request is. The plan function of its line (`plan_set`
+//!    in `commands/string.rs`) reads the options and adds the command to the connection's plan
+//!    ([`plan`]), beside others that were pipelined with it.
+//! 3. `transactions/`, whose type `Transactions` owns a plan from here to its end, submits it to
+//!    the [`Backend`] once no other of this front holds its records (`lock_table.rs`) and the store
+//!    has room (`in_flight.rs`).
+//! 4. An engine runs `transactions/procedure.rs`, which calls the run function of the line (`set`
+//!    in `commands/string.rs`) over the keys of the transaction (`work.rs`), in records by hash
+//!    (`record.rs`), and writes the reply.
+//! 5. The outcome returns through `connection/mailbox.rs`. `Transactions` tries again, splits or
+//!    ends the transaction, and the front writes the replies in order.
+//!
+//! What needs no record (PING, CLIENT, INFO ...) is answered in step 2 by `admin/`. A MULTI/EXEC is
+//! one transaction; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
 //! commits only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
@@ -24,55 +36,37 @@
 //!   deleted, and one whose watched key had expired before the WATCH because its memory was freed;
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is
 //!   over, was never there for another client's WATCH to see; commands of several clients form a
-//!   group where they wait for the same key (`joined`);
+//!   group where they wait for the same key (`transactions/joined.rs`);
 //! - a transaction's time is that of its submission: of two that run at the same time, the one that
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
 
-mod address;
 mod admin;
-mod backend;
-mod client_commands;
-mod clients;
 mod commands;
-mod completions;
 mod config;
 mod connection;
-mod deadlines;
-pub mod encode;
-mod expiry;
-mod front;
-mod gate;
-mod in_flight;
-mod inline;
-mod joined;
-mod local;
-mod number;
-mod object;
-pub mod parse;
-pub mod plan;
-mod procedure;
-mod reaper;
-mod record;
-mod roll;
 mod server;
-mod session;
 mod shared;
-mod single;
-mod socket;
-mod strings;
-mod submit;
-mod translate;
+mod transactions;
+mod wait_group;
 
-pub use address::{Address, AddressError};
-pub use backend::{Backend, Done, Request, Response};
 pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
-pub use plan::PROCEDURE;
-pub use record::{TABLE, first_deadline, row};
+pub use connection::address::{Address, AddressError};
+pub use connection::{encode, parse};
+pub use nicol_core::serving::{Backend, Done, Request, Response};
 pub use server::{FRONTS_MAX, Server, ServerHandle};
 pub use shared::{Counters, InfoLines, Persistence, ServerInfo};
+pub use transactions::plan;
+pub use transactions::plan::PROCEDURE;
+pub use transactions::record::{TABLE, first_deadline, row};
 
 /// The procedures that the engines of a RESP store must have registered.
 pub fn procedures() -> nicol_core::txn::Procedures {
-    nicol_core::txn::Procedures::new(&[procedure::execute])
+    nicol_core::txn::Procedures::new(&[transactions::procedure::execute])
+}
+
+/// The operation of the command `name` in a plan, and whether it writes its keys.
+pub fn operation(name: &str) -> Option<(plan::Op, bool)> {
+    let spec = commands::lookup(name.as_bytes())?;
+    Some((plan::Op::command(spec.number), spec.writes()))
 }

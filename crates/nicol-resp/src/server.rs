@@ -8,14 +8,14 @@ use mio::{Interest, Poll, Waker};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::serving::EventLoop;
 
-use super::address::Address;
-use super::backend::Backend;
-use super::completions::Mailbox;
-use super::config::{ServerConfig, StartError};
-use super::front::{Front, LISTENER, WAKER};
-use super::roll::{Enrolled, Roll};
-use super::shared::{Counters, ServerInfo, Shared};
-use super::socket::{self, SocketFile, listen};
+use crate::config::{ServerConfig, StartError};
+use crate::connection::address::Address;
+use crate::connection::front::{Front, LISTENER, WAKER};
+use crate::connection::mailbox::Mailbox;
+use crate::connection::socket::{self, SocketFile, listen};
+use crate::shared::{Counters, ServerInfo, Shared};
+use crate::wait_group::{WaitGroup, WaitGuard};
+use nicol_core::serving::Backend;
 
 /// Fronts that make sense on any machine.
 pub const FRONTS_MAX: usize = 64;
@@ -113,21 +113,20 @@ fn start(
     }
     polls[0].0.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let mailboxes: Vec<_> = polls.iter().map(|(_, mailbox)| mailbox.clone()).collect();
-    let roll = Arc::<Roll>::default();
+    let fronts = Arc::<WaitGroup>::default();
     // If a front finds no place, dropping the handle stops those that have one.
     let handle =
-        ServerHandle { shared: shared.clone(), mailboxes, roll: roll.clone(), _file: file };
+        ServerHandle { shared: shared.clone(), mailboxes, fronts: fronts.clone(), _file: file };
     let mut listener = Some(listener);
     for (index, (poll, mailbox)) in polls.into_iter().enumerate() {
         // Jitter only has to differ between fronts and nodes.
         let seed = u64::from(std::process::id()) << 16 | u64::from(address.port());
         let random = Stream::new(seed, Purpose::Protocol, index as u32);
         let peers = handle.mailboxes.clone();
-        let (listener, enrolled) = (listener.take(), Enrolled::on(&roll));
-        let mut front =
-            Front::new(shared.clone(), mailbox, peers, listener, poll, random, enrolled);
+        let (listener, guard) = (listener.take(), WaitGuard::on(&fronts));
+        let mut front = Front::new(shared.clone(), mailbox, peers, listener, poll, random, guard);
         if index == 0 {
-            front.expect_to_reap(&shared.config.expiring);
+            front.expect_expiry(&shared.config.expiring);
         }
         place(index, front)?;
     }
@@ -138,7 +137,7 @@ fn start(
 pub struct ServerHandle {
     shared: Arc<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
-    roll: Arc<Roll>,
+    fronts: Arc<WaitGroup>,
     /// Removed behind the last reply.
     _file: Option<SocketFile>,
 }
@@ -180,7 +179,7 @@ impl ServerHandle {
     /// # Errors
     /// The number of fronts that panicked, if any did.
     pub fn join(self) -> Result<(), usize> {
-        let panicked = self.roll.wait();
+        let panicked = self.fronts.wait();
         if panicked == 0 { Ok(()) } else { Err(panicked) }
     }
 }
@@ -189,6 +188,6 @@ impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.stop();
         // A panic was printed by its thread; there is nobody left to tell.
-        let _ = self.roll.wait();
+        let _ = self.fronts.wait();
     }
 }

@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::address::Address;
-use super::backend::Backend;
-use super::clients::Clients;
-use super::config::ServerConfig;
+use crate::config::ServerConfig;
+use crate::connection::address::Address;
+use crate::connection::clients::Clients;
+use crate::transactions::planner::Planner;
+use nicol_core::serving::Backend;
+
+/// The version of Redis whose commands and texts these are.
+pub const COMPATIBLE_VERSION: &str = "7.0.15";
 
 /// Wrong passwords after which an address waits for each answer.
 pub const LOGIN_FAILURES_FREE: u32 = 5;
@@ -181,6 +185,11 @@ impl Shared {
     /// machine's clock after the start: no key that has expired comes back.
     pub fn unix_ms(&self) -> i64 {
         self.started_ms + self.started.elapsed().as_millis() as i64
+    }
+
+    /// What adds commands to plans now.
+    pub fn planner(&self) -> Planner<'_> {
+        Planner::new(self.config.hash_seed, &self.config.limits, self.unix_ms())
     }
 
     /// Judges a password without telling by its time where it differs, and counts failures.

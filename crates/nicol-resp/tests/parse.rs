@@ -5,8 +5,8 @@ use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::Txn;
 use nicol_resp::encode::Protocol;
 use nicol_resp::parse::{Parser, ProtocolError, RequestLimits, Step};
-use nicol_resp::plan::{Kind, Op, PlanBuilder};
-use nicol_resp::{Limits, PROCEDURE, procedures, row};
+use nicol_resp::plan::{Kind, PlanBuilder};
+use nicol_resp::{Limits, PROCEDURE, operation, procedures, row};
 
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
@@ -110,16 +110,18 @@ fn the_procedure_refuses_what_no_front_would_send() {
     let (mut refused, mut committed) = (0, 0);
     for _ in 0..20_000 {
         let mut plan = PlanBuilder::new();
-        for op in [Op::Set, Op::Get, Op::Append, Op::MSet, Op::Del] {
-            plan.begin(op);
+        for name in ["set", "get", "append", "mset", "del"] {
+            let (op, writes) = operation(name).unwrap();
+            plan.begin(op, writes);
             plan.key(row(0, b"k"), b"k");
-            match op {
-                Op::Set => [&b"v"[..], &[0; 10]].iter().for_each(|arg| plan.plain(arg)),
-                Op::Append | Op::MSet => plan.plain(b"w"),
+            match name {
+                "set" => [&b"v"[..], &[0; 10]].iter().for_each(|arg| plan.plain(arg)),
+                "append" | "mset" => plan.plain(b"w"),
                 _ => {}
             }
         }
-        let request = plan.finish(Kind::Batch, Protocol::Resp2, 100, &[], 0);
+        let planned = plan.finish(Kind::Batch, Protocol::Resp2, 100, &[], 0);
+        let request = planned.request();
         let mut args = request.args.clone();
         for _ in 0..random.below(3) {
             let at = random.below(args.len() as u64) as usize;

@@ -1,0 +1,81 @@
+//! COMMAND: the table as clients ask for it.
+
+use crate::commands::errors::{arity_error, unknown_subcommand};
+use crate::commands::key_places::KeyPlaces;
+use crate::commands::{TABLE, lookup};
+use crate::connection::parse::Command;
+use crate::connection::session::Session;
+
+/// COMMAND.
+pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mut reply = session.reply(out);
+    let named = || command.args(2).map(lookup);
+    match command.arg(1).to_ascii_lowercase().as_slice() {
+        b"count" if command.len() == 2 => reply.integer(TABLE.len() as i64),
+        b"count" => reply.error(&arity_error("command|count")),
+        b"" | b"info" if command.len() <= 2 => {
+            reply.array(TABLE.len());
+            TABLE.iter().for_each(|spec| spec.describe(&mut reply));
+        }
+        b"info" => {
+            reply.array(command.len() - 2);
+            for spec in named() {
+                match spec {
+                    Some(spec) => spec.describe(&mut reply),
+                    None => reply.null(),
+                }
+            }
+        }
+        b"docs" => {
+            let all = command.len() == 2;
+            let specs: Vec<_> =
+                if all { TABLE.iter().collect() } else { named().flatten().collect() };
+            reply.map(specs.len());
+            for spec in specs {
+                reply.bulk(spec.name.as_bytes());
+                spec.document(&mut reply);
+            }
+        }
+        b"list" if command.len() == 2 => {
+            reply.array(TABLE.len());
+            TABLE.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
+        }
+        b"getkeys" => match keys(command) {
+            Ok(keys) => {
+                reply.array(keys.len());
+                keys.iter().for_each(|key| reply.bulk(key));
+            }
+            Err(text) => reply.error(&text),
+        },
+        b"help" => {
+            let lines = [
+                "COMMAND <subcommand> [<arg> ...]. Subcommands are:",
+                "(no subcommand)",
+                "COUNT",
+                "DOCS [<name> ...]",
+                "GETKEYS <name> [<arg> ...]",
+                "INFO [<name> ...]",
+                "LIST",
+                "HELP",
+            ];
+            reply.lines(&lines);
+        }
+        _ => reply.error(&unknown_subcommand(command)),
+    }
+}
+
+/// The keys of the command that is an argument of COMMAND GETKEYS.
+fn keys<'a>(command: &Command<'a>) -> Result<Vec<&'a [u8]>, Vec<u8>> {
+    if command.len() < 3 {
+        return Err(arity_error("command|getkeys"));
+    }
+    let spec = lookup(command.arg(2)).ok_or(b"ERR Invalid command specified")?;
+    let len = command.len() - 2;
+    if spec.keys == KeyPlaces::NONE {
+        return Err(b"ERR The command has no key arguments".into());
+    }
+    if !spec.accepts(len) {
+        return Err(b"ERR Invalid number of arguments specified for command".into());
+    }
+    Ok(spec.keys.of(len).map(|place| command.arg(2 + place)).collect())
+}

@@ -1,0 +1,136 @@
+//! AUTH and HELLO.
+
+use super::client::set_name;
+use crate::commands::number::parse_i64;
+use crate::connection::encode::Protocol;
+use crate::connection::parse::Command;
+use crate::connection::session::{After, Session};
+use crate::shared::{COMPATIBLE_VERSION, Shared};
+
+const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
+const NO_PASSWORD: &[u8] = b"ERR AUTH <password> called without any password configured for the \
+                             default user. Are you sure your configuration is correct?";
+const HELLO_NO_AUTH: &[u8] = b"NOAUTH HELLO must be called with the client already authenticated, \
+                               otherwise the HELLO AUTH <user> <pass> option can be used to \
+                               authenticate the client and select the RESP protocol version at the \
+                               same time";
+
+pub fn auth(
+    session: &mut Session,
+    shared: &Shared,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) -> After {
+    if command.len() > 3 {
+        session.reply(out).error(b"ERR syntax error");
+        return After::Go;
+    }
+    if command.len() == 2 && shared.config.password.is_none() {
+        session.reply(out).error(NO_PASSWORD);
+        return After::Go;
+    }
+    let user = if command.len() == 3 { command.arg(1) } else { b"default" };
+    let (right, wait) = login(session, shared, user, command.arg(command.len() - 1));
+    match right {
+        true => session.reply(out).status("OK"),
+        false => session.reply(out).error(WRONG_PASSWORD),
+    }
+    wait
+}
+
+/// Judges a user and a password; the only user is `default`.
+fn login(session: &mut Session, shared: &Shared, user: &[u8], password: &[u8]) -> (bool, After) {
+    let (right, wait) = match &shared.config.password {
+        Some(expected) => shared.login(session.client.peer.ip(), expected, password),
+        // As in Redis, the user without a password accepts any.
+        None => (true, None),
+    };
+    let right = right && user == b"default";
+    session.authenticated |= right;
+    if !right {
+        tracing::warn!(peer = %session.client.peer, "login refused");
+    }
+    (right, wait.map_or(After::Go, After::Wait))
+}
+
+pub fn hello(
+    session: &mut Session,
+    shared: &Shared,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) -> After {
+    let mut protocol = session.protocol;
+    if command.len() > 1 {
+        let Some(number) = parse_i64(command.arg(1)) else {
+            let text = b"ERR Protocol version is not an integer or out of range";
+            session.reply(out).error(text);
+            return After::Go;
+        };
+        let known = u8::try_from(number).ok().and_then(Protocol::from_number);
+        let Some(known) = known else {
+            session.reply(out).error(b"NOPROTO unsupported protocol version");
+            return After::Go;
+        };
+        protocol = known;
+    }
+    let (mut index, mut wait, mut name) = (2, After::Go, None);
+    while index < command.len() {
+        let more = command.len() - 1 - index;
+        match command.arg(index).to_ascii_uppercase().as_slice() {
+            b"AUTH" if more >= 2 => {
+                let (user, password) = (command.arg(index + 1), command.arg(index + 2));
+                let (right, waits) = login(session, shared, user, password);
+                wait = waits;
+                if !right {
+                    session.reply(out).error(WRONG_PASSWORD);
+                    return wait;
+                }
+                index += 3;
+            }
+            b"SETNAME" if more >= 1 => {
+                name = Some(command.arg(index + 1));
+                index += 2;
+            }
+            _ => {
+                let mut text = b"ERR Syntax error in HELLO option '".to_vec();
+                text.extend_from_slice(command.arg(index));
+                text.push(b'\'');
+                session.reply(out).error(&text);
+                return wait;
+            }
+        }
+    }
+    if !session.authenticated {
+        session.reply(out).error(HELLO_NO_AUTH);
+        return wait;
+    }
+    if let Some(name) = name
+        && let Err(text) = set_name(session, name)
+    {
+        session.reply(out).error(text);
+        return wait;
+    }
+    session.protocol = protocol;
+    greet(session, out);
+    wait
+}
+
+fn greet(session: &Session, out: &mut Vec<u8>) {
+    let mut reply = session.reply(out);
+    reply.map(7);
+    // Clients choose their behaviour by these two: what they talk to answers like that Redis.
+    for (name, value) in [("server", "redis"), ("version", COMPATIBLE_VERSION)] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(i64::from(session.protocol.number()));
+    reply.bulk(b"id");
+    reply.integer(session.id as i64);
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}

@@ -1,0 +1,130 @@
+//! Commands that need no record: about the connection, its MULTI, and the server.
+
+mod client;
+mod command;
+mod config;
+mod info;
+mod login;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::commands::errors::arity_error;
+use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
+use crate::commands::spec::Admin;
+use crate::connection::encode::Reply;
+use crate::connection::parse::Command;
+use crate::connection::session::{After, Multi, Session};
+use crate::shared::Shared;
+
+/// Answers `command` into `out`.
+pub fn answer(
+    admin: Admin,
+    session: &mut Session,
+    shared: &Shared,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) -> After {
+    let mut reply = session.reply(out);
+    match admin {
+        Admin::Auth => return login::auth(session, shared, command, out),
+        Admin::Client => return client::answer(session, shared, command, out),
+        Admin::Cluster => reply.error(b"ERR This instance has cluster support disabled"),
+        Admin::Command => command::answer(session, command, out),
+        Admin::Config => config::answer(session, shared, command, out),
+        Admin::DbSize => reply.integer(shared.key_count() as i64),
+        Admin::Discard => discard(session, out),
+        Admin::Echo => reply.bulk(command.arg(1)),
+        Admin::EvalSha => reply.error(b"NOSCRIPT No matching script. Please use EVAL."),
+        Admin::Exec => return exec(session, out),
+        Admin::Hello => return login::hello(session, shared, command, out),
+        Admin::Info => info::answer(session, shared, command, out),
+        Admin::Multi if session.multi.is_some() => {
+            reply.error(b"ERR MULTI calls can not be nested");
+        }
+        Admin::Multi => {
+            reply.status("OK");
+            session.multi = Some(Multi::default());
+        }
+        Admin::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
+        Admin::Ping => match command.len() {
+            1 => reply.status("PONG"),
+            2 => reply.bulk(command.arg(1)),
+            _ => reply.error(&arity_error("ping")),
+        },
+        Admin::Quit => {
+            reply.status("OK");
+            return After::Close;
+        }
+        Admin::Reset => {
+            session.reset(shared);
+            session.reply(out).status("RESET");
+        }
+        Admin::Select => select(&mut reply, command),
+        Admin::Time => time(&mut reply),
+        Admin::Unwatch => {
+            reply.status("OK");
+            session.watches.clear();
+        }
+        Admin::Wait => wait(&mut reply, shared, command),
+        Admin::Watch if session.multi.is_some() => {
+            reply.error(b"ERR WATCH inside MULTI is not allowed");
+        }
+        Admin::Watch => return After::Watch,
+    }
+    After::Go
+}
+
+fn select(reply: &mut Reply<'_>, command: &Command<'_>) {
+    const NOT_AN_INT: &[u8] =
+        b"ERR value is out of range, value must between -2147483648 and 2147483647";
+    match parse_i64(command.arg(1)) {
+        Some(0) => reply.status("OK"),
+        Some(number) if i32::try_from(number).is_ok() => {
+            reply.error(b"ERR DB index is out of range");
+        }
+        Some(_) => reply.error(NOT_AN_INT),
+        None => reply.error(NOT_AN_INTEGER),
+    }
+}
+
+fn time(reply: &mut Reply<'_>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    reply.array(2);
+    reply.bulk(now.as_secs().to_string().as_bytes());
+    reply.bulk(now.subsec_micros().to_string().as_bytes());
+}
+
+/// A commit has been replicated at every backup before it is answered.
+fn wait(reply: &mut Reply<'_>, shared: &Shared, command: &Command<'_>) {
+    match (parse_i64(command.arg(1)), parse_i64(command.arg(2))) {
+        (Some(_), Some(timeout)) if timeout >= 0 => {
+            reply.integer(shared.info.replicas as i64 - 1);
+        }
+        (Some(_), Some(_)) => reply.error(b"ERR timeout is negative"),
+        (Some(_), None) => reply.error(b"ERR timeout is not an integer or out of range"),
+        (None, _) => reply.error(NOT_AN_INTEGER),
+    }
+}
+
+fn discard(session: &mut Session, out: &mut Vec<u8>) {
+    if session.multi.take().is_none() {
+        session.reply(out).error(b"ERR DISCARD without MULTI");
+        return;
+    }
+    session.watches.clear();
+    session.reply(out).status("OK");
+}
+
+fn exec(session: &mut Session, out: &mut Vec<u8>) -> After {
+    match &session.multi {
+        None => session.reply(out).error(b"ERR EXEC without MULTI"),
+        Some(multi) if multi.failed => {
+            session.multi = None;
+            session.watches.clear();
+            let text = b"EXECABORT Transaction discarded because of previous errors.";
+            session.reply(out).error(text);
+        }
+        Some(_) => return After::Exec,
+    }
+    After::Go
+}

@@ -1,0 +1,128 @@
+//! The commands that the front answers; `crate::admin` says what.
+
+use super::key_places::KeyPlaces;
+use super::spec::{Admin, InMulti, Spec};
+
+const CLIENT: &[&str] = &["noscript", "loading", "stale", "fast"];
+const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
+const FAST: &[&str] = &["fast"];
+const NO_SCRIPT: &[&str] = &["noscript"];
+const SERVER: &[&str] = &["loading", "stale"];
+const LOADING: &[&str] = &["loading", "stale", "fast"];
+
+const REFUSED: InMulti = InMulti::Refused;
+const AT_ONCE: InMulti = InMulti::AtOnce;
+
+pub const COMMANDS: &[Spec] = &[
+    Spec::admin(
+        CONNECTION,
+        "auth",
+        -2,
+        NO_AUTH,
+        (Admin::Auth, REFUSED),
+        "Authenticate to the server",
+    ),
+    connection("client", -2, CLIENT, Admin::Client, "Commands about the connection"),
+    queued(
+        "cluster",
+        "cluster",
+        -2,
+        SERVER,
+        Admin::Cluster,
+        "Commands about a Redis Cluster: not one",
+    ),
+    server("command", -1, SERVER, Admin::Command, "Describe the commands"),
+    server("config", -2, SERVER, Admin::Config, "Read the configuration"),
+    server("dbsize", 1, &["readonly", "fast"], Admin::DbSize, "Return the number of records"),
+    connection("echo", 2, FAST, Admin::Echo, "Echo the given string"),
+    queued(
+        "scripting",
+        "evalsha",
+        -3,
+        NO_SCRIPT,
+        Admin::EvalSha,
+        "Execute a script: there are none",
+    ),
+    at_once("discard", 1, Admin::Discard, "Discard all commands issued after MULTI"),
+    at_once("exec", 1, Admin::Exec, "Execute all commands issued after MULTI"),
+    unlisted("flushall", -1),
+    unlisted("flushdb", -1),
+    Spec::admin(
+        CONNECTION,
+        "hello",
+        -1,
+        NO_AUTH,
+        (Admin::Hello, REFUSED),
+        "Handshake with the server",
+    ),
+    server("info", -1, SERVER, Admin::Info, "Get information and statistics about the server"),
+    unlisted("keys", 2),
+    at_once("multi", 1, Admin::Multi, "Mark the start of a transaction"),
+    connection("ping", -1, FAST, Admin::Ping, "Ping the server"),
+    Spec::admin(CONNECTION, "quit", -1, NO_AUTH, (Admin::Quit, AT_ONCE), "Close the connection"),
+    unlisted("randomkey", 1),
+    Spec::admin(CONNECTION, "reset", 1, NO_AUTH, (Admin::Reset, AT_ONCE), "Reset the connection"),
+    unlisted("scan", -2),
+    connection("select", 2, LOADING, Admin::Select, "Select database 0"),
+    server("time", 1, LOADING, Admin::Time, "Return the server's time"),
+    queued(
+        "generic",
+        "wait",
+        3,
+        NO_SCRIPT,
+        Admin::Wait,
+        "Return the number of replicas of each write",
+    ),
+    Spec::admin(
+        "transactions",
+        "unwatch",
+        1,
+        CLIENT,
+        (Admin::Unwatch, InMulti::Ok),
+        "Forget all watched keys",
+    ),
+    at_once("watch", -2, Admin::Watch, "Watch keys, so that EXEC depends on them")
+        .with_keys(KeyPlaces::ALL),
+];
+
+const CONNECTION: &str = "connection";
+
+const fn connection(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    admin: Admin,
+    summary: &'static str,
+) -> Spec {
+    queued(CONNECTION, name, arity, flags, admin, summary)
+}
+
+const fn server(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    admin: Admin,
+    summary: &'static str,
+) -> Spec {
+    queued("server", name, arity, flags, admin, summary)
+}
+
+const fn at_once(name: &'static str, arity: i32, admin: Admin, summary: &'static str) -> Spec {
+    Spec::admin("transactions", name, arity, CLIENT, (admin, AT_ONCE), summary)
+}
+
+/// Refused, since the store does not list its keys.
+const fn unlisted(name: &'static str, arity: i32) -> Spec {
+    queued("generic", name, arity, &[], Admin::NoList, "Refused: this store does not list its keys")
+}
+
+const fn queued(
+    group: &'static str,
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    admin: Admin,
+    summary: &'static str,
+) -> Spec {
+    Spec::admin(group, name, arity, flags, (admin, InMulti::Queued), summary)
+}

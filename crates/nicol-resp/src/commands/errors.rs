@@ -1,0 +1,44 @@
+//! The errors of commands that do not exist or have the wrong number of arguments.
+
+use crate::connection::parse::Command;
+
+/// The error of a wrong number of arguments; `name` in lower case, a subcommand after a bar.
+pub fn arity_error(name: &str) -> Vec<u8> {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+/// The error of a subcommand that does not exist.
+pub fn unknown_subcommand(command: &Command<'_>) -> Vec<u8> {
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend(quoted(command.arg(1), QUOTED_MAX));
+    text.extend_from_slice(b"'. Try ");
+    text.extend(command.arg(0).to_ascii_uppercase());
+    text.extend_from_slice(b" HELP.");
+    text
+}
+
+/// The error of a command that does not exist, which quotes some of what was sent.
+pub fn unknown_command(command: &Command<'_>) -> Vec<u8> {
+    let mut error = b"ERR unknown command '".to_vec();
+    error.extend(quoted(command.arg(0), QUOTED_MAX));
+    error.extend_from_slice(b"', with args beginning with: ");
+    let start = error.len();
+    for arg in command.args(1) {
+        let room = QUOTED_MAX.saturating_sub(error.len() - start);
+        if room == 0 {
+            break;
+        }
+        error.push(b'\'');
+        error.extend(quoted(arg, room));
+        error.extend_from_slice(b"' ");
+    }
+    error
+}
+
+/// Bytes of the name, and of the arguments, that an error quotes.
+const QUOTED_MAX: usize = 128;
+
+/// Redis prints C strings: up to a NUL.
+fn quoted(bytes: &[u8], max: usize) -> impl Iterator<Item = u8> + '_ {
+    bytes.iter().copied().take_while(|byte| *byte != 0).take(max)
+}

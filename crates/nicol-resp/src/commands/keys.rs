@@ -1,0 +1,96 @@
+//! Commands over keys of any type.
+
+use super::key_places::KeyPlaces;
+use super::object;
+use super::spec::{READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, as_sent};
+use crate::connection::encode::Reply;
+use crate::transactions::plan::Arg;
+use crate::transactions::work::{Stop, Work};
+
+const TWO_KEYS: KeyPlaces = KeyPlaces { first: 1, last: 2, step: 1 };
+
+pub const COMMANDS: &[Spec] = &[
+    generic("del", -2, (REMOVE, KeyPlaces::ALL), del, "Delete keys").single(2),
+    generic("exists", -2, (READ, KeyPlaces::ALL), exists, "Count the keys that exist").single(2),
+    Spec::data(
+        "generic",
+        "object",
+        -2,
+        (SLOW_READ, KeyPlaces { first: 2, last: 2, step: 1 }),
+        (object::plan, object::run),
+        "Tell how the value of a key is kept",
+    ),
+    generic("rename", 3, (SLOW_WRITE, TWO_KEYS), rename, "Rename a key"),
+    generic("renamenx", 3, (REMOVE, TWO_KEYS), rename_nx, "Rename a key, if the new one is free"),
+    generic("touch", -2, (READ, KeyPlaces::ALL), exists, "Count the keys that exist").single(2),
+    generic("type", 2, (READ, KeyPlaces::ONE), type_of, "Determine the type of the value of a key"),
+    generic("unlink", -2, (REMOVE, KeyPlaces::ALL), del, "Delete keys").single(2),
+];
+
+const fn generic(
+    name: &'static str,
+    arity: i32,
+    of: (&'static [&'static str], KeyPlaces),
+    run: Run,
+    summary: &'static str,
+) -> Spec {
+    Spec::data("generic", name, arity, of, (as_sent, run), summary)
+}
+
+fn del<'t>(work: &mut Work<'t>, keys: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    let mut count = 0;
+    for key in keys {
+        let found = work.find(key)?;
+        if work.is_present(found) {
+            count += 1;
+            work.change(found, None)?;
+        }
+    }
+    reply.integer(count);
+    Ok(())
+}
+
+fn exists<'t>(work: &mut Work<'t>, keys: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    let mut count = 0;
+    for key in keys {
+        let found = work.find(key)?;
+        count += i64::from(work.is_present(found));
+    }
+    reply.integer(count);
+    Ok(())
+}
+
+fn type_of<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    let [key] = args else { return Err(Stop::Malformed) };
+    let found = work.find(key)?;
+    reply.status(work.type_of(found)?.map_or("none", |kind| kind.name));
+    Ok(())
+}
+
+fn rename<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    moved(work, args, true)?;
+    reply.status("OK");
+    Ok(())
+}
+
+fn rename_nx<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    let done = moved(work, args, false)?;
+    reply.integer(i64::from(done));
+    Ok(())
+}
+
+/// Renames a key, if the new one is absent or may be overwritten.
+fn moved<'t>(work: &mut Work<'t>, args: &[Arg<'t>], overwrites: bool) -> Result<bool, Stop> {
+    let [from, to] = args else { return Err(Stop::Malformed) };
+    let (from, to) = (work.find(from)?, work.find(to)?);
+    if !work.is_present(from) {
+        return Err(Stop::Error(b"ERR no such key"));
+    }
+    if !overwrites && work.is_present(to) {
+        return Ok(false);
+    }
+    if from != to {
+        work.rename(from, to)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,12 @@
+//! Types of value.
+
+/// A type of value.
+#[derive(Debug)]
+pub struct Type {
+    /// The answer of TYPE.
+    pub name: &'static str,
+    /// Written into records, so it never changes. Strings have 0, others 1 to 31.
+    pub number: u8,
+    /// The answer of OBJECT ENCODING.
+    pub encoding: fn(&[u8]) -> &'static [u8],
+}

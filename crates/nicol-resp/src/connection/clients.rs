@@ -1,0 +1,163 @@
+//! The connected clients of all fronts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::connection::address::Address;
+use crate::connection::encode::Protocol;
+use crate::connection::mailbox::Mailbox;
+
+/// The name of a command or of a subcommand as a number, 0 for none: threads tell each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandNumber(pub u16);
+
+/// A connection as every thread sees it.
+#[derive(Debug)]
+pub struct Client {
+    /// Its id, never reused.
+    pub id: u64,
+    /// Where the client is.
+    pub peer: Address,
+    /// Where it reached the server.
+    pub local: Address,
+    /// When it connected.
+    pub since: Instant,
+    /// The mailbox of its thread, and its place there.
+    front: Arc<Mailbox>,
+    slot: usize,
+    /// Its end has been asked for.
+    killed: AtomicBool,
+    latest: Latest,
+    seen: Mutex<Seen>,
+}
+
+/// What changes with every turn of a client. Its own thread stores it without a lock, so a reader
+/// may see one field of this turn beside another of the last one.
+#[derive(Debug, Default)]
+struct Latest {
+    /// The number of the protocol; 0 before the first turn.
+    protocol: AtomicU8,
+    /// Commands queued since MULTI, plus 1; 0 without a MULTI.
+    queued: AtomicU64,
+    command: AtomicU16,
+    /// When it last sent something: nanoseconds since it connected.
+    active: AtomicU64,
+}
+
+/// What a client has chosen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: Vec<u8>,
+    /// CLIENT NO-EVICT: remembered only; nothing is evicted here.
+    pub no_evict: bool,
+}
+
+impl Client {
+    /// A client that connects now, in place `slot` of the thread with the mailbox `front`.
+    pub fn new(
+        id: u64,
+        (peer, local): (Address, Address),
+        front: Arc<Mailbox>,
+        slot: usize,
+    ) -> Self {
+        let since = Instant::now();
+        let (killed, latest, seen) = (AtomicBool::new(false), Latest::default(), Mutex::default());
+        Self { id, peer, local, since, front, slot, killed, latest, seen }
+    }
+
+    /// Asks its thread to close it.
+    pub fn kill(&self) {
+        if !self.killed.swap(true, Ordering::SeqCst) {
+            self.front.kill(self.slot, self.id);
+        }
+    }
+
+    /// What it has chosen and did last. Held for moments only.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what it has chosen.
+    pub fn reset(&self) {
+        *self.seen() = Seen::default();
+    }
+
+    /// Lets other threads see what the client did last. Only its own thread calls it.
+    ///
+    /// Cost: four stores.
+    pub fn publish(
+        &self,
+        protocol: Protocol,
+        queued: Option<usize>,
+        command: CommandNumber,
+        active: Instant,
+    ) {
+        let active = active.saturating_duration_since(self.since).as_nanos() as u64;
+        self.latest.protocol.store(protocol.number(), Ordering::Relaxed);
+        let queued = queued.map_or(0, |commands| commands as u64 + 1);
+        self.latest.queued.store(queued, Ordering::Relaxed);
+        self.latest.command.store(command.0, Ordering::Relaxed);
+        self.latest.active.store(active, Ordering::Relaxed);
+    }
+
+    /// The line of CLIENT LIST, of the fields that there is something to say of.
+    pub fn describe(
+        &self,
+        now: Instant,
+        name_of: fn(CommandNumber) -> &'static str,
+        out: &mut String,
+    ) {
+        let seen = self.seen();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let latest = &self.latest;
+        let queued = latest.queued.load(Ordering::Relaxed);
+        let active = self.since + Duration::from_nanos(latest.active.load(Ordering::Relaxed));
+        let protocol = Protocol::from_number(latest.protocol.load(Ordering::Relaxed));
+        let told = [(queued > 0, 'x'), (seen.no_evict, 'e'), (self.local.path().is_some(), 'U')];
+        let flags: String = told.iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag).collect();
+        let flags = if flags.is_empty() { "N" } else { &flags };
+        out.push_str(&format!(
+            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 ssub=0 \
+             multi={} cmd={} user=default resp={} lib-name={} lib-ver={}\n",
+            self.id,
+            self.peer.endpoint(),
+            self.local.endpoint(),
+            text(&seen.name),
+            now.saturating_duration_since(self.since).as_secs(),
+            now.saturating_duration_since(active).as_secs(),
+            queued as i64 - 1,
+            name_of(CommandNumber(latest.command.load(Ordering::Relaxed))),
+            protocol.unwrap_or(Protocol::Resp2).number(),
+            text(&seen.library),
+            text(&seen.library_version),
+        ));
+    }
+}
+
+/// Every connection, by its id.
+#[derive(Debug, Default)]
+pub struct Clients(Mutex<BTreeMap<u64, Arc<Client>>>);
+
+impl Clients {
+    /// All of them, by id. Held for moments only: connections that come and go wait for it.
+    pub fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client has come.
+    pub fn add(&self, client: Arc<Client>) {
+        self.all().insert(client.id, client);
+    }
+
+    /// It has gone.
+    pub fn remove(&self, id: u64) {
+        self.all().remove(&id);
+    }
+}

@@ -1,0 +1,161 @@
+//! What is done with a command that joins no batch: answered at once, queued after MULTI, refused.
+
+use std::time::Instant;
+
+use super::parse::Command;
+use super::session::{After, Session};
+use crate::admin;
+use crate::commands::errors::{arity_error, unknown_command};
+use crate::commands::spec::{Action, Admin, InMulti, Spec};
+use crate::shared::{Shared, count};
+use crate::transactions::plan::{COMMANDS_MAX, Op, PlanBuilder};
+
+/// Whether it is a request of a web browser or a proxy: a web page could make a browser write data
+/// through it.
+pub fn is_http(command: &Command<'_>) -> bool {
+    let name = command.arg(0);
+    let verbs = [&b"post"[..], b"host:", b"head", b"put", b"options", b"patch", b"connect"];
+    verbs.iter().any(|verb| name.eq_ignore_ascii_case(verb))
+        || command.is_inline() && command.len() == 3 && command.arg(2).starts_with(b"HTTP/")
+}
+
+/// Why the store does not run `command`, if it runs single operations only.
+pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Vec<u8>> {
+    if shared.config.single { spec.single_refusal(command) } else { None }
+}
+
+/// Executes a command that is no data command, queues one of a MULTI, or answers what is wrong.
+pub fn answer(
+    session: &mut Session,
+    shared: &Shared,
+    spec: Option<&'static Spec>,
+    command: &Command<'_>,
+    batch: &mut PlanBuilder,
+    out: &mut Vec<u8>,
+) -> After {
+    if is_http(command) {
+        count(&shared.counters.protocol_errors, 1);
+        return After::Drop;
+    }
+    let Some(spec) = spec else {
+        session.refuse(out, &unknown_command(command));
+        return After::Go;
+    };
+    if !spec.accepts(command.len()) && matches!(spec.action, Action::Admin(Admin::Exec, _)) {
+        session.multi = None;
+        session.watches.clear();
+        let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
+                    'exec' command";
+        session.reply(out).error(text.as_bytes());
+        return After::Go;
+    }
+    if !spec.accepts(command.len()) {
+        session.refuse(out, &arity_error(spec.name));
+        return After::Go;
+    }
+    if !session.authenticated && !spec.flags.contains(&"no_auth") {
+        session.refuse(out, b"NOAUTH Authentication required.");
+        return After::Go;
+    }
+    session.last_command = spec.command_number();
+    if matches!(spec.action, Action::Admin(Admin::Client, _)) {
+        // Before a MULTI that is in progress is taken apart.
+        session.publish(Instant::now());
+    }
+    let at_once = matches!(spec.action, Action::Admin(_, InMulti::AtOnce));
+    if session.multi.is_some() && !at_once {
+        queue(session, shared, spec, command, out);
+        return After::Go;
+    }
+    if let Some(text) = refused(shared, spec, command) {
+        session.refuse(out, &text);
+        return After::Go;
+    }
+    let Action::Admin(admin, _) = spec.action else { return After::Go };
+    let after = admin::answer(admin, session, shared, command, out);
+    if after == After::Watch {
+        let max = shared.config.limits.transaction_keys;
+        let many = session.watches.len() + command.len() - 1 > max;
+        let observed = match many && watched(session, shared, spec, command) > max {
+            true => Err(b"ERR too many watched keys".to_vec()),
+            false => observe(shared, batch, spec, command),
+        };
+        if let Err(text) = observed {
+            session.reply(out).error(&text);
+            return After::Go;
+        }
+    }
+    after
+}
+
+/// The records watched once `command`, a WATCH, has been executed.
+fn watched(session: &Session, shared: &Shared, spec: &Spec, command: &Command<'_>) -> usize {
+    let mut rows = shared.planner().rows(spec.keys, command);
+    rows.extend(session.watches.iter().map(|watch| watch.row));
+    rows.sort_unstable();
+    rows.dedup();
+    rows.len()
+}
+
+/// Queues a command after MULTI. A command without records is answered now and its reply queued.
+fn queue(
+    session: &mut Session,
+    shared: &Shared,
+    spec: &'static Spec,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) {
+    let limits = &shared.config.limits;
+    let Some(mut multi) = session.multi.take() else { return };
+    let named = multi.plan.keys() + session.watches.len() + spec.keys.count(command.len());
+    let bytes = multi.plan.bytes() + command.bytes();
+    let many = named > limits.transaction_keys && {
+        let further = shared.planner().rows(spec.keys, command);
+        let watched = session.watches.iter().map(|watch| watch.row);
+        multi.plan.records(further.into_iter().chain(watched)) > limits.transaction_keys
+    };
+    let mut refusal = None;
+    if many {
+        refusal = Some(format!("ERR too many keys (limit {} keys)", limits.transaction_keys));
+    } else if bytes > limits.transaction_bytes || multi.plan.commands() >= COMMANDS_MAX {
+        let max = limits.transaction_bytes;
+        refusal = Some(format!("ERR transaction is too large (limit {max} bytes)"));
+    } else {
+        match spec.action {
+            Action::Data(..) => spec.plan(&shared.planner(), &mut multi.plan, command),
+            Action::Admin(_, InMulti::Refused) => {
+                refusal = Some(format!("ERR {} inside MULTI is not allowed", spec.name));
+            }
+            // It would kill now, and EXEC may never come.
+            Action::Admin(Admin::Client, _) if command.arg(1).eq_ignore_ascii_case(b"kill") => {
+                refusal = Some("ERR CLIENT KILL inside MULTI is not allowed".to_owned());
+            }
+            Action::Admin(_, InMulti::Ok) => multi.plan.literal(b"+OK\r\n"),
+            Action::Admin(admin, InMulti::AtOnce | InMulti::Queued) => {
+                let mut reply = Vec::new();
+                // None of these closes, waits or submits.
+                let _ = admin::answer(admin, session, shared, command, &mut reply);
+                multi.plan.literal(&reply);
+            }
+        }
+    }
+    session.multi = Some(multi);
+    match refusal {
+        Some(text) => session.refuse(out, text.as_bytes()),
+        None => session.reply(out).status("QUEUED"),
+    }
+}
+
+/// Adds the keys of `command`, a WATCH, to `batch`.
+fn observe(
+    shared: &Shared,
+    batch: &mut PlanBuilder,
+    spec: &Spec,
+    command: &Command<'_>,
+) -> Result<(), Vec<u8>> {
+    let planner = shared.planner();
+    planner.check(spec.name, spec.keys, command)?;
+    batch.begin(Op::OBSERVE, false);
+    command.args(1).for_each(|key| planner.key(batch, key));
+    Ok(())
+}

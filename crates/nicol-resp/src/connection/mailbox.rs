@@ -1,0 +1,157 @@
+//! The queue on which engines hand responses back to a front.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Wake;
+
+use mio::Waker;
+use nicol_core::txn::Outcome;
+
+use crate::connection::socket::Stream;
+use nicol_core::serving::{Request, Response};
+
+/// A response and whose it is.
+#[derive(Debug)]
+pub struct Completion {
+    /// The connection's place.
+    pub slot: usize,
+    /// What was asked.
+    pub request: Arc<Request>,
+    /// How it ended.
+    pub response: Response,
+}
+
+/// What other threads hand to one front. Bounded: a connection has one transaction in
+/// progress, and connections are limited.
+#[derive(Debug)]
+pub struct Mailbox {
+    completions: Mutex<Vec<Completion>>,
+    accepted: Mutex<Vec<Stream>>,
+    /// Connections to be closed: the place and the id of each.
+    killed: Mutex<Vec<(usize, u64)>>,
+    /// Set while the owner waits or is about to: only then does a push have to end the wait.
+    sleeping: AtomicBool,
+    waker: Waker,
+}
+
+impl Mailbox {
+    /// An empty mailbox whose owner `waker` wakes.
+    pub fn new(waker: Waker) -> Self {
+        Self {
+            completions: Mutex::new(Vec::new()),
+            accepted: Mutex::new(Vec::new()),
+            killed: Mutex::new(Vec::new()),
+            sleeping: AtomicBool::new(false),
+            waker,
+        }
+    }
+
+    /// Queues a response.
+    pub fn complete(&self, completion: Completion) {
+        self.completions.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
+        self.wake();
+    }
+
+    /// Hands over a connection.
+    pub fn accept(&self, stream: Stream) {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+        self.wake();
+    }
+
+    /// Asks for the end of a connection, at most once for each.
+    pub fn kill(&self, slot: usize, connection: u64) {
+        self.killed.lock().unwrap_or_else(PoisonError::into_inner).push((slot, connection));
+        self.wake();
+    }
+
+    /// Makes the owner look around.
+    pub fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.end_wait();
+        }
+    }
+
+    /// Ends the owner's wait, the next one if there is none now.
+    fn end_wait(&self) {
+        // It fails only if the event descriptor is gone, and with it the thread to wake.
+        let _ = self.waker.wake();
+    }
+
+    /// Announces sleep; `false` if there is something to do first.
+    pub fn prepare_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        let idle = self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            && self.accepted.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            && self.killed.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if !idle {
+            self.woken();
+        }
+        idle
+    }
+
+    /// The owner is awake.
+    pub fn woken(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    /// Swaps the queued responses with `taken`, which must be empty.
+    pub fn take_completions(&self, taken: &mut Vec<Completion>) {
+        assert!(taken.is_empty(), "responses must be handled before more are taken");
+        let mut queue = self.completions.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *queue, taken);
+    }
+
+    /// The connections to be closed.
+    pub fn take_killed(&self) -> Vec<(usize, u64)> {
+        std::mem::take(&mut *self.killed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The connections handed over.
+    pub fn take_accepted(&self) -> Vec<Stream> {
+        std::mem::take(&mut *self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// For those who know of a wait by other means than the mailbox's own flag.
+impl Wake for Mailbox {
+    fn wake(self: Arc<Self>) {
+        self.end_wait();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.end_wait();
+    }
+}
+
+/// A promise to complete: kept even by an engine that drops it.
+#[derive(Debug)]
+pub struct Promise {
+    mailbox: Arc<Mailbox>,
+    slot: usize,
+    request: Option<Arc<Request>>,
+}
+
+impl Promise {
+    /// A promise to complete `request` of a connection.
+    pub fn new(mailbox: Arc<Mailbox>, slot: usize, request: Arc<Request>) -> Self {
+        Self { mailbox, slot, request: Some(request) }
+    }
+
+    /// Keeps the promise.
+    pub fn keep(mut self, response: Response) {
+        self.send(response);
+    }
+
+    fn send(&mut self, response: Response) {
+        if let Some(request) = self.request.take() {
+            let slot = self.slot;
+            self.mailbox.complete(Completion { slot, request, response });
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.send(Response { outcome: Outcome::Unknown, output: Vec::new() });
+    }
+}

@@ -1,0 +1,406 @@
+//! One client's socket, buffers and requests; beside it the event loop that drives it.
+
+pub mod address;
+pub mod clients;
+mod dispatch;
+pub mod encode;
+pub mod front;
+mod inline;
+pub mod mailbox;
+pub mod parse;
+pub mod session;
+pub mod socket;
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Instant;
+
+use self::parse::{Command, Parser, ProtocolError, Step};
+use self::session::{After, Session};
+use self::socket::Stream;
+use crate::commands::lookup;
+use crate::commands::spec::{Action, Spec};
+use crate::shared::{Shared, count};
+use crate::transactions::plan::{Kind, PlanBuilder, Planned, parse_observations};
+use crate::transactions::procedure::OutputHead;
+use crate::transactions::{End, REFUSED};
+
+/// Buffers larger than this are given back once they are empty.
+const BUFFER_KEPT: usize = 64 << 10;
+
+/// What the connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    Input,
+    /// For the outcome of a transaction.
+    Transaction,
+    /// Until a time, before it goes on.
+    Pause,
+}
+
+/// How far a connection is from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Commands are processed.
+    Open,
+    /// Replies are sent, then the connection is closed.
+    Closing,
+    /// All was sent; what the client still sends is thrown away until it closes, or until a time.
+    Lingering(Instant),
+    /// To be removed.
+    Dead,
+}
+
+/// What [`Connection::step`] wants of the event loop.
+#[derive(Debug, PartialEq, Eq)]
+enum Want {
+    /// Call again.
+    More,
+    /// Read; nothing complete is left.
+    Input,
+    /// Submit the batch, the transaction that EXEC ends, or the observation of a WATCH.
+    Submit(Kind),
+    /// Go on after a while.
+    Pause(std::time::Duration),
+    /// Nothing: it is closing.
+    Nothing,
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+    /// What it chose and queued.
+    session: Session,
+    waiting: Waiting,
+    life: Life,
+    /// Pipelined commands that will become one transaction.
+    batch: PlanBuilder,
+    /// Parts of a batch that was split, to be submitted in order (the last one first).
+    rest: Vec<Planned>,
+    /// Commands of one batch, at most: as many as answered a bounded number of bytes, twice as many
+    /// after each batch that was executed whole.
+    batch_max: usize,
+    /// Replies not yet written.
+    output: Vec<u8>,
+    /// The poll tells when the socket has room for replies: asked for where it had none.
+    awaits_room: bool,
+    /// The socket may hold input.
+    readable: bool,
+    /// The client has closed its side, and that has not been read yet.
+    ending: bool,
+    /// The client has closed its side.
+    ended: bool,
+    /// When it last sent something.
+    active: Instant,
+    /// Since when its unread replies exceed the soft limit and it has read nothing.
+    above_soft: Option<Instant>,
+    /// Its commands wait because of unread replies.
+    paused: bool,
+    input: Vec<u8>,
+    consumed: usize,
+    written: usize,
+    parser: Parser,
+    /// Bytes of the request that the parser holds, if it waits for the batch before it.
+    parsed: Option<usize>,
+}
+
+impl Connection {
+    pub fn new(stream: Stream, session: Session) -> Self {
+        Self {
+            stream,
+            session,
+            waiting: Waiting::Input,
+            life: Life::Open,
+            batch: PlanBuilder::new(),
+            rest: Vec::new(),
+            batch_max: usize::MAX,
+            output: Vec::new(),
+            awaits_room: false,
+            readable: true,
+            ending: false,
+            ended: false,
+            active: Instant::now(),
+            above_soft: None,
+            paused: false,
+            input: Vec::new(),
+            consumed: 0,
+            written: 0,
+            parser: Parser::default(),
+            parsed: None,
+        }
+    }
+
+    /// Bytes of replies that the client has not taken.
+    fn unread(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// Processes one request of what has been read.
+    fn step(&mut self, shared: &Shared) -> Want {
+        if self.life != Life::Open || self.waiting != Waiting::Input {
+            return Want::Nothing;
+        }
+        if let Some(len) = self.parsed.take() {
+            return self.execute(shared, len);
+        }
+        let limits = shared.config.limits.request(self.session.authenticated);
+        match self.parser.parse(&self.input[self.consumed..], &limits) {
+            Ok(Step::Incomplete) => Want::Input,
+            Ok(Step::Empty(len)) => {
+                self.consumed += len;
+                Want::More
+            }
+            Ok(Step::Command(len)) => self.execute(shared, len),
+            Err(_) if self.batch.commands() > 0 => {
+                self.parser.reset();
+                Want::Submit(Kind::Batch)
+            }
+            Err(error) => {
+                self.protocol_error(shared, error);
+                Want::Nothing
+            }
+        }
+    }
+
+    /// Executes the command that the parser holds, in `len` bytes, or keeps it until the batch
+    /// before it is done.
+    fn execute(&mut self, shared: &Shared, len: usize) -> Want {
+        let want = self.command(shared);
+        if want == Want::Submit(Kind::Batch) {
+            self.parsed = Some(len);
+        } else {
+            self.consumed += len;
+            count(&shared.counters.commands, 1);
+        }
+        want
+    }
+
+    fn protocol_error(&mut self, shared: &Shared, error: ProtocolError) {
+        count(&shared.counters.protocol_errors, 1);
+        let text = format!("ERR Protocol error: {error}");
+        self.session.reply(&mut self.output).error(text.as_bytes());
+        self.life = Life::Closing;
+    }
+
+    /// Batches, queues or answers the command that the parser holds. `Submit(Batch)`: the commands
+    /// before it must be executed first.
+    fn command(&mut self, shared: &Shared) -> Want {
+        let command = self.parser.command(&self.input[self.consumed..]);
+        let spec = lookup(command.arg(0));
+        let ready = spec.filter(|spec| spec.accepts(command.len()) && self.session.authenticated);
+        if let Some(spec) = ready
+            && let Action::Data(..) = spec.action
+            && self.session.multi.is_none()
+            && !dispatch::is_http(&command)
+        {
+            // Between WATCH and MULTI each command is a transaction of its own: a group that sets
+            // and deletes a watched key would leave no trace for EXEC to see.
+            let grouped = self.session.watches.is_empty();
+            let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
+            let refused = dispatch::refused(shared, spec, &command);
+            if !room || refused.is_some() && self.batch.commands() > 0 {
+                return Want::Submit(Kind::Batch);
+            }
+            if let Some(text) = refused {
+                self.session.refuse(&mut self.output, &text);
+                return Want::More;
+            }
+            spec.plan(&shared.planner(), &mut self.batch, &command);
+            self.session.last_command = spec.command_number();
+            return Want::More;
+        }
+        if self.batch.commands() > 0 {
+            return Want::Submit(Kind::Batch);
+        }
+        let (session, out) = (&mut self.session, &mut self.output);
+        match dispatch::answer(session, shared, spec, &command, &mut self.batch, out) {
+            After::Go => Want::More,
+            After::Wait(time) => Want::Pause(time),
+            After::Exec => Want::Submit(Kind::Exec),
+            After::Watch => Want::Submit(Kind::Watch),
+            After::Close => {
+                self.life = Life::Closing;
+                Want::Nothing
+            }
+            After::Drop => {
+                self.life = Life::Dead;
+                Want::Nothing
+            }
+        }
+    }
+
+    /// Whether `command` may join the batch, which is not empty.
+    fn fits(&self, shared: &Shared, spec: &Spec, command: &Command<'_>) -> bool {
+        let limits = &shared.config.limits;
+        !shared.config.single
+            && self.batch.commands() < limits.group_commands.min(self.batch_max)
+            && self.batch.keys() + spec.keys.count(command.len()) <= limits.group_keys
+            && self.batch.bytes() + command.bytes() <= limits.group_bytes
+    }
+
+    /// The plan that [`Want::Submit`] asks for; `note` sees its builder.
+    fn finish(
+        &mut self,
+        kind: Kind,
+        shared: &Shared,
+        note: impl FnOnce(&mut PlanBuilder),
+    ) -> Option<Planned> {
+        let (value_max, now) = (shared.config.limits.value_bytes, shared.unix_ms());
+        let Self { session, batch, .. } = self;
+        let (mut multi, watches) = match kind {
+            Kind::Exec => (session.multi.take(), std::mem::take(&mut session.watches)),
+            Kind::Batch | Kind::Watch => (None, Vec::new()),
+        };
+        let plan = match kind {
+            Kind::Exec => &mut multi.as_mut()?.plan,
+            Kind::Batch | Kind::Watch => batch,
+        };
+        let planned = plan.finish(kind, session.protocol, value_max, &watches, now);
+        note(plan);
+        Some(planned)
+    }
+
+    /// Answers the client's transaction, or prepares its parts.
+    fn end(&mut self, planned: &Planned, end: End, shared: &Shared) {
+        match end {
+            End::Committed(output) => {
+                if self.answer(planned, &output).is_none() {
+                    self.fail(planned, REFUSED);
+                }
+                let null = planned.kind() == Kind::Exec
+                    && matches!(output.get(OutputHead::LEN..), Some(b"*-1\r\n" | b"_\r\n"));
+                count(&shared.counters.watch_failures, u64::from(null));
+            }
+            End::Split([first, second]) => self.rest.extend([second, first]),
+            End::Failed(text) => self.fail(planned, &text),
+        }
+    }
+
+    /// Appends the replies of a committed transaction. `None`: its output is not in the layout.
+    fn answer(&mut self, done: &Planned, output: &[u8]) -> Option<()> {
+        let (OutputHead { executed, .. }, replies) = OutputHead::parse(output)?;
+        let commands = done.commands();
+        if done.kind() == Kind::Watch {
+            for watch in parse_observations(replies).ok()? {
+                // The first observation of a record counts: what was watched earlier may have
+                // changed.
+                if !self.session.watches.iter().any(|known| known.row == watch.row) {
+                    self.session.watches.push(watch);
+                }
+            }
+            self.session.reply(&mut self.output).status("OK");
+            return Some(());
+        }
+        if executed == 0 && commands > 0 || executed > commands {
+            return None;
+        }
+        if executed < commands {
+            // The others are likely to answer as much, and each part reads all its records.
+            for from in (executed..commands).step_by(executed).rev() {
+                self.rest.push(done.part(from, (from + executed).min(commands)).ok()?);
+            }
+        }
+        if done.kind() == Kind::Batch {
+            self.batch_max = match executed < commands {
+                true => executed,
+                false => self.batch_max.saturating_mul(2),
+            };
+        }
+        self.output.extend_from_slice(replies);
+        Some(())
+    }
+
+    /// Answers every command of a transaction with an error.
+    fn fail(&mut self, failed: &Planned, text: &[u8]) {
+        let errors = if failed.kind() == Kind::Batch { failed.commands() } else { 1 };
+        for _ in 0..errors {
+            self.session.reply(&mut self.output).error(text);
+        }
+    }
+
+    /// Whether more may be read than what is still to be executed.
+    fn has_room(&self, shared: &Shared) -> bool {
+        let limits = shared.config.limits.request(self.session.authenticated);
+        self.input.len() - self.consumed < limits.request_bytes
+    }
+
+    /// Reads what fits `scratch`; `true` if something came.
+    fn fill(&mut self, shared: &Shared, scratch: &mut [u8]) -> bool {
+        if !self.readable {
+            return false;
+        }
+        self.input.drain(..self.consumed);
+        self.consumed = 0;
+        if self.input.is_empty() && self.input.capacity() > BUFFER_KEPT {
+            self.input = Vec::new();
+        }
+        let limits = shared.config.limits.request(self.session.authenticated);
+        let room = match self.life {
+            Life::Open => limits.request_bytes.saturating_sub(self.input.len()).max(1),
+            _ => scratch.len(),
+        };
+        let room = room.min(scratch.len());
+        let scratch = &mut scratch[..room];
+        match self.stream.read(scratch) {
+            Ok(0) => {
+                self.ended = true;
+                self.readable = false;
+                false
+            }
+            Ok(len) => {
+                // A short read has drained the socket: the next byte raises a new event. The end
+                // may have been told together with these bytes, and is then not told again.
+                self.readable = self.ending || len == scratch.len();
+                self.active = Instant::now();
+                count(&shared.counters.input_bytes, len as u64);
+                if self.life == Life::Open {
+                    self.input.extend_from_slice(&scratch[..len]);
+                }
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                false
+            }
+            Err(_) => {
+                self.life = Life::Dead;
+                false
+            }
+        }
+    }
+
+    /// Whether it must read before its next command is executed. Without it a client that reads
+    /// nothing would have its commands executed at the expense of all others.
+    fn must_read(&mut self, shared: &Shared) -> bool {
+        self.paused = self.unread() > shared.config.limits.output_soft_bytes;
+        self.paused
+    }
+
+    /// Writes what the socket takes; returns how many bytes.
+    fn flush(&mut self, shared: &Shared) -> usize {
+        let before = self.unread();
+        while self.written < self.output.len() {
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(len) if len > 0 => {
+                    self.written += len;
+                    count(&shared.counters.output_bytes, len as u64);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return before - self.unread();
+                }
+                Ok(_) | Err(_) => {
+                    self.life = Life::Dead;
+                    return before - self.unread();
+                }
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        if self.output.capacity() > BUFFER_KEPT {
+            self.output = Vec::new();
+        }
+        before
+    }
+}

@@ -1,0 +1,122 @@
+//! Active expiry: frees what has expired and is not touched any more.
+//!
+//! A front remembers the rows in which its clients let keys expire, once each, with the
+//! earliest deadline that was given there. When it comes, the thread submits a transaction that
+//! frees what is over in the row and tells the next deadline. Until then such keys only take space:
+//! every command sees them as absent from their deadline on.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use nicol_core::ids::{IdMap, Key};
+use nicol_core::txn::Outcome;
+
+use super::plan::{Kind, Op, PlanBuilder, Planned};
+use super::procedure::OutputHead;
+use crate::commands::number::parse_i64;
+use crate::connection::encode::Protocol;
+use crate::shared::Shared;
+use nicol_core::serving::Response;
+
+/// The place of the active expiry among the connections.
+pub const ACTIVE_EXPIRY: usize = usize::MAX - 2;
+/// Rows that one thread remembers; the keys of others are freed when their record is next written.
+const ROWS_MAX: usize = 1 << 20;
+/// Rows of one transaction.
+const BATCH: usize = 128;
+/// How long a row waits whose transaction has aborted.
+const AGAIN_MS: i64 = 100;
+
+/// The rows of one front in which keys expire.
+#[derive(Debug, Default)]
+pub struct ActiveExpiry {
+    due: BTreeSet<(i64, Key)>,
+    /// The deadline under which each row is in `due`.
+    known: IdMap<Key, i64>,
+    /// The rows of the transaction in progress.
+    purging: Vec<Key>,
+    noted: Vec<(i64, Key)>,
+}
+
+impl ActiveExpiry {
+    /// Remembers the rows in which the commands of `plan` let keys expire.
+    pub fn note(&mut self, plan: &mut PlanBuilder, shared: &Shared) {
+        let mut noted = std::mem::take(&mut self.noted);
+        plan.take_expiring(&mut noted);
+        for (deadline, row) in noted.drain(..) {
+            self.remember(deadline, row, shared);
+        }
+        self.noted = noted;
+    }
+
+    /// Remembers that a key of `row` expires at `deadline`, in milliseconds of Unix time.
+    pub fn remember(&mut self, deadline: i64, row: Key, shared: &Shared) {
+        let full = self.known.len() >= ROWS_MAX;
+        match self.known.get_mut(&row) {
+            // Of a later one the transaction that comes at the earlier one tells.
+            Some(known) if *known <= deadline => {}
+            Some(known) => {
+                self.due.remove(&(*known, row));
+                self.due.insert((deadline, row));
+                *known = deadline;
+            }
+            None if full => {}
+            None => {
+                self.known.insert(row, deadline);
+                self.due.insert((deadline, row));
+                shared.expiring.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The transaction for the rows whose deadline has come, if there are any and none is in
+    /// progress.
+    pub fn due(&mut self, shared: &Shared) -> Option<Planned> {
+        if !self.purging.is_empty() || shared.stop.load(Ordering::SeqCst) {
+            return None;
+        }
+        let (now, limits) = (shared.unix_ms(), &shared.config.limits);
+        let mut plan = PlanBuilder::new();
+        while let Some(&(deadline, row)) = self.due.first()
+            && deadline <= now
+            && self.purging.len() < BATCH.min(limits.transaction_keys)
+        {
+            self.due.pop_first();
+            // A deadline that a command gives it from here on counts: it comes after this
+            // transaction.
+            self.known.remove(&row);
+            shared.expiring.fetch_sub(1, Ordering::Relaxed);
+            self.purging.push(row);
+            plan.begin(Op::PURGE, true);
+            plan.key(row, b"");
+        }
+        let planned = || plan.finish(Kind::Batch, Protocol::Resp2, limits.value_bytes, &[], now);
+        (!self.purging.is_empty()).then(planned)
+    }
+
+    /// The transaction has ended: rows with another deadline wait for it.
+    pub fn expired(&mut self, response: &Response, shared: &Shared) {
+        let rows = std::mem::take(&mut self.purging);
+        let again = shared.unix_ms() + AGAIN_MS;
+        let mut deadlines = match response.outcome {
+            Outcome::Committed => next_deadlines(&response.output),
+            _ => Vec::new(),
+        }
+        .into_iter();
+        for row in rows {
+            match deadlines.next() {
+                Some(0) => {}
+                Some(deadline) => self.remember(deadline, row, shared),
+                None => self.remember(again, row, shared),
+            }
+        }
+    }
+}
+
+/// The integers that such a transaction has answered, as far as they can be read.
+fn next_deadlines(output: &[u8]) -> Vec<i64> {
+    let replies = OutputHead::parse(output).map_or(&[][..], |(_, replies)| replies);
+    let lines = replies.split(|byte| *byte == b'\n');
+    let number = |line: &[u8]| parse_i64(line.strip_prefix(b":")?.strip_suffix(b"\r")?);
+    lines.map_while(number).collect()
+}

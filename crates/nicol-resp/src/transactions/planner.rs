@@ -1,0 +1,84 @@
+//! From a client's command to a command of a plan: sizes checked, keys hashed, options read.
+//!
+//! What is wrong with a command becomes a literal error in its place, as in Redis, where an EXEC
+//! goes on after a command that failed.
+
+use nicol_core::ids::Key;
+
+use super::plan::PlanBuilder;
+use super::record;
+use crate::commands::errors::arity_error;
+use crate::commands::expiry::Expiry;
+use crate::commands::key_places::KeyPlaces;
+use crate::config::Limits;
+use crate::connection::parse::Command;
+
+/// Adds commands to plans.
+#[derive(Clone, Copy, Debug)]
+pub struct Planner<'a> {
+    hash_seed: u64,
+    limits: &'a Limits,
+    /// Milliseconds of Unix time.
+    pub now: i64,
+}
+
+impl<'a> Planner<'a> {
+    /// With the seed of the rows' hash, limits, and the time in milliseconds of Unix time.
+    pub fn new(hash_seed: u64, limits: &'a Limits, now: i64) -> Self {
+        Self { hash_seed, limits, now }
+    }
+
+    /// The records of the keys of `command`, each once.
+    pub fn rows(&self, keys: KeyPlaces, command: &Command<'_>) -> Vec<Key> {
+        let places = keys.of(command.len());
+        let mut rows: Vec<_> =
+            places.map(|place| record::row(self.hash_seed, command.arg(place))).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// Adds a key to the current command of `plan`.
+    pub fn key(&self, plan: &mut PlanBuilder, key: &[u8]) {
+        plan.key(record::row(self.hash_seed, key), key);
+    }
+
+    /// Adds the last argument of a command that moves the deadline of `key`.
+    pub fn deadline(&self, plan: &mut PlanBuilder, flags: &[u8], expiry: Expiry, key: &[u8]) {
+        let mut how = flags.to_vec();
+        expiry.emit(&mut how);
+        plan.plain(&how);
+        if let Expiry::In(_) | Expiry::At(_) = expiry
+            && let Some(deadline) = expiry.deadline(self.now, None)
+        {
+            plan.expires(deadline, record::row(self.hash_seed, key));
+        }
+    }
+
+    /// Checks the sizes of `command`. Errors: the text that it answers.
+    pub fn check(&self, name: &str, keys: KeyPlaces, command: &Command<'_>) -> Result<(), Vec<u8>> {
+        if keys.step == 2 && command.len().is_multiple_of(2) {
+            return Err(arity_error(name));
+        }
+        let max = self.limits.transaction_keys;
+        if keys.count(command.len()) > max && self.rows(keys, command).len() > max {
+            return Err(format!("ERR too many keys (limit {max} keys)").into());
+        }
+        let Limits { key_bytes, value_bytes, transaction_bytes, .. } = *self.limits;
+        for (index, arg) in command.args(1).enumerate() {
+            let (what, max) = match keys.has(index + 1) {
+                true => ("key", key_bytes),
+                false => ("value", value_bytes),
+            };
+            if arg.len() > max {
+                return Err(format!("ERR {what} is too large (limit {max} bytes)").into());
+            }
+        }
+        if command.bytes() > transaction_bytes {
+            return Err(
+                format!("ERR command is too large (limit {transaction_bytes} bytes)").into()
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The procedure that runs RESP commands over the records of one transaction.
+//!
+//! It interprets the commands of its plan in order, over the records that EXECUTE fetched; a later
+//! command sees the writes of the earlier ones. Its output is a head ([`OutputHead`]) and the
+//! replies of the commands, or the observations of a WATCH.
+
+use nicol_core::txn::{Entry, Txn, Verdict};
+
+use super::plan::{Arg, Kind, Op, Plan, Watch};
+use super::record;
+use super::work::{Stop, Updates, Work, entry};
+use crate::commands::spec::Action;
+use crate::commands::{TABLE, type_of};
+use crate::connection::encode::Reply;
+
+/// The head of an output: the number of commands executed, and by how many keys the store has grown
+/// (4 bytes each, little-endian).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputHead {
+    /// Commands executed.
+    pub executed: usize,
+    /// Keys inserted minus keys deleted.
+    pub grown: i64,
+}
+
+impl OutputHead {
+    /// Its bytes.
+    pub const LEN: usize = 8;
+
+    /// The head of `output` and what follows it.
+    pub fn parse(output: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[a, b, c, d, e, f, g, h], rest) = output.split_first_chunk::<{ Self::LEN }>()?;
+        let executed = u32::from_le_bytes([a, b, c, d]) as usize;
+        let grown = i64::from(i32::from_le_bytes([e, f, g, h]));
+        Some((Self { executed, grown }, rest))
+    }
+
+    /// Its layout. A transaction has far fewer keys than the number holds.
+    pub fn emit(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&(self.executed as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&(self.grown as i32).to_le_bytes());
+        bytes
+    }
+}
+
+/// Bytes of replies behind which a batch ends, and the commands after it become another one.
+const BATCH_REPLIES: usize = 256 << 10;
+
+const TOO_LARGE: &[u8] = b"ERR transaction is too large: its values and replies exceed 4 MB";
+
+/// Executes the plan in the arguments of `txn`.
+pub fn execute(txn: &mut Txn) -> Verdict {
+    let mut output = std::mem::take(&mut txn.output);
+    output.clear();
+    let mut values = Vec::new();
+    let done = run(txn, &mut output, &mut values);
+    txn.output = output;
+    match done {
+        Ok(updates) => {
+            for (entry, update) in updates {
+                match update {
+                    Some(span) => txn.put(entry, &values[span]),
+                    None => txn.delete(entry),
+                }
+            }
+            Verdict::Commit
+        }
+        Err(record::Malformed) => {
+            txn.output.clear();
+            Verdict::Refuse
+        }
+    }
+}
+
+fn run(
+    txn: &Txn,
+    output: &mut Vec<u8>,
+    values: &mut Vec<u8>,
+) -> Result<Updates, record::Malformed> {
+    let plan = Plan::parse(txn.args())?;
+    match plan.kind {
+        Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
+        Kind::Batch => {
+            let mut work = Work::new(txn, &plan, type_of);
+            output.extend_from_slice(&[0; OutputHead::LEN]);
+            let executed = batch(&mut work, &plan, output)?;
+            let (updates, grown) = work.updates(values)?;
+            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            Ok(updates)
+        }
+        Kind::Exec => {
+            let executed = plan.commands;
+            output.extend_from_slice(&OutputHead { executed, grown: 0 }.emit());
+            for watch in plan.watches()? {
+                if !unchanged(txn, watch, plan.now)? {
+                    Reply::new(output, plan.protocol).null_array();
+                    return Ok(Vec::new());
+                }
+            }
+            let mut work = Work::new(txn, &plan, type_of);
+            if !exec(&mut work, &plan, output)? {
+                output.truncate(OutputHead::LEN);
+                Reply::new(output, plan.protocol).error(TOO_LARGE);
+                return Ok(Vec::new());
+            }
+            let (updates, grown) = work.updates(values)?;
+            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            Ok(updates)
+        }
+    }
+}
+
+fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), record::Malformed> {
+    let (mut cursor, mut args) = (plan.cursor(), Vec::new());
+    output.extend_from_slice(&OutputHead { executed: plan.commands, grown: 0 }.emit());
+    for _ in 0..plan.commands {
+        cursor.command(&mut args)?;
+        for arg in &args {
+            let row = arg.row.ok_or(record::Malformed)?;
+            let Entry { version, present, .. } = txn.entries()[entry(txn, row)?];
+            Watch { row, version, present, seen: plan.now }.emit(output);
+        }
+    }
+    Ok(())
+}
+
+/// A key that has expired since it was watched has changed, though its record has not.
+fn unchanged(txn: &Txn, watch: Watch, now: i64) -> Result<bool, record::Malformed> {
+    let index = entry(txn, watch.row)?;
+    let entry = txn.entries()[index];
+    for pair in record::pairs(txn.value(index).unwrap_or_default()) {
+        let pair = pair?;
+        if pair.is_over(now) && !pair.is_over(watch.seen) {
+            return Ok(false);
+        }
+    }
+    Ok(entry.version == watch.version && entry.present == watch.present)
+}
+
+impl From<super::plan::Malformed> for record::Malformed {
+    fn from(_: super::plan::Malformed) -> Self {
+        Self
+    }
+}
+
+/// Executes as many commands as fit the budget, the first one in any case, and none behind
+/// [`BATCH_REPLIES`]: other clients wait for as long as a batch takes.
+fn batch<'t>(
+    work: &mut Work<'t>,
+    plan: &Plan<'t>,
+    output: &mut Vec<u8>,
+) -> Result<usize, record::Malformed> {
+    let (mut cursor, mut args) = (plan.cursor(), Vec::new());
+    for index in 0..plan.commands {
+        let start = output.len();
+        let op = cursor.command(&mut args)?;
+        match command(work, plan, (op, &args), output) {
+            Ok(()) if output.len() > BATCH_REPLIES => return Ok(index + 1),
+            Ok(()) => {}
+            Err(Stop::Overflow) => {
+                output.truncate(start);
+                if index > 0 {
+                    return Ok(index);
+                }
+                Reply::new(output, plan.protocol).error(TOO_LARGE);
+                return Ok(1);
+            }
+            Err(_) => return Err(record::Malformed),
+        }
+    }
+    Ok(plan.commands)
+}
+
+/// Executes every command; `false` if they do not fit the budget.
+fn exec<'t>(
+    work: &mut Work<'t>,
+    plan: &Plan<'t>,
+    output: &mut Vec<u8>,
+) -> Result<bool, record::Malformed> {
+    let (mut cursor, mut args) = (plan.cursor(), Vec::new());
+    Reply::new(output, plan.protocol).array(plan.commands);
+    for _ in 0..plan.commands {
+        let op = cursor.command(&mut args)?;
+        match command(work, plan, (op, &args), output) {
+            Ok(()) => {}
+            Err(Stop::Overflow) => return Ok(false),
+            Err(_) => return Err(record::Malformed),
+        }
+    }
+    Ok(true)
+}
+
+/// Executes one command; an error that it answers stands in place of its reply.
+fn command<'t>(
+    work: &mut Work<'t>,
+    plan: &Plan<'t>,
+    (op, args): (Op, &[Arg<'t>]),
+    output: &mut Vec<u8>,
+) -> Result<(), Stop> {
+    let start = output.len();
+    let mut reply = Reply::new(output, plan.protocol);
+    let done = match (op, args) {
+        (Op::LITERAL, [text]) => {
+            work.spend(text.bytes.len())?;
+            output.extend_from_slice(text.bytes);
+            Ok(())
+        }
+        (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
+        (op, args) => match op.place().and_then(|place| TABLE.get(place)).map(|spec| spec.action) {
+            Some(Action::Data(_, run)) => run(work, args, &mut reply),
+            Some(Action::Admin(..)) | None => Err(Stop::Malformed),
+        },
+    };
+    if let Err(Stop::Error(text)) = done {
+        output.truncate(start);
+        Reply::new(output, plan.protocol).error(text);
+        return Ok(());
+    }
+    done
+}

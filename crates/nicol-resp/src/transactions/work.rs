@@ -1,0 +1,320 @@
+//! The keys of a transaction as its commands read and change them.
+//!
+//! A key is looked up in its record at its first use; what commands change of it is seen by those
+//! after them, and becomes new records at the end. Commands reach keys through [`Work`] only, and
+//! what a type of value writes is told apart from the others by the number in its record.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use nicol_core::ids::Key;
+use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
+
+use super::plan::{Arg, Plan};
+use super::record::{self, Pair};
+use crate::commands::kind::Type;
+use crate::connection::encode::Reply;
+
+const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// Why a command was not executed. It has had no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Malformed arguments, or a malformed record.
+    Malformed,
+    /// The transaction's budget of bytes is spent.
+    Overflow,
+    /// The command answers this error.
+    Error(&'static [u8]),
+}
+
+impl From<&'static [u8]> for Stop {
+    fn from(text: &'static [u8]) -> Self {
+        Self::Error(text)
+    }
+}
+
+impl From<record::Malformed> for Stop {
+    fn from(_: record::Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl From<super::plan::Malformed> for Stop {
+    fn from(_: super::plan::Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// A key as the commands so far have left it.
+#[derive(Debug)]
+struct Slot<'t> {
+    entry: usize,
+    key: &'t [u8],
+    value: Option<Cow<'t, [u8]>>,
+    /// The number of its type; of an absent key, of the type that it will have.
+    kind: u8,
+    expires: Option<i64>,
+    dirty: bool,
+    next: Option<usize>,
+}
+
+/// A key that a command has looked up: its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found(usize);
+
+/// New records: where each lies in a buffer, or its deletion.
+pub type Updates = Vec<(usize, Option<Range<usize>>)>;
+
+#[derive(Debug)]
+pub struct Work<'t> {
+    txn: &'t Txn,
+    plan: Plan<'t>,
+    /// The type of a number.
+    types: fn(u8) -> Option<&'static Type>,
+    slots: Vec<Slot<'t>>,
+    /// Entries whose records are to be rewritten without what has expired.
+    purged: Vec<usize>,
+    /// Per entry of the transaction, its first slot.
+    heads: Vec<Option<usize>>,
+    /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
+    spent: usize,
+}
+
+impl<'t> Work<'t> {
+    pub fn new(txn: &'t Txn, plan: &Plan<'t>, types: fn(u8) -> Option<&'static Type>) -> Self {
+        let heads = vec![None; txn.entries().len()];
+        let slots = Vec::with_capacity(plan.commands);
+        Self { txn, plan: *plan, types, slots, purged: Vec::new(), heads, spent: 0 }
+    }
+
+    /// The transaction's time, in milliseconds of Unix time.
+    pub fn now(&self) -> i64 {
+        self.plan.now
+    }
+
+    /// Bytes of the largest value that a command may build.
+    pub fn value_max(&self) -> usize {
+        self.plan.value_max
+    }
+
+    /// Looks up a key of any type.
+    pub fn find(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
+        let entry = entry(self.txn, key.row.ok_or(Stop::Malformed)?)?;
+        let mut at = self.heads[entry];
+        while let Some(slot) = at {
+            if self.slots[slot].key == key.bytes {
+                return Ok(Found(slot));
+            }
+            at = self.slots[slot].next;
+        }
+        let pair = match self.txn.value(entry) {
+            Some(record) => record::find(record, key.bytes)?,
+            None => None,
+        };
+        let pair = pair.filter(|pair| !pair.is_over(self.plan.now));
+        let slot = Slot {
+            entry,
+            key: key.bytes,
+            value: pair.map(|pair| Cow::Borrowed(pair.value)),
+            kind: pair.map_or(0, |pair| pair.kind),
+            expires: pair.and_then(|pair| pair.expires),
+            dirty: false,
+            next: self.heads[entry],
+        };
+        self.slots.push(slot);
+        self.heads[entry] = Some(self.slots.len() - 1);
+        Ok(Found(self.slots.len() - 1))
+    }
+
+    /// Looks up a key that holds a value of `kind`, or will if it is absent. Errors: WRONGTYPE.
+    pub fn typed(&mut self, key: &Arg<'t>, kind: &Type) -> Result<Found, Stop> {
+        let found = self.find(key)?;
+        if self.is_of(found, kind) {
+            self.slots[found.0].kind = kind.number;
+            return Ok(found);
+        }
+        Err(Stop::Error(WRONG_TYPE))
+    }
+
+    /// Whether the key is absent or holds a value of `kind`.
+    pub fn is_of(&self, found: Found, kind: &Type) -> bool {
+        let slot = &self.slots[found.0];
+        slot.value.is_none() || slot.kind == kind.number
+    }
+
+    /// The type of the key's value; `None` if it is absent.
+    pub fn type_of(&self, found: Found) -> Result<Option<&'static Type>, Stop> {
+        let slot = &self.slots[found.0];
+        match slot.value {
+            None => Ok(None),
+            Some(_) => (self.types)(slot.kind).map(Some).ok_or(Stop::Malformed),
+        }
+    }
+
+    pub fn value(&self, found: Found) -> Option<&[u8]> {
+        self.slots[found.0].value.as_deref()
+    }
+
+    pub fn is_present(&self, found: Found) -> bool {
+        self.slots[found.0].value.is_some()
+    }
+
+    /// Bytes of the value; 0 if the key is absent.
+    pub fn len(&self, found: Found) -> usize {
+        self.value(found).map_or(0, <[u8]>::len)
+    }
+
+    pub fn expires(&self, found: Found) -> Option<i64> {
+        self.slots[found.0].expires
+    }
+
+    /// Takes the value out to be changed; the command must put it back. An absent one is empty.
+    pub fn take(&mut self, found: Found) -> Vec<u8> {
+        self.slots[found.0].value.take().unwrap_or(Cow::Borrowed(&[])).into_owned()
+    }
+
+    /// Whether a command of this transaction has made the value: a further change copies nothing.
+    pub fn is_owned(&self, found: Found) -> bool {
+        matches!(self.slots[found.0].value, Some(Cow::Owned(_)))
+    }
+
+    /// Answers the value, or null.
+    pub fn answer(&mut self, found: Found, reply: &mut Reply<'_>) -> Result<(), Stop> {
+        self.spend(self.len(found))?;
+        reply.bulk_or_null(self.value(found));
+        Ok(())
+    }
+
+    /// Stores a value that takes the old one's deadline.
+    pub fn store(&mut self, found: Found, value: Cow<'t, [u8]>) -> Result<(), Stop> {
+        self.spend(value.len())?;
+        self.change(found, Some(value))
+    }
+
+    /// Changes a value, if not to none with its old deadline.
+    pub fn change(&mut self, found: Found, value: Option<Cow<'t, [u8]>>) -> Result<(), Stop> {
+        self.replace(found, value, self.expires(found))
+    }
+
+    /// Changes a value and its deadline; one that is over leaves nothing.
+    pub fn replace(
+        &mut self,
+        found: Found,
+        value: Option<Cow<'t, [u8]>>,
+        expires: Option<i64>,
+    ) -> Result<(), Stop> {
+        let slot = &mut self.slots[found.0];
+        if !self.txn.entries()[slot.entry].write {
+            return Err(Stop::Malformed);
+        }
+        let over = expires.is_some_and(|deadline| deadline <= self.plan.now);
+        slot.value = value.filter(|_| !over);
+        slot.expires = expires.filter(|_| slot.value.is_some());
+        slot.dirty = true;
+        Ok(())
+    }
+
+    /// Stores a value of `kind`, whatever the key held.
+    pub fn overwrite(
+        &mut self,
+        found: Found,
+        kind: &Type,
+        value: Cow<'t, [u8]>,
+        expires: Option<i64>,
+    ) -> Result<(), Stop> {
+        self.slots[found.0].kind = kind.number;
+        self.replace(found, Some(value), expires)
+    }
+
+    /// Gives a key another deadline; its value is written again with it.
+    pub fn move_deadline(&mut self, found: Found, deadline: Option<i64>) -> Result<(), Stop> {
+        self.spend(self.len(found))?;
+        let value = self.slots[found.0].value.take();
+        self.replace(found, value, deadline)
+    }
+
+    /// Moves the value of one key, its type and its deadline to another.
+    pub fn rename(&mut self, from: Found, to: Found) -> Result<(), Stop> {
+        self.spend(self.len(from))?;
+        let Slot { value, kind, expires, .. } = &mut self.slots[from.0];
+        let (value, kind, expires) = (value.take(), *kind, *expires);
+        self.replace(from, None, None)?;
+        self.slots[to.0].kind = kind;
+        self.replace(to, value, expires)
+    }
+
+    /// Rewrites a row without what has expired; returns the next deadline in it, or 0.
+    pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
+        let key = row.row.ok_or(Stop::Malformed)?;
+        let entry = self.txn.find(key).ok_or(Stop::Malformed)?;
+        let (mut next, mut over) = (None, false);
+        for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
+            let pair = pair?;
+            over |= pair.is_over(self.plan.now);
+            let deadline = pair.expires.filter(|_| !pair.is_over(self.plan.now));
+            next = next.into_iter().chain(deadline).min();
+        }
+        if over {
+            self.purged.push(entry);
+        }
+        Ok(next.unwrap_or(0))
+    }
+
+    /// Takes `bytes` off the transaction's budget.
+    pub fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
+        if self.spent + bytes > TXN_BYTES_MAX {
+            return Err(Stop::Overflow);
+        }
+        self.spent += bytes;
+        Ok(())
+    }
+
+    /// The new records, in `values`: what the old one held of other keys, then the changed ones.
+    /// Also by how many keys they exceed the old ones.
+    pub fn updates(&self, values: &mut Vec<u8>) -> Result<(Updates, i64), record::Malformed> {
+        let (mut updates, mut grown) = (Vec::new(), 0);
+        for (entry, head) in self.heads.iter().enumerate() {
+            let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
+            let dirty = chain().any(|slot| self.slots[slot].dirty);
+            if !dirty && !self.purged.contains(&entry) {
+                continue;
+            }
+            let start = values.len();
+            for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
+                let pair = pair?;
+                let dirty =
+                    |slot: usize| self.slots[slot].dirty && self.slots[slot].key == pair.key;
+                if !pair.is_over(self.plan.now) && !chain().any(dirty) {
+                    record::push(values, pair);
+                } else {
+                    grown -= 1;
+                }
+            }
+            for slot in chain().map(|slot| &self.slots[slot]).filter(|slot| slot.dirty) {
+                if let Some(value) = &slot.value {
+                    let Slot { key, kind, expires, .. } = *slot;
+                    record::push(values, Pair { key, kind, value, expires });
+                    grown += 1;
+                }
+            }
+            // Refused: keys of one row whose values together exceed a record. It needs a collision
+            // of 56 bits between keys of half a megabyte each.
+            if values.len() - start > VALUE_MAX {
+                return Err(record::Malformed);
+            }
+            let put = (values.len() > start).then_some(start..values.len());
+            updates.push((entry, put));
+        }
+        Ok((updates, grown))
+    }
+}
+
+/// The entry of a key that the plan names; it is missing only in arguments from a hostile peer.
+pub fn entry(txn: &Txn, row: Key) -> Result<usize, record::Malformed> {
+    let index = txn.find(row).ok_or(record::Malformed)?;
+    match txn.entries()[index].fetched {
+        true => Ok(index),
+        false => Err(record::Malformed),
+    }
+}
