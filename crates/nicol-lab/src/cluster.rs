@@ -24,8 +24,8 @@ use crate::memory::{self, Loading};
 use crate::parallel;
 use crate::report::Memory;
 
-/// The flags that give fewer records.
-const SIZE_FLAGS: &str = "--records, --warehouses, --items, --customers, --replicas or --nodes";
+/// The fields that give fewer records.
+const SIZES: [&str; 6] = ["records", "warehouses", "items", "customers", "replicas", "nodes"];
 
 /// A loaded cluster of whatever family: its memory and its clients, as the harness sees them.
 pub(crate) struct Cluster {
@@ -107,11 +107,11 @@ pub(crate) fn load<Y: Family>(
     let copies = usize::from(view.shards()) as u64 * view.replicas() as u64;
     let records = source.records_per_shard() * copies;
     let value_bytes = outline.value_bytes as u64;
-    memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
+    memory::refuse_beyond_machine(records, value_bytes, &SIZES)?;
     if let Some(Length::Transactions(_)) = config.length {
         // So many insert as many records as there is capacity for.
         let grown = records.saturating_add(source.growth_per_shard().saturating_mul(copies));
-        memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
+        memory::refuse_beyond_machine(grown, value_bytes, &["transactions"])?;
     }
     let loading = Loading::start();
     let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records))?;

@@ -84,15 +84,15 @@ pub struct BenchConfig {
     pub trace: Option<Arc<Sink>>,
 }
 
-/// A view that there cannot be, under the flag that asked for it.
+/// A view that there cannot be, under the field that asked for it.
 pub fn refused_view(error: ViewError) -> anyhow::Error {
-    let flag = match error {
-        ViewError::Nodes(_) => "--nodes",
-        ViewError::Replicas { .. } => "--replicas",
-        ViewError::Engines(_) => "--host-engines, --nic-engines",
+    let field = match error {
+        ViewError::Nodes(_) => "`nodes`",
+        ViewError::Replicas { .. } => "`replicas`",
+        ViewError::Engines(_) => "`host_engines`, `nic_engines`",
         ViewError::Placement { .. } => "placement",
     };
-    anyhow::Error::new(error).context(flag)
+    anyhow::Error::new(error).context(field)
 }
 
 impl BenchConfig {

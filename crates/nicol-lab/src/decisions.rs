@@ -71,8 +71,8 @@ impl Replayed {
 
 fn plans_nothing(system: &str) -> String {
     format!(
-        "{system} plans nothing at run time: add --set reads=planned to drtm-kv:a4+a5, or --set \
-         execute_at=planned to xenic"
+        "{system} plans nothing at run time: add `reads=planned` to drtm-kv:a4+a5, or \
+         `execute_at=planned` to xenic"
     )
 }
 
@@ -135,7 +135,7 @@ pub fn replay(from: impl BufRead) -> Result<(Header, Vec<Replayed>)> {
     let mut lines = from.lines().enumerate();
     let header = lines.next().map(|(_, line)| line).transpose()?.unwrap_or_default();
     let header: Header = serde_json::from_str(&header).with_context(|| {
-        format!("line 1: no header of {SCHEMA}, as nicol bench --decisions writes it")
+        format!("line 1: no header of {SCHEMA}, as a run writes it for `decisions`")
     })?;
     ensure!(header.schema == SCHEMA, "line 1: schema {:?}: this reads {SCHEMA}", header.schema);
     let mut deciders: BTreeMap<u16, Decider> = BTreeMap::new();

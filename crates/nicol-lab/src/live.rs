@@ -17,6 +17,7 @@ use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, waits_in_words};
+use crate::refused::refuse;
 use crate::report::{BenchRun, Check, Resource};
 use crate::{hardware, memory, settings, summary};
 
@@ -56,10 +57,10 @@ const SETTLE: Duration = Duration::from_secs(10);
 pub(crate) fn run(config: &BenchConfig, build: Build) -> Result<BenchRun> {
     ensure!(
         !settings::change_engines(&config.settings),
-        "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
+        "`aggregation`, `dma_vector`, `dma_async`, `doorbell_batch`: only simulated worlds have them"
     );
     let clients = config.clients_per_node();
-    ensure!(clients > 0, "--clients 0: give at least 1 per node");
+    ensure!(clients > 0, refuse("clients", 0, "", "give at least 1 per node"));
     let length = config.length.unwrap_or(Length::Time(SPAN));
     let warmup = config.warmup.unwrap_or(match length {
         Length::Time(span) => span / 10,

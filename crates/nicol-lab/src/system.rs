@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 use nicol_core::serving::Backend;
 use nicol_core::txn::Procedures;
 use nicol_core::units::Bytes;
@@ -12,6 +12,7 @@ use nicol_sim::profile::{Capabilities, NicCores, OneSidedBy};
 use serde::Serialize;
 
 use crate::config::{BenchConfig, THREADS};
+use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::settings::Described;
 use crate::store::{Keeper, LogReading, Stored};
@@ -204,12 +205,11 @@ impl System {
     pub(crate) fn ensure_runs_on(&self, profiles: &[Arc<Profile>]) -> Result<()> {
         match profiles.iter().find(|profile| !self.needs.are_met_by(profile.capabilities())) {
             None => Ok(()),
-            Some(profile) => Err(anyhow!(
-                "--on: {} lacks what {} needs; it runs on {}",
-                profile.name,
-                self.name,
-                self.worlds()?.join(", ")
-            )),
+            Some(profile) => {
+                let why = format!("{} lacks what {} needs", profile.name, self.name);
+                let remedy = format!("it runs on {}", self.worlds()?.join(", "));
+                bail!(refuse("on", "", why, remedy))
+            }
         }
     }
 
@@ -241,7 +241,7 @@ impl System {
     }
 
     fn serves_none(&self, reason: &str) -> anyhow::Error {
-        anyhow!("--system {}: it cannot serve a store: {reason}", self.name)
+        refuse("system", self.name, "it cannot serve a store", reason).into()
     }
 
     /// Ways to break a system that the museum must show, unless less of it can be broken.

@@ -18,6 +18,8 @@ use anyhow::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::replay::flag;
+
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::digest;
 pub(crate) use page::page_of;
@@ -93,13 +95,13 @@ impl Options {
     fn flags(&self) -> String {
         let mut flags = match self.form {
             Form::Full => String::new(),
-            Form::Quick => "--quick ".to_owned(),
+            Form::Quick => format!("{} ", flag("quick")),
         };
-        flags += &format!("--seed {}", self.seed);
+        flags += &format!("{} {}", flag("seed"), self.seed);
         let systems = self.systems.as_ref().map(|systems| systems.join(","));
-        for (flag, value) in [("--profile", &self.profile), ("--systems", &systems)] {
+        for (field, value) in [("profile", &self.profile), ("systems", &systems)] {
             if let Some(value) = value {
-                flags += &format!(" {flag} {}", shell_word(value));
+                flags += &format!(" {} {}", flag(field), shell_word(value));
             }
         }
         flags

@@ -39,7 +39,7 @@ pub fn timeline(input: impl BufRead, key: Option<u64>) -> Result<Vec<MessageRow>
     let mut found = Found { key: key.map(|key| key.to_string()), ..Found::default() };
     let mut lines = input.lines();
     let first = lines.next().transpose().context("reading the trace")?;
-    ensure!(first.as_deref() == Some(FIRST), "not a trace that `nicol bench --trace` wrote");
+    ensure!(first.as_deref() == Some(FIRST), "not a trace of a run");
     for (number, line) in lines.enumerate() {
         let line = line.context("reading the trace")?;
         let text = line.trim_end_matches(',');
