@@ -7,7 +7,7 @@ use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
-use crate::transactions::record::HEADER_LEN;
+use crate::transactions::record::{DATABASES, HEADER_LEN};
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
 pub const KEY_BYTES_MAX: usize = 512;
@@ -172,6 +172,8 @@ pub struct ServerConfig {
     pub single: bool,
     /// The limits.
     pub limits: Limits,
+    /// Keys that the store holds, by database.
+    pub keys: [u64; DATABASES],
     /// Rows of the store that hold a key which expires, and when the first one does, in
     /// milliseconds of Unix time.
     pub expiring: Vec<(i64, Key)>,
@@ -189,6 +191,7 @@ impl ServerConfig {
             hash_seed: 0,
             single: false,
             limits: Limits::default(),
+            keys: [0; DATABASES],
             expiring: Vec::new(),
             drain: Duration::from_secs(5),
         }

@@ -23,7 +23,7 @@
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
-//! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
+//! - strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
 //!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
 //!   too, and may miss those of a transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
@@ -58,7 +58,7 @@ pub use server::{FRONTS_MAX, Server, ServerHandle};
 pub use shared::{Counters, InfoLines, Persistence, ServerInfo};
 pub use transactions::plan;
 pub use transactions::plan::PROCEDURE;
-pub use transactions::record::{TABLE, first_deadline, row};
+pub use transactions::record::{DATABASES, Database, first_deadline, key_count, row};
 
 /// The procedures that the engines of a RESP store must have registered.
 pub fn procedures() -> nicol_core::txn::Procedures {

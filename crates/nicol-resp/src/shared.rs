@@ -10,6 +10,8 @@ use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::clients::Clients;
 use crate::transactions::planner::Planner;
+use crate::transactions::record::{DATABASES, Database};
+use nicol_core::ids::Key;
 use nicol_core::serving::Backend;
 
 /// The version of Redis whose commands and texts these are.
@@ -113,6 +115,46 @@ pub fn count(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
 }
 
+/// The keys of each database, counted.
+#[derive(Debug)]
+pub struct Keyspace {
+    keys: [AtomicI64; DATABASES],
+    expiring: [AtomicI64; DATABASES],
+}
+
+impl Keyspace {
+    /// With the keys that there are at the start.
+    fn new(keys: [u64; DATABASES]) -> Self {
+        let expiring = [const { AtomicI64::new(0) }; DATABASES];
+        Self { keys: keys.map(|keys| AtomicI64::new(keys as i64)), expiring }
+    }
+
+    /// Keys of `database`: those that it had at the start, and what the transactions committed since
+    /// have added. A transaction is counted once it is answered; of one whose outcome is unknown it
+    /// is not known what it has added.
+    pub fn keys(&self, database: Database) -> u64 {
+        // Below 0 only if the outcome of a transaction that inserted was unknown.
+        self.keys[database.place()].load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// A transaction has inserted so many keys more than it has deleted.
+    pub fn grow(&self, database: Database, keys: i64) {
+        self.keys[database.place()].fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// Rows of `database` that hold a key which will expire, as far as the active expiry knows.
+    pub fn expiring(&self, database: Database) -> u64 {
+        self.expiring[database.place()].load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// So many rows more, all in the database of `row`, hold a key which will expire.
+    pub fn expires(&self, row: Key, rows: i64) {
+        if let Some(database) = Database::of(row) {
+            self.expiring[database.place()].fetch_add(rows, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What every front sees.
 pub struct Shared {
     /// The configuration.
@@ -135,11 +177,7 @@ pub struct Shared {
     pub started: Instant,
     /// The next connection's id.
     pub next_connection: AtomicU64,
-    /// Keys in the store: those it had at the start, and what the transactions committed since have
-    /// added. Of one whose outcome is unknown it is not known what it has added.
-    pub keys: AtomicI64,
-    /// Rows that hold a key which will expire, as far as the reapers know.
-    pub expiring: AtomicU64,
+    pub keyspace: Keyspace,
     /// Unix time when the server started.
     started_ms: i64,
     /// By where they came from; `None`: the file system.
@@ -154,31 +192,24 @@ impl Shared {
         info: ServerInfo,
         address: Address,
     ) -> Self {
-        let keys = AtomicI64::new(backend.records() as i64);
+        let keyspace = Keyspace::new(config.keys);
         Self {
             config,
             backend,
             info,
             address,
-            keys,
+            keyspace,
             counters: Counters::default(),
             clients: Clients::default(),
             stop: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
-            expiring: AtomicU64::new(0),
             started_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as i64),
             login_failures: Mutex::new(BTreeMap::new()),
         }
-    }
-
-    /// Keys in the store. A connection's earlier commands are counted once they are answered.
-    pub fn key_count(&self) -> u64 {
-        // Below 0 only if the outcome of a transaction that inserted was unknown.
-        self.keys.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// Milliseconds of Unix time, by which keys expire. It never goes back, whatever is done to the
@@ -187,9 +218,9 @@ impl Shared {
         self.started_ms + self.started.elapsed().as_millis() as i64
     }
 
-    /// What adds commands to plans now.
-    pub fn planner(&self) -> Planner<'_> {
-        Planner::new(self.config.hash_seed, &self.config.limits, self.unix_ms())
+    /// Adds commands on keys of `database` to plans, as of now.
+    pub fn planner(&self, database: Database) -> Planner<'_> {
+        Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
     }
 
     /// Judges a password without telling by its time where it differs, and counts failures.

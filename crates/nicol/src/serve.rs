@@ -208,10 +208,11 @@ fn front_config(settings: &Settings) -> ServerConfig {
     config
 }
 
-/// Sets what the fronts must know of a store: the seed by which its keys are spread, and those with
-/// a deadline.
+/// Sets what the fronts must know of a store: the seed by which its keys are spread, how many there
+/// are, and those with a deadline.
 fn take_over(config: &mut ServerConfig, seed: u64, store: Option<&Stored>) {
     config.hash_seed = seed;
+    config.keys = store.map(kept::keys).unwrap_or_default();
     if !config.single {
         config.expiring = store.map(kept::expiring).unwrap_or_default();
     }
@@ -539,6 +540,7 @@ mod tests {
         let (seed, run_id) = draw().unwrap();
         let mut config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)).into());
         config.hash_seed = seed;
+        config.keys = store.map(kept::keys).unwrap_or_default();
         let info = ServerInfo::new("0.0.0", &run_id);
         let server = Server::start(config, Arc::new(Silent), info).unwrap();
         let mut client = TcpStream::connect(server.address().to_string()).unwrap();

@@ -4,6 +4,7 @@ use crate::commands::errors::{arity_error, unknown_subcommand};
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
 use crate::shared::{Persistence, Shared};
+use crate::transactions::record::DATABASES;
 
 /// CONFIG.
 pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -41,7 +42,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("appendfsync", fsync(kept).into()),
         ("appendonly", if kept.is_some() { "yes" } else { "no" }.into()),
         ("bind", shared.address.ip().map_or(String::new(), |ip| ip.to_string())),
-        ("databases", "1".into()),
+        ("databases", DATABASES.to_string()),
         ("dir", kept.map_or(String::new(), |kept| kept.dir.clone())),
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),

@@ -7,6 +7,7 @@ use crate::connection::address::Address;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
 use crate::shared::{COMPATIBLE_VERSION, Counters, InfoLines, Shared};
+use crate::transactions::record::{DATABASES, Database};
 
 /// INFO.
 pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -73,16 +74,20 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             ]),
         ),
     ];
-    let keyspace = match shared.key_count() {
-        0 => Vec::new(),
-        keys => {
-            let expires = shared.expiring.load(Ordering::Relaxed);
-            own(vec![("db0", format!("keys={keys},expires={expires},avg_ttl=0"))])
-        }
-    };
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
-    all.push(("Keyspace".to_owned(), keyspace));
+    all.push(("Keyspace".to_owned(), keyspace(shared)));
     all
+}
+
+/// A line of each database that holds keys.
+fn keyspace(shared: &Shared) -> InfoLines {
+    let databases = (0..DATABASES).filter_map(|number| Database::new(number as i64));
+    let line = |database| {
+        let (keys, expires) = (shared.keyspace.keys(database), shared.keyspace.expiring(database));
+        let line = format!("keys={keys},expires={expires},avg_ttl=0");
+        (keys > 0).then(|| (format!("db{}", database.number()), line))
+    };
+    databases.filter_map(line).collect()
 }
 
 /// The store's own count of its memory, by parts, and what the system says of the process. Without

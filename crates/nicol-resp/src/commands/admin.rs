@@ -63,7 +63,7 @@ pub const COMMANDS: &[Spec] = &[
     unlisted("randomkey", 1),
     Spec::admin(CONNECTION, "reset", 1, NO_AUTH, (Admin::Reset, AT_ONCE), "Reset the connection"),
     unlisted("scan", -2),
-    connection("select", 2, LOADING, Admin::Select, "Select database 0"),
+    connection("select", 2, LOADING, Admin::Select, "Change the database, 0 to 15"),
     server("time", 1, LOADING, Admin::Time, "Return the server's time"),
     queued(
         "generic",

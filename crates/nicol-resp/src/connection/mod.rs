@@ -205,7 +205,7 @@ impl Connection {
                 self.session.refuse(&mut self.output, &text);
                 return Want::More;
             }
-            spec.plan(&shared.planner(), &mut self.batch, &command);
+            spec.plan(&shared.planner(self.session.database), &mut self.batch, &command);
             self.session.last_command = spec.command_number();
             return Want::More;
         }
@@ -248,7 +248,7 @@ impl Connection {
         let (value_max, now) = (shared.config.limits.value_bytes, shared.unix_ms());
         let Self { session, batch, .. } = self;
         let (mut multi, watches) = match kind {
-            Kind::Exec => (session.multi.take(), std::mem::take(&mut session.watches)),
+            Kind::Exec => (session.take_multi(), std::mem::take(&mut session.watches)),
             Kind::Batch | Kind::Watch => (None, Vec::new()),
         };
         let plan = match kind {
@@ -268,11 +268,18 @@ impl Connection {
                     self.fail(planned, REFUSED);
                 }
                 let null = planned.kind() == Kind::Exec
-                    && matches!(output.get(OutputHead::LEN..), Some(b"*-1\r\n" | b"_\r\n"));
-                count(&shared.counters.watch_failures, u64::from(null));
+                    && OutputHead::parse(&output)
+                        .is_some_and(|(_, replies)| matches!(replies, b"*-1\r\n" | b"_\r\n"));
+                if null {
+                    count(&shared.counters.watch_failures, 1);
+                    self.session.undo_select();
+                }
             }
             End::Split([first, second]) => self.rest.extend([second, first]),
-            End::Failed(text) => self.fail(planned, &text),
+            End::Failed(text) => {
+                self.session.undo_select();
+                self.fail(planned, &text);
+            }
         }
     }
 

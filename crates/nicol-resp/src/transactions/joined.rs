@@ -71,8 +71,10 @@ pub fn shares(waiters: &[Waiter], output: &[u8]) -> Vec<Option<Response>> {
             Some((own, rest)) if executed > 0 => {
                 replies = rest;
                 // The store's growth has been counted once, for the whole.
-                let mut output = OutputHead { executed, grown: 0 }.emit().to_vec();
+                let mut output = Vec::new();
+                OutputHead::begin(&mut output);
                 output.extend_from_slice(own);
+                OutputHead { executed, ..OutputHead::default() }.finish(&mut output);
                 (Outcome::Committed, output)
             }
             _ => (Outcome::Aborted(Abort::Refused), Vec::new()),

@@ -17,7 +17,6 @@ pub mod work;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nicol_core::fabric::FabricError;
@@ -307,7 +306,9 @@ impl Transactions {
         if response.outcome == Outcome::Committed
             && let Some((head, _)) = OutputHead::parse(&response.output)
         {
-            self.shared.keys.fetch_add(head.grown, Ordering::Relaxed);
+            for (database, keys) in head.growth.changes() {
+                self.shared.keyspace.grow(database, keys.into());
+            }
         }
         match slot {
             ACTIVE_EXPIRY => {

@@ -7,40 +7,79 @@
 use nicol_core::txn::{Entry, Txn, Verdict};
 
 use super::plan::{Arg, Kind, Op, Plan, Watch};
-use super::record;
+use super::record::{self, DATABASES, Database};
 use super::work::{Stop, Updates, Work, entry};
 use crate::commands::spec::Action;
 use crate::commands::{TABLE, type_of};
 use crate::connection::encode::Reply;
 
-/// The head of an output: the number of commands executed, and by how many keys the store has grown
-/// (4 bytes each, little-endian).
+/// Keys inserted minus keys deleted, by database. A transaction has far fewer keys than the numbers
+/// hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Growth([i32; DATABASES]);
+
+impl Growth {
+    /// Bytes of one database in an output.
+    const LEN: usize = 5;
+
+    pub fn add(&mut self, database: Database, keys: i32) {
+        self.0[database.place()] += keys;
+    }
+
+    /// The databases whose number of keys has changed, by how many.
+    pub fn changes(&self) -> impl Iterator<Item = (Database, i32)> {
+        let all = self.0.iter().enumerate().filter(|(_, keys)| **keys != 0);
+        all.filter_map(|(place, keys)| Some((Database::new(place as i64)?, *keys)))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut growth = Self::default();
+        for &[database, a, b, c, d] in bytes.as_chunks::<{ Self::LEN }>().0 {
+            growth.add(Database::new(database.into())?, i32::from_le_bytes([a, b, c, d]));
+        }
+        Some(growth)
+    }
+}
+
+/// What an output tells besides its replies.
+///
+/// Layout, numbers little-endian: commands executed (2 bytes), databases that have grown or shrunk
+/// (2); the replies; of each of these databases its number (1) and by how many keys (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputHead {
     /// Commands executed.
     pub executed: usize,
-    /// Keys inserted minus keys deleted.
-    pub grown: i64,
+    pub growth: Growth,
 }
 
 impl OutputHead {
-    /// Its bytes.
-    pub const LEN: usize = 8;
+    /// Bytes before the replies.
+    const LEN: usize = 4;
 
-    /// The head of `output` and what follows it.
+    /// The head of `output` and the replies. `None`: it is not in the layout.
     pub fn parse(output: &[u8]) -> Option<(Self, &[u8])> {
-        let (&[a, b, c, d, e, f, g, h], rest) = output.split_first_chunk::<{ Self::LEN }>()?;
-        let executed = u32::from_le_bytes([a, b, c, d]) as usize;
-        let grown = i64::from(i32::from_le_bytes([e, f, g, h]));
-        Some((Self { executed, grown }, rest))
+        let (&[a, b, c, d], rest) = output.split_first_chunk::<{ Self::LEN }>()?;
+        let executed = u16::from_le_bytes([a, b]).into();
+        let tail = usize::from(u16::from_le_bytes([c, d])) * Growth::LEN;
+        let (replies, tail) = rest.split_at_checked(rest.len().checked_sub(tail)?)?;
+        Some((Self { executed, growth: Growth::parse(tail)? }, replies))
     }
 
-    /// Its layout. A transaction has far fewer keys than the number holds.
-    pub fn emit(self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[..4].copy_from_slice(&(self.executed as u32).to_le_bytes());
-        bytes[4..].copy_from_slice(&(self.grown as i32).to_le_bytes());
-        bytes
+    /// Begins an output: the replies follow, then [`OutputHead::finish`].
+    pub fn begin(output: &mut Vec<u8>) {
+        output.extend_from_slice(&[0; Self::LEN]);
+    }
+
+    /// Ends the output that [`OutputHead::begin`] began.
+    pub fn finish(self, output: &mut Vec<u8>) {
+        let mut databases = 0_u16;
+        for (database, keys) in self.growth.changes() {
+            output.push(database.number());
+            output.extend_from_slice(&keys.to_le_bytes());
+            databases += 1;
+        }
+        output[..2].copy_from_slice(&(self.executed as u16).to_le_bytes());
+        output[2..Self::LEN].copy_from_slice(&databases.to_le_bytes());
     }
 }
 
@@ -83,29 +122,16 @@ fn run(
         Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
         Kind::Batch => {
             let mut work = Work::new(txn, &plan, type_of);
-            output.extend_from_slice(&[0; OutputHead::LEN]);
+            OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
-            let (updates, grown) = work.updates(values)?;
-            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            let (updates, growth) = work.updates(values)?;
+            OutputHead { executed, growth }.finish(output);
             Ok(updates)
         }
         Kind::Exec => {
-            let executed = plan.commands;
-            output.extend_from_slice(&OutputHead { executed, grown: 0 }.emit());
-            for watch in plan.watches()? {
-                if !unchanged(txn, watch, plan.now)? {
-                    Reply::new(output, plan.protocol).null_array();
-                    return Ok(Vec::new());
-                }
-            }
-            let mut work = Work::new(txn, &plan, type_of);
-            if !exec(&mut work, &plan, output)? {
-                output.truncate(OutputHead::LEN);
-                Reply::new(output, plan.protocol).error(TOO_LARGE);
-                return Ok(Vec::new());
-            }
-            let (updates, grown) = work.updates(values)?;
-            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            OutputHead::begin(output);
+            let (updates, growth) = exec(txn, &plan, output, values)?;
+            OutputHead { executed: plan.commands, growth }.finish(output);
             Ok(updates)
         }
     }
@@ -113,7 +139,7 @@ fn run(
 
 fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), record::Malformed> {
     let (mut cursor, mut args) = (plan.cursor(), Vec::new());
-    output.extend_from_slice(&OutputHead { executed: plan.commands, grown: 0 }.emit());
+    OutputHead::begin(output);
     for _ in 0..plan.commands {
         cursor.command(&mut args)?;
         for arg in &args {
@@ -122,6 +148,7 @@ fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), recor
             Watch { row, version, present, seen: plan.now }.emit(output);
         }
     }
+    OutputHead { executed: plan.commands, growth: Growth::default() }.finish(output);
     Ok(())
 }
 
@@ -172,8 +199,31 @@ fn batch<'t>(
     Ok(plan.commands)
 }
 
+/// Executes the body of a MULTI, unless a watched key has changed or it is too large.
+fn exec(
+    txn: &Txn,
+    plan: &Plan<'_>,
+    output: &mut Vec<u8>,
+    values: &mut Vec<u8>,
+) -> Result<(Updates, Growth), record::Malformed> {
+    let nothing = (Vec::new(), Growth::default());
+    for watch in plan.watches()? {
+        if !unchanged(txn, watch, plan.now)? {
+            Reply::new(output, plan.protocol).null_array();
+            return Ok(nothing);
+        }
+    }
+    let (mut work, before) = (Work::new(txn, plan, type_of), output.len());
+    if !all(&mut work, plan, output)? {
+        output.truncate(before);
+        Reply::new(output, plan.protocol).error(TOO_LARGE);
+        return Ok(nothing);
+    }
+    work.updates(values)
+}
+
 /// Executes every command; `false` if they do not fit the budget.
-fn exec<'t>(
+fn all<'t>(
     work: &mut Work<'t>,
     plan: &Plan<'t>,
     output: &mut Vec<u8>,

@@ -11,7 +11,8 @@ use nicol_core::ids::Key;
 use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
 
 use super::plan::{Arg, Plan};
-use super::record::{self, Pair};
+use super::procedure::Growth;
+use super::record::{self, Database, Pair};
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
 
@@ -244,6 +245,15 @@ impl<'t> Work<'t> {
         self.replace(to, value, expires)
     }
 
+    /// Copies the value of one key, its type and its deadline to another.
+    pub fn copy(&mut self, from: Found, to: Found) -> Result<(), Stop> {
+        self.spend(self.len(from))?;
+        let Slot { value, kind, expires, .. } = &self.slots[from.0];
+        let (value, kind, expires) = (value.clone(), *kind, *expires);
+        self.slots[to.0].kind = kind;
+        self.replace(to, value, expires)
+    }
+
     /// Rewrites a row without what has expired; returns the next deadline in it, or 0.
     pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
         let key = row.row.ok_or(Stop::Malformed)?;
@@ -272,15 +282,15 @@ impl<'t> Work<'t> {
 
     /// The new records, in `values`: what the old one held of other keys, then the changed ones.
     /// Also by how many keys they exceed the old ones.
-    pub fn updates(&self, values: &mut Vec<u8>) -> Result<(Updates, i64), record::Malformed> {
-        let (mut updates, mut grown) = (Vec::new(), 0);
+    pub fn updates(&self, values: &mut Vec<u8>) -> Result<(Updates, Growth), record::Malformed> {
+        let (mut updates, mut growth) = (Vec::new(), Growth::default());
         for (entry, head) in self.heads.iter().enumerate() {
             let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
             let dirty = chain().any(|slot| self.slots[slot].dirty);
             if !dirty && !self.purged.contains(&entry) {
                 continue;
             }
-            let start = values.len();
+            let (start, mut grown) = (values.len(), 0);
             for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
                 let pair = pair?;
                 let dirty =
@@ -305,8 +315,10 @@ impl<'t> Work<'t> {
             }
             let put = (values.len() > start).then_some(start..values.len());
             updates.push((entry, put));
+            let database = Database::of(self.txn.entries()[entry].key);
+            growth.add(database.ok_or(record::Malformed)?, grown);
         }
-        Ok((updates, grown))
+        Ok((updates, growth))
     }
 }
 
