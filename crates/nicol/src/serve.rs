@@ -445,10 +445,6 @@ mod tests {
 
     impl Backend for Silent {
         fn submit(&self, _connection: u64, _request: Arc<Request>, _done: Done) {}
-
-        fn records(&self) -> u64 {
-            0
-        }
     }
 
     #[test]
@@ -540,7 +536,6 @@ mod tests {
         let (seed, run_id) = draw().unwrap();
         let mut config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)).into());
         config.hash_seed = seed;
-        config.keys = store.map(kept::keys).unwrap_or_default();
         let info = ServerInfo::new("0.0.0", &run_id);
         let server = Server::start(config, Arc::new(Silent), info).unwrap();
         let mut client = TcpStream::connect(server.address().to_string()).unwrap();
