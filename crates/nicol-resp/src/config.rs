@@ -46,6 +46,8 @@ pub struct Limits {
     pub output_hard_bytes: usize,
     /// Unread replies beyond which a client's further commands wait until it has read some.
     pub output_soft_bytes: usize,
+    /// Bytes of all clients' buffers: beyond it those with the largest are closed.
+    pub client_bytes: usize,
     /// How long a client may stay above [`Limits::output_soft_bytes`] without reading a byte.
     pub output_soft_time: Duration,
     /// Silence after which the kernel probes whether the client still lives.
@@ -90,6 +92,7 @@ impl Default for Limits {
             login_time: Duration::from_secs(10),
             output_hard_bytes: 32 << 20,
             output_soft_bytes: 1 << 20,
+            client_bytes: usize::MAX,
             output_soft_time: Duration::from_secs(10),
             keepalive: Duration::from_secs(300),
             idle: None,

@@ -45,6 +45,8 @@ mod admin;
 mod commands;
 mod config;
 mod connection;
+mod events;
+mod logins;
 mod server;
 mod shared;
 mod transactions;

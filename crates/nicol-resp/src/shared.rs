@@ -1,14 +1,14 @@
 //! What the fronts share: configuration, backend, counters.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::clients::Clients;
+use crate::events::Events;
+use crate::logins::Logins;
 use crate::transactions::planner::Planner;
 use crate::transactions::record::{DATABASES, Database};
 use nicol_core::ids::Key;
@@ -16,13 +16,6 @@ use nicol_core::serving::Backend;
 
 /// The version of Redis whose commands and texts these are.
 pub const COMPATIBLE_VERSION: &str = "7.0.15";
-
-/// Wrong passwords after which an address waits for each answer.
-pub const LOGIN_FAILURES_FREE: u32 = 5;
-/// How long it waits.
-pub const LOGIN_DELAY: Duration = Duration::from_millis(100);
-/// Addresses whose failures are remembered; when full, all are forgotten.
-const ADDRESSES_MAX: usize = 16_384;
 
 /// Lines of one section of INFO: name and value.
 pub type InfoLines = Vec<(String, String)>;
@@ -106,6 +99,8 @@ counters! {
     login_failures,
     /// Connections closed because of unread replies.
     slow_closed,
+    /// Connections closed because the buffers of all take too much memory.
+    evicted,
     /// EXECs refused because a watched key had changed.
     watch_failures,
 }
@@ -129,9 +124,9 @@ impl Keyspace {
         Self { keys: keys.map(|keys| AtomicI64::new(keys as i64)), expiring }
     }
 
-    /// Keys of `database`: those that it had at the start, and what the transactions committed since
-    /// have added. A transaction is counted once it is answered; of one whose outcome is unknown it
-    /// is not known what it has added.
+    /// Keys of `database`: those that it had at the start, and what the transactions committed
+    /// since have added. A transaction is counted once it is answered; of one whose outcome is
+    /// unknown it is not known what it has added.
     pub fn keys(&self, database: Database) -> u64 {
         // Below 0 only if the outcome of a transaction that inserted was unknown.
         self.keys[database.place()].load(Ordering::Relaxed).max(0) as u64
@@ -180,8 +175,12 @@ pub struct Shared {
     pub keyspace: Keyspace,
     /// Unix time when the server started.
     started_ms: i64,
-    /// By where they came from; `None`: the file system.
-    login_failures: Mutex<BTreeMap<Option<IpAddr>, u32>>,
+    /// Judges passwords.
+    pub logins: Logins,
+    /// What is logged.
+    pub events: Events,
+    /// Bytes of all clients' buffers.
+    pub client_bytes: AtomicU64,
 }
 
 impl Shared {
@@ -208,7 +207,9 @@ impl Shared {
             started_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as i64),
-            login_failures: Mutex::new(BTreeMap::new()),
+            logins: Logins::default(),
+            events: Events::default(),
+            client_bytes: AtomicU64::new(0),
         }
     }
 
@@ -221,53 +222,5 @@ impl Shared {
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
         Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
-    }
-
-    /// Judges a password without telling by its time where it differs, and counts failures.
-    /// Returns whether it is right, and how long the answer must wait.
-    pub fn login(
-        &self,
-        peer: Option<IpAddr>,
-        expected: &str,
-        given: &[u8],
-    ) -> (bool, Option<Duration>) {
-        let right = equal_in_constant_time(expected.as_bytes(), given);
-        let mut failures = self.login_failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = failures.get(&peer).copied().unwrap_or(0);
-        if right {
-            failures.remove(&peer);
-        } else {
-            count(&self.counters.login_failures, 1);
-            if failures.len() >= ADDRESSES_MAX {
-                failures.clear();
-            }
-            failures.insert(peer, before.saturating_add(1));
-        }
-        // The right password waits as well, or the wait would tell the wrong ones apart early.
-        (right, (before >= LOGIN_FAILURES_FREE).then_some(LOGIN_DELAY))
-    }
-}
-
-/// Compares every byte whatever the first difference; time depends on the given length only.
-fn equal_in_constant_time(expected: &[u8], given: &[u8]) -> bool {
-    let mut difference = u8::from(expected.len() != given.len());
-    for (index, byte) in given.iter().enumerate() {
-        let other = if expected.is_empty() { 0 } else { expected[index % expected.len()] };
-        difference |= std::hint::black_box(byte ^ other);
-    }
-    difference == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_same_password_is_equal() {
-        assert!(equal_in_constant_time(b"secret", b"secret"));
-        for wrong in [&b""[..], b"secre", b"secrets", b"Secret", b"secretsecret"] {
-            assert!(!equal_in_constant_time(b"secret", wrong));
-        }
-        assert!(!equal_in_constant_time(b"", b"x"));
     }
 }

@@ -268,3 +268,15 @@ fn a_store_without_memory_refuses_in_words_what_needs_more() {
     store.full.store(false, Ordering::SeqCst);
     client.ask(&command(&[b"SET", b"l", &large]), b"+OK\r\n");
 }
+
+#[test]
+fn the_list_of_commands_is_filtered() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    let getex = b"*2\r\n$6\r\ngetdel\r\n$5\r\ngetex\r\n";
+    client.ask(b"COMMAND LIST FILTERBY PATTERN getE[XY]\r\n", b"*1\r\n$5\r\ngetex\r\n");
+    client.ask(b"COMMAND LIST filterby pattern GET[de]*\r\n", getex);
+    client.ask(b"COMMAND LIST FILTERBY MODULE none\r\n", b"*0\r\n");
+    client.ask(b"COMMAND LIST FILTERBY NAME get\r\n", b"-ERR syntax error\r\n");
+    client.ask(b"COMMAND LIST FILTERBY PATTERN\r\n", b"-ERR syntax error\r\n");
+}

@@ -20,6 +20,11 @@ pub fn free_memory() -> Option<Bytes> {
     [memory::available(), address_space, group].into_iter().flatten().min().map(Bytes)
 }
 
+/// File descriptors that the process has open; 40 where the system does not say.
+pub fn open_descriptors() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(40, |entries| entries.count() as u64)
+}
+
 /// Raises the limit on file descriptors (`ulimit -n`) to `wanted`, or as far as the system allows.
 /// Returns the limit.
 pub fn raise_descriptors(wanted: u64) -> u64 {

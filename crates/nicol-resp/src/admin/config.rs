@@ -1,6 +1,7 @@
 //! CONFIG.
 
 use crate::commands::errors::{arity_error, unknown_subcommand};
+use crate::commands::glob::matches;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
 use crate::shared::{Persistence, Shared};
@@ -15,7 +16,7 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
             let chosen: Vec<_> = values
                 .iter()
                 .filter(|(name, _)| {
-                    command.args(2).any(|p| glob(&p.to_ascii_lowercase(), name.as_bytes()))
+                    command.args(2).any(|p| matches(&p.to_ascii_lowercase(), name.as_bytes()))
                 })
                 .collect();
             reply.map(chosen.len());
@@ -46,6 +47,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("dir", kept.map_or(String::new(), |kept| kept.dir.clone())),
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
+        ("maxmemory-clients", client_bytes(limits.client_bytes)),
         ("maxmemory-policy", "noeviction".into()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
@@ -57,6 +59,11 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// A limit in bytes; 0: there is none, as Redis says it.
+fn client_bytes(limit: usize) -> String {
+    if limit == usize::MAX { "0".into() } else { limit.to_string() }
+}
+
 /// When writes are durable, in Redis' word that comes closest.
 fn fsync(kept: Option<&Persistence>) -> &'static str {
     match kept {
@@ -64,45 +71,5 @@ fn fsync(kept: Option<&Persistence>) -> &'static str {
         // Soon, but a crash may come first.
         Some(_) => "everysec",
         None => "no",
-    }
-}
-
-/// Whether `text` matches `pattern`, where `*` stands for anything and `?` for one byte. In time
-/// proportional to the product of the lengths: only the last star is ever tried again.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t, mut star) = (0, 0, None);
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    p = at + 1;
-                    t = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::glob;
-
-    #[test]
-    fn patterns_match_as_a_reader_expects() {
-        let yes = [("*", "save"), ("save", "save"), ("s?ve", "save"), ("*m*y", "maxmemory")];
-        assert!(yes.iter().all(|(p, t)| glob(p.as_bytes(), t.as_bytes())));
-        let no = [("", "save"), ("sav", "save"), ("save?", "save"), ("*x", "save")];
-        assert!(!no.iter().any(|(p, t)| glob(p.as_bytes(), t.as_bytes())));
     }
 }

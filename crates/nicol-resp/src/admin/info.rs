@@ -58,6 +58,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             "Clients".to_owned(),
             own(vec![
                 ("connected_clients", get(&c.connected)),
+                ("blocked_clients", "0".into()),
                 ("maxclients", shared.config.limits.clients.to_string()),
             ]),
         ),
@@ -96,11 +97,14 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     let store = shared.backend.memory();
     let mut lines = Vec::new();
     let resident = (shared.info.resident)();
-    let used = Some(store.used().0).filter(|_| !store.parts.is_empty()).or(resident);
+    let clients = shared.client_bytes.load(Ordering::Relaxed);
+    let counted = Some(store.used().0 + clients).filter(|_| !store.parts.is_empty());
+    let used = counted.or(resident);
     lines.extend(used.map(|bytes| ("used_memory", bytes.to_string())));
     lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
     lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
     lines.push(("maxmemory_policy", "noeviction".into()));
+    lines.push(("mem_clients_normal", clients.to_string()));
     lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));
     lines
 }
@@ -135,6 +139,7 @@ fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
         ("protocol_errors", get(&c.protocol_errors)),
         ("login_failures", get(&c.login_failures)),
         ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
+        ("evicted_clients", get(&c.evicted)),
     ]
 }
 

@@ -46,6 +46,8 @@ struct Latest {
     command: AtomicU16,
     /// When it last sent something: nanoseconds since it connected.
     active: AtomicU64,
+    /// Bytes of its buffers.
+    bytes: AtomicU64,
 }
 
 /// What a client has chosen.
@@ -57,7 +59,7 @@ pub struct Seen {
     pub library: Vec<u8>,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: Vec<u8>,
-    /// CLIENT NO-EVICT: remembered only; nothing is evicted here.
+    /// CLIENT NO-EVICT: its connection is not closed for the memory that clients' buffers take.
     pub no_evict: bool,
 }
 
@@ -110,6 +112,11 @@ impl Client {
         self.latest.active.store(active, Ordering::Relaxed);
     }
 
+    /// Tells the bytes of its buffers. Only its own thread calls it.
+    pub fn weigh(&self, bytes: usize) {
+        self.latest.bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+
     /// The line of CLIENT LIST, of the fields that there is something to say of.
     pub fn describe(
         &self,
@@ -128,7 +135,7 @@ impl Client {
         let flags = if flags.is_empty() { "N" } else { &flags };
         out.push_str(&format!(
             "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
-             ssub=0 multi={} cmd={} user=default resp={} lib-name={} lib-ver={}\n",
+             ssub=0 multi={} tot-mem={} cmd={} user=default resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.peer.endpoint(),
             self.local.endpoint(),
@@ -137,6 +144,7 @@ impl Client {
             now.saturating_duration_since(active).as_secs(),
             latest.database.load(Ordering::Relaxed),
             queued as i64 - 1,
+            latest.bytes.load(Ordering::Relaxed),
             name_of(CommandNumber(latest.command.load(Ordering::Relaxed))),
             protocol.unwrap_or(Protocol::Resp2).number(),
             text(&seen.library),

@@ -4,6 +4,7 @@ pub mod address;
 pub mod clients;
 mod dispatch;
 pub mod encode;
+mod eviction;
 pub mod front;
 mod inline;
 pub mod mailbox;
@@ -19,9 +20,10 @@ use self::session::{After, Session};
 use self::socket::Stream;
 use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
+use crate::events::Event;
 use crate::shared::{Shared, count};
+use crate::transactions::output::OutputHead;
 use crate::transactions::plan::{Kind, PlanBuilder, Planned, parse_observations};
-use crate::transactions::procedure::OutputHead;
 use crate::transactions::{End, REFUSED};
 
 /// Buffers larger than this are given back once they are empty.
@@ -102,6 +104,8 @@ pub struct Connection {
     parser: Parser,
     /// Bytes of the request that the parser holds, if it waits for the batch before it.
     parsed: Option<usize>,
+    /// Bytes of its buffers, as they were last counted.
+    weight: usize,
 }
 
 impl Connection {
@@ -127,7 +131,19 @@ impl Connection {
             written: 0,
             parser: Parser::default(),
             parsed: None,
+            weight: 0,
         }
+    }
+
+    /// Counts the bytes that its buffers take; returns by how many they have grown.
+    fn weigh(&mut self) -> i64 {
+        let rest: usize = self.rest.iter().map(Planned::bytes).sum();
+        let queued = self.session.multi.as_ref().map_or(0, |multi| multi.plan.bytes());
+        let buffers = self.input.capacity() + self.output.capacity();
+        let bytes = buffers + self.batch.bytes() + rest + queued;
+        self.session.client.weigh(bytes);
+        let before = std::mem::replace(&mut self.weight, bytes);
+        bytes as i64 - before as i64
     }
 
     /// Bytes of replies that the client has not taken.
@@ -177,6 +193,7 @@ impl Connection {
 
     fn protocol_error(&mut self, shared: &Shared, error: ProtocolError) {
         count(&shared.counters.protocol_errors, 1);
+        shared.events.note(Event::ProtocolError, &self.session.client.peer);
         let text = format!("ERR Protocol error: {error}");
         self.session.reply(&mut self.output).error(text.as_bytes());
         self.life = Life::Closing;

@@ -44,7 +44,7 @@ pub struct Multi {
 }
 
 /// What the connection does after a command.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Go on.
     Go,

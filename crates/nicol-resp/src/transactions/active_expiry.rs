@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use nicol_core::ids::{IdMap, Key};
 use nicol_core::txn::Outcome;
 
+use super::output::OutputHead;
 use super::plan::{Kind, Op, PlanBuilder, Planned};
-use super::procedure::OutputHead;
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
 use crate::shared::Shared;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nicol_core::txn::{Abort, Outcome};
 
 use super::lock_table::Waiter;
-use super::procedure::OutputHead;
+use super::output::OutputHead;
 use crate::connection::encode::split_replies;
 use nicol_core::serving::{Request, Response};
 

@@ -10,8 +10,8 @@ use std::ops::Range;
 use nicol_core::ids::Key;
 use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
 
+use super::output::Growth;
 use super::plan::{Arg, Plan};
-use super::procedure::Growth;
 use super::record::{self, Database, Pair};
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
