@@ -37,6 +37,8 @@
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is
 //!   over, was never there for another client's WATCH to see; commands of several clients form a
 //!   group where they wait for the same key (`transactions/joined.rs`);
+//! - the times of commandstats, SLOWLOG and LATENCY go from submission to answer: commands of a
+//!   group are answered together; SLOWLOG shows options as they were planned, not as they were sent;
 //! - a transaction's time is that of its submission: of two that run at the same time, the one that
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
@@ -49,6 +51,7 @@ mod events;
 mod logins;
 mod server;
 mod shared;
+mod stats;
 mod transactions;
 mod wait_group;
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::clients::Clients;
 use crate::events::Events;
 use crate::logins::Logins;
+use crate::stats::Stats;
 use crate::transactions::planner::Planner;
 use crate::transactions::record::{DATABASES, Database};
 use nicol_core::ids::Key;
@@ -44,6 +45,8 @@ pub struct ServerInfo {
     pub replicas: usize,
     /// Reads the bytes that the process has in memory; `None` where the system does not say.
     pub resident: fn() -> Option<u64>,
+    /// Reads the time that the process has had on cores: its own, and the kernel's for it.
+    pub cpu: fn() -> Option<(Duration, Duration)>,
     /// How it outlives the process; `None`: nothing does.
     pub persistence: Option<Persistence>,
     /// Sections that the store adds to INFO: title and lines.
@@ -56,7 +59,16 @@ impl ServerInfo {
     pub fn new(version: &str, run_id: &str) -> Self {
         let (version, run_id) = (version.to_owned(), run_id.to_owned());
         let (persistence, sections) = (None, None);
-        Self { version, run_id, nodes: 1, replicas: 1, resident: || None, persistence, sections }
+        Self {
+            version,
+            run_id,
+            nodes: 1,
+            replicas: 1,
+            resident: || None,
+            cpu: || None,
+            persistence,
+            sections,
+        }
     }
 }
 
@@ -65,6 +77,15 @@ macro_rules! counters {
         /// Counters since the server started.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64,)* }
+
+        impl Counters {
+            /// Sets all to 0, but for the connections that there are.
+            pub(crate) fn reset(&self) {
+                $(if stringify!($name) != "connected" {
+                    self.$name.store(0, Ordering::Relaxed);
+                })*
+            }
+        }
     };
 }
 
@@ -101,6 +122,12 @@ counters! {
     slow_closed,
     /// Connections closed because the buffers of all take too much memory.
     evicted,
+    /// Keys that commands read and that were there.
+    hits,
+    /// Keys that commands read and that were not there.
+    misses,
+    /// Keys freed since their time was over.
+    expired,
     /// EXECs refused because a watched key had changed.
     watch_failures,
 }
@@ -179,6 +206,8 @@ pub struct Shared {
     pub logins: Logins,
     /// What is logged.
     pub events: Events,
+    /// What commands cost.
+    pub stats: Stats,
     /// Bytes of all clients' buffers.
     pub client_bytes: AtomicU64,
 }
@@ -191,7 +220,7 @@ impl Shared {
         info: ServerInfo,
         address: Address,
     ) -> Self {
-        let keyspace = Keyspace::new(config.keys);
+        let (keyspace, stats) = (Keyspace::new(config.keys), Stats::new(config.threads));
         Self {
             config,
             backend,
@@ -209,6 +238,7 @@ impl Shared {
                 .map_or(0, |since| since.as_millis() as i64),
             logins: Logins::default(),
             events: Events::default(),
+            stats,
             client_bytes: AtomicU64::new(0),
         }
     }

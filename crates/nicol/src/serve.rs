@@ -142,6 +142,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     config.limits.clients = clients;
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
+    info.cpu = limits::cpu_time;
     info.resident = || memory::Resident::read().map(|resident| resident.now);
     let synced = settings.may_lose().is_none();
     info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found, synced));

@@ -5,6 +5,7 @@ mod command;
 mod config;
 mod info;
 mod login;
+mod slowlog;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -46,6 +47,8 @@ pub fn answer(
             session.begin_multi();
         }
         Admin::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
+        Admin::Latency => slowlog::latency(session, shared, command, out),
+        Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
         Admin::Ping => match command.len() {
             1 => reply.status("PONG"),
             2 => reply.bulk(command.arg(1)),

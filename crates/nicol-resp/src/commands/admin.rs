@@ -32,7 +32,7 @@ pub const COMMANDS: &[Spec] = &[
         "Commands about a Redis Cluster: not one",
     ),
     server("command", -1, SERVER, Admin::Command, "Describe the commands"),
-    server("config", -2, SERVER, Admin::Config, "Read the configuration"),
+    server("config", -2, SERVER, Admin::Config, "Read and change the configuration"),
     server("dbsize", 1, &["readonly", "fast"], Admin::DbSize, "Return the number of records"),
     connection("echo", 2, FAST, Admin::Echo, "Echo the given string"),
     queued(
@@ -57,6 +57,7 @@ pub const COMMANDS: &[Spec] = &[
     ),
     server("info", -1, SERVER, Admin::Info, "Get information and statistics about the server"),
     unlisted("keys", 2),
+    server("latency", -2, SERVER, Admin::Latency, "Tell how long commands took"),
     at_once("multi", 1, Admin::Multi, "Mark the start of a transaction"),
     connection("ping", -1, FAST, Admin::Ping, "Ping the server"),
     Spec::admin(CONNECTION, "quit", -1, NO_AUTH, (Admin::Quit, AT_ONCE), "Close the connection"),
@@ -64,6 +65,7 @@ pub const COMMANDS: &[Spec] = &[
     Spec::admin(CONNECTION, "reset", 1, NO_AUTH, (Admin::Reset, AT_ONCE), "Reset the connection"),
     unlisted("scan", -2),
     connection("select", 2, LOADING, Admin::Select, "Change the database, 0 to 15"),
+    server("slowlog", -2, SERVER, Admin::SlowLog, "Tell the slowest commands"),
     server("time", 1, LOADING, Admin::Time, "Return the server's time"),
     queued(
         "generic",

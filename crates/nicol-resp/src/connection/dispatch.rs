@@ -25,6 +25,11 @@ pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Ve
     if shared.config.single { spec.single_refusal(command) } else { None }
 }
 
+/// Whether `command` has its number of arguments, and its client the right to give it.
+pub fn allows(session: &Session, spec: &Spec, command: &Command<'_>) -> bool {
+    spec.accepts(command.len()) && (session.authenticated || spec.flags.contains(&"no_auth"))
+}
+
 /// Executes a command that is no data command, queues one of a MULTI, or answers what is wrong.
 pub fn answer(
     session: &mut Session,

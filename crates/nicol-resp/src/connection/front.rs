@@ -45,6 +45,8 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// One thread's connections and what they wait for.
 pub struct Front {
+    /// Its place among the peers.
+    number: usize,
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     /// Every thread's mailbox, this one's included: accepted connections go round.
@@ -131,7 +133,9 @@ impl Front {
         guard: WaitGuard,
     ) -> Self {
         let transactions = Transactions::new(shared.clone(), mailbox.clone(), random);
+        let own = peers.iter().position(|peer| Arc::ptr_eq(peer, &mailbox));
         Self {
+            number: own.expect("a front is among its peers"),
             shared,
             mailbox,
             peers,
@@ -370,7 +374,7 @@ impl Front {
             self.connections.push(None);
         }
         assert!(self.connections[slot].is_none(), "a free place is empty");
-        self.connections[slot] = Some(Connection::new(stream, session));
+        self.connections[slot] = Some(Connection::new(stream, session, self.number));
     }
 
     /// Processes what a connection has sent, as far as it may go on now.
@@ -455,6 +459,7 @@ impl Front {
     fn begin(&mut self, slot: usize, planned: Planned) {
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         connection.waiting = Waiting::Transaction;
+        connection.submitted = Instant::now();
         self.transactions.begin(slot, connection.session.id, planned);
     }
 
@@ -573,6 +578,8 @@ impl Front {
         self.deliver();
         self.accept();
         self.shared.events.report(now);
+        let commands = self.shared.counters.commands.load(Ordering::Relaxed);
+        self.shared.stats.rate.sample(now, commands);
     }
 
     /// Stops taking commands; `true` once no client waits for a reply.

@@ -13,13 +13,13 @@ pub mod session;
 pub mod socket;
 
 use std::io::{ErrorKind, Read, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Session};
 use self::socket::Stream;
-use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
+use crate::commands::{TABLE, lookup};
 use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::transactions::output::OutputHead;
@@ -106,10 +106,14 @@ pub struct Connection {
     parsed: Option<usize>,
     /// Bytes of its buffers, as they were last counted.
     weight: usize,
+    /// When its transaction was submitted.
+    submitted: Instant,
+    /// The number of its front.
+    front: usize,
 }
 
 impl Connection {
-    pub fn new(stream: Stream, session: Session) -> Self {
+    pub fn new(stream: Stream, session: Session, front: usize) -> Self {
         Self {
             stream,
             session,
@@ -132,6 +136,8 @@ impl Connection {
             parser: Parser::default(),
             parsed: None,
             weight: 0,
+            submitted: Instant::now(),
+            front,
         }
     }
 
@@ -230,7 +236,23 @@ impl Connection {
             return Want::Submit(Kind::Batch);
         }
         let (session, out) = (&mut self.session, &mut self.output);
-        match dispatch::answer(session, shared, spec, &command, &mut self.batch, out) {
+        let (begun, allowed) =
+            (Instant::now(), spec.map(|spec| dispatch::allows(session, spec, &command)));
+        let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
+        if let (Some(spec), Some(allowed)) = (spec, allowed) {
+            let (took, place) = (begun.elapsed(), usize::from(spec.number));
+            match spec.action {
+                _ if !allowed => shared.stats.of(self.front).rejected(place),
+                Action::Admin(..) if !matches!(after, After::Exec | After::Watch) => {
+                    shared.stats.of(self.front).called(place, took);
+                    if shared.stats.slow.is_slow(took) {
+                        self.note_slow(took, command.args(0).collect(), shared);
+                    }
+                }
+                Action::Admin(..) | Action::Data(..) => {}
+            }
+        }
+        match after {
             After::Go => Want::More,
             After::Wait(time) => Want::Pause(time),
             After::Exec => Want::Submit(Kind::Exec),
@@ -279,8 +301,11 @@ impl Connection {
 
     /// Answers the client's transaction, or prepares its parts.
     fn end(&mut self, planned: &Planned, end: End, shared: &Shared) {
+        let took = self.submitted.elapsed();
         match end {
             End::Committed(output) => {
+                let executed = OutputHead::parse(&output).map_or(0, |(head, _)| head.executed);
+                self.note_calls(planned, executed, took, shared);
                 if self.answer(planned, &output).is_none() {
                     self.fail(planned, REFUSED);
                 }
@@ -295,9 +320,37 @@ impl Connection {
             End::Split([first, second]) => self.rest.extend([second, first]),
             End::Failed(text) => {
                 self.session.undo_select();
+                let mut stats = shared.stats.of(self.front);
+                planned.places().for_each(|place| stats.failed(place));
+                drop(stats);
                 self.fail(planned, &text);
             }
         }
+    }
+
+    /// Counts the first `executed` commands, and keeps them if they took long.
+    fn note_calls(&self, planned: &Planned, executed: usize, took: Duration, shared: &Shared) {
+        let mut stats = shared.stats.of(self.front);
+        planned.places().take(executed).for_each(|place| stats.called(place, took));
+        if planned.kind() == Kind::Exec
+            && let Some(exec) = lookup(b"exec")
+        {
+            stats.called(exec.number.into(), took);
+        }
+        drop(stats);
+        shared.stats.spikes.note(took);
+        if shared.stats.slow.is_slow(took) {
+            for (place, args) in planned.described().into_iter().take(executed) {
+                let words = [&[TABLE[place].name.as_bytes()], &args[..]].concat();
+                self.note_slow(took, words, shared);
+            }
+        }
+    }
+
+    fn note_slow(&self, took: Duration, words: Vec<&[u8]>, shared: &Shared) {
+        let client = &self.session.client;
+        let who = (client.peer.endpoint(), client.seen().name.clone());
+        shared.stats.slow.add(took, words.into_iter(), who);
     }
 
     /// Appends the replies of a committed transaction. `None`: its output is not in the layout.

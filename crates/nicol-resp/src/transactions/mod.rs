@@ -308,6 +308,10 @@ impl Transactions {
         if response.outcome == Outcome::Committed
             && let Some((head, _)) = OutputHead::parse(&response.output)
         {
+            let counters = &self.shared.counters;
+            count(&counters.hits, head.lookups.hits.into());
+            count(&counters.misses, head.lookups.misses.into());
+            count(&counters.expired, head.lookups.expired.into());
             for (database, keys) in head.growth.changes() {
                 self.shared.keyspace.grow(database, keys.into());
             }

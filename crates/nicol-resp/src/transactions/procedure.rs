@@ -6,7 +6,7 @@
 
 use nicol_core::txn::{Entry, Txn, Verdict};
 
-use super::output::{Growth, OutputHead};
+use super::output::OutputHead;
 use super::plan::{Arg, Kind, Op, Plan, Watch};
 use super::record;
 use super::work::{Stop, Updates, Work, entry};
@@ -56,13 +56,14 @@ fn run(
             OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
             let (updates, growth) = work.updates(values)?;
-            OutputHead { executed, growth }.finish(output);
+            OutputHead { executed, lookups: work.lookups(), growth }.finish(output);
             Ok(updates)
         }
         Kind::Exec => {
             OutputHead::begin(output);
-            let (updates, growth) = exec(txn, &plan, output, values)?;
-            OutputHead { executed: plan.commands, growth }.finish(output);
+            let (updates, mut head) = exec(txn, &plan, output, values)?;
+            head.executed = plan.commands;
+            head.finish(output);
             Ok(updates)
         }
     }
@@ -79,7 +80,7 @@ fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), recor
             Watch { row, version, present, seen: plan.now }.emit(output);
         }
     }
-    OutputHead { executed: plan.commands, growth: Growth::default() }.finish(output);
+    OutputHead { executed: plan.commands, ..OutputHead::default() }.finish(output);
     Ok(())
 }
 
@@ -130,14 +131,15 @@ fn batch<'t>(
     Ok(plan.commands)
 }
 
-/// Executes the body of a MULTI, unless a watched key has changed or it is too large.
+/// Executes the body of a MULTI, unless a watched key has changed or it is too large. The head
+/// lacks the number of commands.
 fn exec(
     txn: &Txn,
     plan: &Plan<'_>,
     output: &mut Vec<u8>,
     values: &mut Vec<u8>,
-) -> Result<(Updates, Growth), record::Malformed> {
-    let nothing = (Vec::new(), Growth::default());
+) -> Result<(Updates, OutputHead), record::Malformed> {
+    let nothing = (Vec::new(), OutputHead::default());
     for watch in plan.watches()? {
         if !unchanged(txn, watch, plan.now)? {
             Reply::new(output, plan.protocol).null_array();
@@ -150,7 +152,8 @@ fn exec(
         Reply::new(output, plan.protocol).error(TOO_LARGE);
         return Ok(nothing);
     }
-    work.updates(values)
+    let (updates, growth) = work.updates(values)?;
+    Ok((updates, OutputHead { lookups: work.lookups(), growth, ..OutputHead::default() }))
 }
 
 /// Executes every command; `false` if they do not fit the budget.

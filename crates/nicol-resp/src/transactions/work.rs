@@ -10,7 +10,7 @@ use std::ops::Range;
 use nicol_core::ids::Key;
 use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
 
-use super::output::Growth;
+use super::output::{Growth, Lookups};
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
 use crate::commands::kind::Type;
@@ -80,13 +80,23 @@ pub struct Work<'t> {
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
     spent: usize,
+    lookups: Lookups,
 }
 
 impl<'t> Work<'t> {
     pub fn new(txn: &'t Txn, plan: &Plan<'t>, types: fn(u8) -> Option<&'static Type>) -> Self {
         let heads = vec![None; txn.entries().len()];
         let slots = Vec::with_capacity(plan.commands);
-        Self { txn, plan: *plan, types, slots, purged: Vec::new(), heads, spent: 0 }
+        Self {
+            txn,
+            plan: *plan,
+            types,
+            slots,
+            purged: Vec::new(),
+            heads,
+            spent: 0,
+            lookups: Lookups::default(),
+        }
     }
 
     /// The transaction's time, in milliseconds of Unix time.
@@ -99,8 +109,18 @@ impl<'t> Work<'t> {
         self.plan.value_max
     }
 
-    /// Looks up a key of any type.
+    /// Looks up a key of any type. One of a command that only reads is counted.
     pub fn find(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
+        let found = self.slot(key)?;
+        if !key.writes {
+            let present = u32::from(self.is_present(found));
+            self.lookups.hits += present;
+            self.lookups.misses += 1 - present;
+        }
+        Ok(found)
+    }
+
+    fn slot(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
         let entry = entry(self.txn, key.row.ok_or(Stop::Malformed)?)?;
         let mut at = self.heads[entry];
         while let Some(slot) = at {
@@ -271,6 +291,11 @@ impl<'t> Work<'t> {
         Ok(next.unwrap_or(0))
     }
 
+    /// What the commands so far have found.
+    pub fn lookups(&self) -> Lookups {
+        self.lookups
+    }
+
     /// Takes `bytes` off the transaction's budget.
     pub fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
         if self.spent + bytes > TXN_BYTES_MAX {
@@ -282,8 +307,11 @@ impl<'t> Work<'t> {
 
     /// The new records, in `values`: what the old one held of other keys, then the changed ones.
     /// Also by how many keys they exceed the old ones.
-    pub fn updates(&self, values: &mut Vec<u8>) -> Result<(Updates, Growth), record::Malformed> {
-        let (mut updates, mut growth) = (Vec::new(), Growth::default());
+    pub fn updates(
+        &mut self,
+        values: &mut Vec<u8>,
+    ) -> Result<(Updates, Growth), record::Malformed> {
+        let (mut updates, mut growth, mut expired) = (Vec::new(), Growth::default(), 0);
         for (entry, head) in self.heads.iter().enumerate() {
             let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
             let dirty = chain().any(|slot| self.slots[slot].dirty);
@@ -295,9 +323,11 @@ impl<'t> Work<'t> {
                 let pair = pair?;
                 let dirty =
                     |slot: usize| self.slots[slot].dirty && self.slots[slot].key == pair.key;
-                if !pair.is_over(self.plan.now) && !chain().any(dirty) {
+                let over = pair.is_over(self.plan.now);
+                if !over && !chain().any(dirty) {
                     record::push(values, pair);
                 } else {
+                    expired += u32::from(over);
                     grown -= 1;
                 }
             }
@@ -318,6 +348,7 @@ impl<'t> Work<'t> {
             let database = Database::of(self.txn.entries()[entry].key);
             growth.add(database.ok_or(record::Malformed)?, grown);
         }
+        self.lookups.expired += expired;
         Ok((updates, growth))
     }
 }
