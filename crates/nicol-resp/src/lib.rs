@@ -38,7 +38,8 @@
 //!   over, was never there for another client's WATCH to see; commands of several clients form a
 //!   group where they wait for the same key (`transactions/joined.rs`);
 //! - the times of commandstats, SLOWLOG and LATENCY go from submission to answer: commands of a
-//!   group are answered together; SLOWLOG shows options as they were planned, not as they were sent;
+//!   group are answered together; SLOWLOG shows options as they were planned, not as they were
+//!   sent;
 //! - a transaction's time is that of its submission: of two that run at the same time, the one that
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
