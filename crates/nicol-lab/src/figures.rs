@@ -27,8 +27,8 @@ fn missing_of(experiment: &Experiment, compared: &[&str]) -> Vec<String> {
             missing.push((*name).to_owned());
             continue;
         };
-        let there = (system.settings)();
-        let lacks = |key: &&&str| there.iter().all(|(name, ..)| name != *key);
+        let there = (system.settings)(system.name);
+        let lacks = |key: &&&str| there.iter().all(|row| row.key != **key);
         let keys = experiment.settings.iter().filter(lacks);
         missing.extend(keys.map(|key| format!("{name}'s setting {key}")));
     }

@@ -20,6 +20,7 @@ mod measured;
 pub mod memory;
 pub mod museum;
 mod parallel;
+pub mod refused;
 pub mod replay;
 pub mod report;
 mod runner;

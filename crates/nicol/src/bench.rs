@@ -73,10 +73,9 @@ pub fn run(args: &BenchArgs) -> Result<End> {
 
 /// Lists the settings of a system.
 pub fn help_settings(system: &str, format: Format) -> Result<End> {
-    let rows: Vec<_> = (systems::find(system).map_err(Usage)?.settings)()
-        .into_iter()
-        .map(|(key, values, meaning)| json!({"key": key, "values": values, "meaning": meaning}))
-        .collect();
+    let system = systems::find(system).map_err(Usage)?;
+    let rows = (system.settings)(system.name).into_iter().map(serde_json::to_value);
+    let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
     output::rows(format, &rows, |rows| json!({"schema": "nicol.settings/1", "rows": rows}))?;
     Ok(End::Held)
 }
