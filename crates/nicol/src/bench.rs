@@ -9,9 +9,10 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length, THREADS};
+use nicol_lab::binding::Resource;
 use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::{BenchReport, CoreTime, Memory, Resource};
+use nicol_lab::report::{BenchReport, CoreTime, Memory};
 use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
@@ -375,7 +376,15 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
     let mut rows = vec![
         ("ways", ways.join(", ")),
-        ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
+        (
+            "aborts",
+            format!(
+                "{} ({:.2} a commit)  {}",
+                report.aborted,
+                report.binding.aborts_per_commit,
+                reasons.join(", ")
+            ),
+        ),
         (
             "other outcomes",
             format!(
@@ -394,6 +403,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
                 report.verbs_per_txn
             ),
         ),
+        ("binds", report.binding.words()),
         ("resources", resources(&report.resources)),
         ("memory", report.memory.as_ref().map_or_else(|| "not known".to_owned(), memory)),
     ];

@@ -68,15 +68,15 @@ pub(super) fn remote_writes(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, Vi
         ));
         for (size, rate) in rates {
             if side == Side::Host {
-                lines.push(host_write_limit(size, rate));
+                lines.push(host_write_limit(size, &rate));
             }
         }
     }
     Ok(lines)
 }
 
-fn host_write_limit(size: usize, rate: Rate) -> CheckLine {
-    let Rate { mops, busiest: binds } = rate;
+fn host_write_limit(size: usize, rate: &Rate) -> CheckLine {
+    let (mops, binds) = (rate.mops, rate.busiest());
     let expected = if size < 64 { "dma" } else { "network" };
     let what = format!(
         "batched write of {size} B to host memory ({mops:.1} M/s): {expected} binds; here {binds}"
@@ -95,8 +95,8 @@ fn host_write_limit(size: usize, rate: Rate) -> CheckLine {
 pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let mut lines = Vec::new();
     for (action, what) in [(Action::DmaRead, "reads"), (Action::DmaWrite, "writes")] {
-        let single = dma_rate(profile, action, 1, 64)?;
-        let full = dma_rate(profile, action, FULL_VECTOR, 64)?;
+        let single = dma_rate(profile, action, 1, 64)?.mops;
+        let full = dma_rate(profile, action, FULL_VECTOR, 64)?.mops;
         let text = format!("DMA {what} of 64 B in full vectors, per queue");
         lines.push(CheckLine::new("C1.17", text, (8.7, 8.7), full, "M/s"));
         let text = format!("vectors raise the rate of DMA {what}");
