@@ -13,7 +13,7 @@ use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_schedule::{FeatureMap, ScheduleConfig};
 use nicol_store::host_table::Growth;
-use nicol_store::nic_index::{HomesPerHint, NicIndex};
+use nicol_store::nic_index::{FirstRead, HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 use crate::config::BenchConfig;
@@ -147,7 +147,12 @@ impl Settings for XenicConfig {
         ),
         ("warm_index", "on|off", "start with a NIC index filled up to its capacity"),
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
-        ("slack", "0..64", "slots read beyond the known displacement, k"),
+        ("slack", "0..64", "k: a lookup reads d_i + k slots first, d_i the known displacement"),
+        (
+            "first_read",
+            "within|beyond",
+            "d_i + k slots within all, from the home on, or one more: beyond d_i (AMB-04)",
+        ),
         (
             "homes_per_hint",
             "1|2|4|8|16",
@@ -220,6 +225,13 @@ impl Settings for XenicConfig {
             "warm_index" => self.warm_index = switch(value)?,
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
             "slack" => self.slack = number(value, 0, 64)? as u16,
+            "first_read" => {
+                self.first_read = match value {
+                    "within" => FirstRead::Within,
+                    "beyond" => FirstRead::Beyond,
+                    _ => bail!("'{value}': choose within or beyond"),
+                }
+            }
             "homes_per_hint" => {
                 let homes = number(value, 1, 16)? as u8;
                 let known = HomesPerHint::new(homes);
