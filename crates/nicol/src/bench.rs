@@ -17,13 +17,13 @@ use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
     BenchArgs, ChoppingArg, DistributionArg, FeaturesArg, Format, IndicesArg, KeyFormArg, MixArg,
-    SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
+    ShipArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
@@ -133,6 +133,12 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         chopping: args.chopping.map(|chopping| match chopping {
             ChoppingArg::Whole => Chopping::Whole,
             ChoppingArg::Pieces => Chopping::Pieces,
+        }),
+        shipped: args.ship.map(|ship| match ship {
+            ShipArg::None => Shipped::Neither,
+            ShipArg::NewOrder => Shipped::NewOrder,
+            ShipArg::Payment => Shipped::Payment,
+            ShipArg::Both => Shipped::Both,
         }),
         indices: args.indices.map(|indices| match indices {
             IndicesArg::Records => Indices::Records,
