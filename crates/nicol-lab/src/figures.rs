@@ -127,6 +127,7 @@ mod tests {
     use std::process;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use crate::binding::Binding;
     use crate::experiments::Form;
 
     use super::*;
@@ -156,7 +157,8 @@ mod tests {
             ensure!(!FAILS.load(Ordering::Relaxed), "interrupted");
             found.extend(squares(3, 5)?);
             let mut table = context.table();
-            found.into_iter().for_each(|square| table.push(vec![square.into(); 6]));
+            let binding = Binding::one_at_a_time();
+            found.into_iter().for_each(|square| table.push_bound(vec![square.into(); 6], &binding));
             Ok(table)
         },
         ..figure_8("interrupted", "squares", |_| bail!("another one runs"))

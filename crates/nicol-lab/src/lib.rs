@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod binding;
 mod built;
 mod cluster;
 mod config;
@@ -33,4 +34,5 @@ pub mod sweep;
 mod system;
 pub mod systems;
 pub mod trace;
+mod window;
 pub mod workloads;

@@ -7,7 +7,7 @@
 use std::fmt;
 
 /// The fields that texts name.
-pub const FIELDS: [&str; 51] = [
+pub const FIELDS: [&str; 52] = [
     "adaptive_window",
     "bless",
     "blind_percent",
@@ -46,6 +46,7 @@ pub const FIELDS: [&str; 51] = [
     "scan_first",
     "seconds",
     "seed",
+    "ship",
     "suppliers",
     "system",
     "systems",

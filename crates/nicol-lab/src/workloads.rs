@@ -1,11 +1,12 @@
 //! Workloads by name and scale.
 
-use crate::refused::refuse;
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
+
+use crate::refused::refuse;
 
 /// The names of all workloads, with what each is. Which system runs which:
 /// [`crate::systems::matrix`].
@@ -48,6 +49,8 @@ pub struct WorkloadSpec {
     pub terminals: Option<Terminals>,
     /// Are long transactions chopped?
     pub chopping: Option<Chopping>,
+    /// Which of TPC-C's transactions are annotated to run on NIC cores.
+    pub shipped: Option<Shipped>,
     /// How TPC-C finds orders whose keys it does not know.
     pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
@@ -242,6 +245,7 @@ impl WorkloadSpec {
             ("mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
             ("terminals", self.terminals.is_some(), tpcc),
             ("chopping", self.chopping.is_some(), tpcc),
+            ("ship", self.shipped.is_some(), tpcc),
             ("indices", self.indices.is_some(), tpcc),
             ("read_percent", self.read_percent.is_some(), ycsb_t || ycsb),
             ("blind_percent", self.blind_percent.is_some(), ycsb_t),

@@ -15,7 +15,7 @@ use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_schedule::{FeatureMap, Kind, ScheduleConfig};
 use nicol_store::host_table::Growth;
-use nicol_store::nic_index::{HomesPerHint, NicIndex};
+use nicol_store::nic_index::{FirstRead, HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 use crate::config::BenchConfig;
@@ -190,7 +190,13 @@ fn memory_of_xenic() -> Vec<Setting<XenicConfig>> {
         Setting::new("displacement_max", numbers(1..=64), |to: &mut It| &mut to.displacement_max)
             .help("displacement limit D_m of the host table"),
         Setting::new("slack", numbers(0..=64), |to: &mut It| &mut to.slack)
-            .help("slots read beyond the known displacement, k"),
+            .help("k: a lookup reads d_i + k slots first, d_i the known displacement"),
+        Setting::new(
+            "first_read",
+            words([("within", FirstRead::Within), ("beyond", FirstRead::Beyond)]),
+            |to: &mut It| &mut to.first_read,
+        )
+        .help("d_i + k slots within all, from the home on, or one more: beyond d_i (AMB-04)"),
         Setting::new("homes_per_hint", homes, |to: &mut It| &mut to.homes_per_hint)
             .help("homes of a segment that share a known displacement, d_i"),
         Setting::new("slots_percent", numbers(1..=1_000), |to: &mut It| &mut to.slots_percent)
