@@ -20,15 +20,12 @@ pub const SCHEMA: &str = "nicol.decisions/2";
 pub struct Header {
     /// `nicol.decisions/2`.
     pub schema: String,
-    /// The system that decided.
     pub system: String,
     /// The workload that ran on it.
     pub workload: String,
-    /// The seed.
     pub seed: u64,
-    /// What the two ways are called.
+    /// The names of the two ways.
     pub ways: [String; 2],
-    /// The rules.
     pub rules: Steering,
 }
 
@@ -36,7 +33,6 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epoch {
-    /// Whose.
     pub node: u16,
     /// Its end, in nanoseconds of the run.
     pub at_ns: u64,
@@ -53,9 +49,8 @@ pub struct Epoch {
 pub struct Replayed {
     /// Line of the file, from 1.
     pub line: usize,
-    /// The epoch.
     pub epoch: Epoch,
-    /// Has the way changed with it?
+    /// True if the way changes with it.
     pub switches: bool,
     /// The way that follows from the sums and the rules, if it is another one than the file's.
     pub follows: Option<String>,

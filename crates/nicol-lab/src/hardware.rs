@@ -17,9 +17,7 @@ use crate::system::System;
 /// The nodes of a run and their hardware.
 #[derive(Clone, Debug)]
 pub(crate) struct Hardware {
-    /// The first view.
     pub(crate) view: View,
-    /// By node.
     pub(crate) profiles: Vec<Arc<Profile>>,
 }
 

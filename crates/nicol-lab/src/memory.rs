@@ -11,7 +11,6 @@ const RECORD_HEADER_BYTES: u64 = 16;
 /// Bytes that this process has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
-    /// Now.
     pub now: u64,
     /// The most it ever had.
     pub peak: u64,
@@ -133,13 +132,14 @@ impl Loading {
         Self { before: Resident::read() }
     }
 
-    /// What loading so many copies of records took.
+    /// The memory that loading so many copies of records took.
     pub(crate) fn end(self, records: u64, nodes: usize) -> Option<Memory> {
         Some(loaded(self.before?, Resident::read()?, records, nodes))
     }
 }
 
-/// What loading so many copies of records took of a process that had `before`, and has `after`.
+/// The memory that loading so many copies of records took of a process that had `before`, and has
+/// `after`.
 fn loaded(before: Resident, after: Resident, records: u64, nodes: usize) -> Memory {
     let loaded = after.now.saturating_sub(before.now);
     // A peak that was there before says nothing about this load.

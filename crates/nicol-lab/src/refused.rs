@@ -72,7 +72,7 @@ pub struct Refused {
     pub field: &'static str,
     /// The value as it was given, or empty where nothing was.
     pub value: String,
-    /// Is the field a setting of the system?
+    /// True if the field is a setting of the system.
     pub is_setting: bool,
     /// Why the value is refused.
     pub unfit: Unfit,
@@ -98,7 +98,6 @@ pub fn refuse(
 }
 
 impl Unfit {
-    /// A reason and its remedy.
     pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { why: why.into(), remedy: remedy.into() }
     }

@@ -28,7 +28,6 @@ pub struct System {
     pub family: &'static str,
     /// What its users may rely on.
     pub guarantee: &'static str,
-    /// How it replicates.
     pub replication: &'static str,
     /// Which ordered tables its transactions may scan: those of the client's own node, or none.
     pub scans: &'static str,
@@ -37,7 +36,6 @@ pub struct System {
     pub needs: Needs,
     /// Which faults it survives.
     pub survives: &'static str,
-    /// The paper.
     pub source: &'static str,
     /// Does it wait for the log device before it acknowledges a write?
     #[serde(skip)]
@@ -85,7 +83,7 @@ pub struct System {
     /// May its clients run on nodes of their own, under this workload and these settings?
     #[serde(skip)]
     pub clients_apart: fn(&System, &WorkloadSpec, &[String]) -> bool,
-    /// What a sweep varies besides faults, as settings drawn from a seed.
+    /// The variation of a sweep, besides faults, as settings drawn from a seed.
     #[serde(skip)]
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
     #[serde(skip)]
@@ -106,7 +104,7 @@ pub struct System {
 pub struct SingleRecords {
     /// Bytes of the largest record.
     pub record_bytes: usize,
-    /// Is there one copy of each record, and no other?
+    /// True if there is one copy of each record, and no other.
     pub one_copy: bool,
     /// What a crash of everything may take although it was acknowledged, in words, even under a log
     /// device; `None`: nothing.
@@ -127,7 +125,6 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// It runs anywhere.
     pub const NONE: Self =
         Self { nic_cores: false, card: false, log_device: false, coherent: false };
 
@@ -140,7 +137,6 @@ impl Needs {
             && (!self.coherent || can.coherent)
     }
 
-    /// Do threads suffice?
     fn are_met_by_threads(self) -> bool {
         !self.nic_cores && !self.card
     }
@@ -148,7 +144,6 @@ impl Needs {
 
 /// A store to be served to clients from elsewhere.
 pub struct ServeConfig {
-    /// The system's name.
     pub system: &'static str,
     /// Records that each shard is prepared for; its tables grow with what is stored.
     pub capacity_per_shard: u64,
@@ -158,7 +153,7 @@ pub struct ServeConfig {
     pub procedures: Procedures,
     /// The cluster. Its log device counts for a store that is not kept.
     pub live: LiveConfig,
-    /// What was read back, for a store that is kept in a folder.
+    /// The content that was read back, for a store that is kept in a folder.
     pub store: Option<Stored>,
     /// Bytes of all its logs from which on they are shortened.
     pub log_bytes_max: u64,
@@ -166,7 +161,6 @@ pub struct ServeConfig {
 
 /// A running store.
 pub struct Served {
-    /// Takes transactions.
     pub backend: Arc<dyn Backend>,
     /// The engines that run them.
     pub world: LiveCluster,

@@ -27,13 +27,10 @@ pub const WORKLOADS: [(&str, &str); 11] = [
 /// Which workload, at what scale; `None` takes the workload's default.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadSpec {
-    /// Its name.
     pub name: String,
     /// Transactions of the whole run, if it is a number: a workload that inserts needs space.
     pub transactions: Option<u64>,
-    /// Records per node.
     pub records: Option<u64>,
-    /// Warehouses per node.
     pub warehouses: Option<u16>,
     /// Items of each warehouse.
     pub items: Option<u32>,
@@ -57,13 +54,11 @@ pub struct WorkloadSpec {
     pub read_percent: Option<u8>,
     /// Keys that are written without being read, in percent of those that are written.
     pub blind_percent: Option<u8>,
-    /// Keys per transaction.
     pub keys: Option<u16>,
     /// Keys per transaction later.
     pub later_keys: Option<u16>,
     /// Transactions after which they have so many.
     pub later_after: Option<u64>,
-    /// Bytes of a value.
     pub value_bytes: Option<u32>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,
@@ -75,7 +70,7 @@ pub struct WorkloadSpec {
     pub tables: Option<u8>,
     /// Do inserts of churn-ordered name their record only after their scan?
     pub scan_first: Option<bool>,
-    /// Has churn-ordered transactions of both of its tables?
+    /// True if churn-ordered has transactions of both of its tables.
     pub both_tables: Option<bool>,
     /// YCSB's mix of operations.
     pub mix: Option<Mix>,
@@ -226,7 +221,7 @@ impl WorkloadSpec {
         }
     }
 
-    /// Is it one of TPC-C's?
+    /// True if it is one of TPC-C's.
     pub(crate) fn is_tpcc(&self) -> bool {
         self.name.starts_with("tpcc")
     }

@@ -246,12 +246,11 @@ fn flags(path: &str, source: &Source<'_>) -> Vec<Finding> {
     }
     let is_flag =
         |at: usize| source.text[at + 2..].starts_with(|one: char| one.is_ascii_lowercase());
-    // Comments are blanked whole; of a literal its quotes are left.
-    let is_quoted = |at: usize| {
-        source.code[at..].starts_with("  ") && source.code[..at].trim_end().ends_with('"')
-    };
-    let found = source.text.match_indices("--").map(|(at, _)| at);
-    let found = found.filter(|at| is_flag(*at) && is_quoted(*at) && !source.is_test(*at));
+    let literals = source.literals().into_iter().filter(|literal| !source.is_test(literal.start));
+    let found = literals.flat_map(|literal| {
+        let dashes = source.text[literal.clone()].match_indices("--");
+        dashes.map(|(at, _)| literal.start + at).filter(|at| is_flag(*at)).collect::<Vec<_>>()
+    });
     let remedy = "name the field between backticks, as nicol_lab::refused says";
     found.map(|at| Finding::new(path, source.line(at), "flag", remedy)).collect()
 }

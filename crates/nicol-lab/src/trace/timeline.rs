@@ -16,11 +16,8 @@ pub struct MessageRow {
     pub sent_us: f64,
     /// When it was taken, or a one-sided operation was complete; none if it was not.
     pub taken_us: Option<f64>,
-    /// Its sender.
     pub from: String,
-    /// Its receiver.
     pub to: String,
-    /// Its type.
     pub message: String,
     /// Bytes of its body.
     pub bytes: u64,
@@ -61,7 +58,6 @@ struct Found {
     key: Option<String>,
     sent: Vec<Line>,
     taken: BTreeMap<String, Vec<f64>>,
-    /// By frame.
     faults: BTreeMap<String, Vec<String>>,
     /// Requests about the key.
     requests: BTreeSet<String>,

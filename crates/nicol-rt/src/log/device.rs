@@ -51,8 +51,8 @@ struct Device<'d, N, X> {
     writer: GroupWriter,
     /// Bytes of the file whose persists were handed back.
     synced: u64,
-    /// Is there what a crash has left behind them? Where that has holes, no reader finds what
-    /// follows.
+    /// True if there is what a crash has left behind them. Where that has holes, no reader finds
+    /// what follows.
     unsettled: bool,
     healthy: bool,
     done: N,
@@ -316,7 +316,6 @@ mod tests {
         file: Vec<u8>,
     }
 
-    /// The header of a file.
     fn header() -> Vec<u8> {
         let view = View::new(1, 1, 1, 1).unwrap();
         LogHeader { node: NodeId(0), view, life: 1, nonce: NONCE }.emit().to_vec()

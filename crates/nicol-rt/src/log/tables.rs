@@ -58,9 +58,7 @@ pub struct TablesHeader {
 /// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// Whose they are.
     pub header: TablesHeader,
-    /// Records.
     pub records: u64,
     /// Blocks that were damaged in one file and read from the other one.
     pub repaired: u64,
@@ -78,12 +76,7 @@ pub enum TablesError {
          the two files from a backup, or move the folder that holds all runs away to start empty",
         .paths[0].display(), .paths[1].display()
     )]
-    Damaged {
-        /// The two files.
-        paths: [PathBuf; 2],
-        /// Where.
-        offset: u64,
-    },
+    Damaged { paths: [PathBuf; 2], offset: u64 },
 }
 
 /// Are tables saved in this run? One of the two is enough: neither has its name before both are

@@ -148,7 +148,7 @@ const fn promised(promise: Promise) -> Promised {
 /// The family, on nodes of type `N`.
 struct Transactions<N>(PhantomData<N>);
 
-/// What clients run.
+/// The workload of its clients.
 struct ClientWorkload {
     workload: Arc<dyn Workload>,
     procedures: Procedures,

@@ -44,7 +44,7 @@ pub(super) fn accepts(spec: &WorkloadSpec, scans: bool) -> Result<(), String> {
     }
 }
 
-/// Has it transactions that scan the trees of their client's own node?
+/// True if it has transactions that scan the trees of their client's own node.
 pub(super) fn is_local(spec: &WorkloadSpec) -> bool {
     match spec.name.as_str() {
         "churn-ordered" => true,
@@ -62,7 +62,6 @@ pub(super) fn may_be_local(spec: &WorkloadSpec) -> bool {
 /// A workload and the bytes of its largest value.
 #[derive(Clone)]
 pub struct BuiltWorkload {
-    /// The workload.
     pub workload: Arc<dyn Workload>,
     /// Bytes that a table slot should hold inline.
     pub value_bytes: usize,
@@ -183,9 +182,14 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         distribution: distribution(spec, 99)?,
         ship: true,
     };
-    let mut workload = YcsbT::new(config);
+    let workload = Arc::new(varied(spec, YcsbT::new(config), records * u64::from(nodes))?);
+    Ok(BuiltWorkload { workload, value_bytes: value_bytes as usize })
+}
+
+/// YCSB-T on `all` records, with what else may vary in it: its tables, what is hot, how many keys.
+fn varied(spec: &WorkloadSpec, mut workload: YcsbT, all: u64) -> Result<YcsbT> {
+    let keys = spec.keys.unwrap_or(KEYS);
     if let Some(tables) = spec.tables {
-        let all = records * u64::from(nodes);
         ensure!(
             (1..=TABLES_MAX).contains(&tables) && all.is_multiple_of(tables.into()),
             refuse(
@@ -220,7 +224,7 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         workload = workload.moving(every);
     }
     if let (after, Some(later)) = (spec.later_after.unwrap_or(0), spec.later_keys) {
-        let rows = records * u64::from(nodes) / u64::from(spec.tables.unwrap_or(1));
+        let rows = all / u64::from(spec.tables.unwrap_or(1));
         let most = (KEYS_MAX as u64).min(rows);
         ensure!(
             (1..=most).contains(&u64::from(later)),
@@ -232,7 +236,7 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         spec.later_after.is_none() || spec.later_keys.is_some(),
         refuse("later_after", "", "", "give `later_keys` as well")
     );
-    Ok(BuiltWorkload { workload: Arc::new(workload), value_bytes: value_bytes as usize })
+    Ok(workload)
 }
 
 fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
