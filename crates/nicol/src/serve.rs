@@ -1,7 +1,7 @@
 //! `nicol serve`: an embedded replicated cluster behind RESP.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fs, io};
@@ -14,12 +14,13 @@ use nicol_lab::memory;
 use nicol_lab::store::{Keeper, Stored};
 use nicol_lab::systems::{self, ServeConfig, Served, System};
 use nicol_resp::{
-    Address, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError,
+    Address, ClientCertificates, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo,
+    StartError, Tls, TlsError, TlsFiles,
 };
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
 use serde::Deserialize;
 
-use crate::cli::{LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS, replicas};
+use crate::cli::{AuthClients, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS, replicas};
 use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, output};
 
 /// How often the server looks whether an engine has failed, and at most between two looks at the
@@ -54,6 +55,10 @@ struct File {
     max_memory: Option<String>,
     max_client_memory: Option<String>,
     max_clients: Option<u64>,
+    tls_cert_file: Option<PathBuf>,
+    tls_key_file: Option<PathBuf>,
+    tls_ca_cert_file: Option<PathBuf>,
+    tls_auth_clients: Option<AuthClients>,
     threads: Option<usize>,
     log_device: Option<String>,
     transaction_ms: Option<u64>,
@@ -72,6 +77,7 @@ struct Settings {
     max_memory: Option<Bytes>,
     max_client_memory: Option<Bytes>,
     max_clients: Option<u64>,
+    tls: Option<TlsFiles>,
     threads: Option<usize>,
     log_device: LogDevice,
     transaction_time: Option<Duration>,
@@ -122,6 +128,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let flags = "--records, --replicas or --nodes";
     memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
     let mut config = front_config(&settings);
+    config.tls = settings.tls.as_ref().map(Tls::load).transpose().map_err(tls_refused)?;
     // Logs are read back, and rewritten, only for a server that can serve them.
     Server::check(&config).map_err(not_started)?;
     let store = match &settings.log_device {
@@ -340,6 +347,14 @@ fn not_started(error: StartError) -> anyhow::Error {
     }
 }
 
+fn tls_refused(error: TlsError) -> anyhow::Error {
+    let flag = match error {
+        TlsError::NoAuthorities => "--tls-auth-clients: give --tls-ca-cert-file",
+        TlsError::File { .. } | TlsError::Refused { .. } => "--tls-cert-file and its kin",
+    };
+    Usage(anyhow::Error::new(error).context(flag)).into()
+}
+
 /// Draws the secret seed of the key hashes and, apart from it, the run id that INFO shows to every
 /// client: 40 hexadecimal digits. A client that knew the seed could choose keys that are all in one
 /// segment.
@@ -404,6 +419,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     );
     check_log_device(&log_device, replicas)?;
     check_log_folder(&log_device)?;
+    let tls = tls_files(args, &file)?;
     Ok(Settings {
         system,
         nodes,
@@ -416,9 +432,35 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         max_memory,
         max_client_memory,
         max_clients,
+        tls,
         transaction_time: transaction_ms.map(Duration::from_millis),
         log_bytes,
     })
+}
+
+/// The files of TLS, if it was asked for: flags before the file of `--config`.
+fn tls_files(args: &ServeArgs, file: &File) -> Result<Option<TlsFiles>> {
+    let path = |flag: &Option<PathBuf>, in_file: &Option<PathBuf>| flag.clone().or(in_file.clone());
+    let certificate = path(&args.tls_cert_file, &file.tls_cert_file);
+    let key = path(&args.tls_key_file, &file.tls_key_file);
+    let authorities = path(&args.tls_ca_cert_file, &file.tls_ca_cert_file);
+    let clients = args.tls_auth_clients.or(file.tls_auth_clients).map(ClientCertificates::from);
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => {
+            Ok(Some(TlsFiles { certificate, key, authorities, clients }))
+        }
+        (Some(_), None) => bail!("--tls-cert-file: give --tls-key-file, its private key, as well"),
+        (None, Some(_)) => bail!("--tls-key-file: give --tls-cert-file, its certificate, as well"),
+        (None, None) => {
+            let alone =
+                if authorities.is_some() { "--tls-ca-cert-file" } else { "--tls-auth-clients" };
+            ensure!(
+                authorities.is_none() && clients.is_none(),
+                "{alone}: there is no TLS without --tls-cert-file and --tls-key-file; give them as well"
+            );
+            Ok(None)
+        }
+    }
 }
 
 /// A write is acknowledged once its backups' files hold it.
