@@ -167,8 +167,8 @@ pub struct ServerConfig {
     /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
     /// file system.
     pub password: Option<String>,
-    /// What clients at an address and a port must speak, if it is TLS. In the file system they speak
-    /// without.
+    /// What clients at an address and a port must speak, if it is TLS. In the file system they
+    /// speak without.
     pub tls: Option<Tls>,
     /// Fronts, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,

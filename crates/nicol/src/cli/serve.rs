@@ -72,7 +72,7 @@ pub struct ServeArgs {
     pub replicas: Option<usize>,
     /// Where to listen: ADDRESS:PORT or HOST:PORT, or unix:PATH for a socket in the file system, to
     /// which only its owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a
-    /// password or certificates of clients. A socket that a killed server has left at PATH is replaced.
+    /// password or clients' certificates. A socket that a killed server has left is replaced.
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
     /// Password that clients must give with AUTH. Lists of processes show flags: others on the
@@ -95,7 +95,7 @@ pub struct ServeArgs {
     /// The authorities that sign clients' certificates, in PEM: a client must show one.
     #[arg(long, value_name = "FILE", env = "NICOL_TLS_CA_CERT_FILE")]
     pub tls_ca_cert_file: Option<PathBuf>,
-    /// Must clients show a certificate? [default: yes with --tls-ca-cert-file]
+    /// Must clients show one? [default: yes with --tls-ca-cert-file]
     #[arg(long, value_name = "yes|optional|no", env = "NICOL_TLS_AUTH_CLIENTS")]
     pub tls_auth_clients: Option<AuthClients>,
     /// Records that each shard is expected to hold [default: 1000000]. Tables grow beyond it; only
@@ -108,8 +108,7 @@ pub struct ServeArgs {
     #[arg(value_parser = limits::size)]
     pub max_memory: Option<Bytes>,
     /// Memory for the buffers of all clients, beside --max-memory: beyond it the clients with the
-    /// largest are closed, but for those that said CLIENT NO-EVICT [default: an eighth of
-    /// --max-memory].
+    /// largest are closed [default: an eighth of --max-memory].
     #[arg(long, alias = "maxmemory-clients", value_name = "SIZE")]
     #[arg(env = "NICOL_MAX_CLIENT_MEMORY", value_parser = limits::size)]
     pub max_client_memory: Option<Bytes>,
