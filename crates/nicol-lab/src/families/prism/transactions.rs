@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use nicol_core::units::Nanos;
 use nicol_prism::kv::Hash;
-use nicol_prism::tx::{Bump, Node, OwnReads, ReadVersion, Sabotage, Staging, TxConfig};
+use nicol_prism::tx::{Bump, Node, OwnReads, Prepare, ReadVersion, Sabotage, Staging, TxConfig};
 
 use super::deaths;
 use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
@@ -29,7 +29,7 @@ pub(super) const PRISM_TX: System = System {
 };
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 8] = [
+const SABOTAGES: [(&str, Sabotage); 9] = [
     ("trusts_failed_reads", Sabotage::TrustsFailedReads),
     ("commits_unchecked", Sabotage::CommitsUnchecked),
     ("reuses_timestamps", Sabotage::ReusesTimestamps),
@@ -38,6 +38,7 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
     ("recovers_alone", Sabotage::RecoversAlone),
     ("forgets_installs", Sabotage::ForgetsInstalls),
     ("installs_always", Sabotage::InstallsAlways),
+    ("leaves_reads_unguarded", Sabotage::LeavesReadsUnguarded),
 ];
 
 impl Settings for TxConfig {
@@ -60,6 +61,11 @@ impl Settings for TxConfig {
             "prepare|commit",
             "when a new value goes to its server; with prepare, servers can end the transactions of \
              a client that died (AMB-14c)",
+        ),
+        (
+            "prepare",
+            "one-chain|reads-first",
+            "read and write validation in one chain at each server, or one after the other (AMB-53)",
         ),
         (
             "hash",
@@ -90,6 +96,9 @@ impl Settings for TxConfig {
             ("staging", "prepare") => self.staging = Staging::AtPrepare,
             ("staging", "commit") => self.staging = Staging::AtCommit,
             ("staging", _) => bail!("'{value}': choose prepare or commit"),
+            ("prepare", "one-chain") => self.prepare = Prepare::OneChain,
+            ("prepare", "reads-first") => self.prepare = Prepare::ReadsFirst,
+            ("prepare", _) => bail!("'{value}': choose one-chain or reads-first"),
             ("hash", "probing") => self.hash = Hash::Probing,
             ("hash", "collision-free") => self.hash = Hash::CollisionFree,
             ("hash", _) => bail!("'{value}': choose probing or collision-free"),
