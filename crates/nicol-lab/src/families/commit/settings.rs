@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_commit::Sabotage;
 use nicol_commit::rdma_occ::{
-    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, Validation,
-    Verbs,
+    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, ValidateKeys,
+    Validation, Verbs,
 };
 use nicol_commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
@@ -321,6 +321,11 @@ impl Settings for RdmaOccConfig {
             "read|rpc|0..1024",
             "how reads are validated; N: by READ up to N keys per node",
         ),
+        (
+            "validate_keys",
+            "unlocked|all",
+            "which reads are validated: those that are not locked, or all (AMB-54)",
+        ),
         ("log_by", "one-sided|rpc", "how log records reach backups"),
         (
             "log_content",
@@ -375,6 +380,13 @@ impl Settings for RdmaOccConfig {
                     "read" => Validation::Read,
                     "rpc" => Validation::Rpc,
                     most => Validation::ReadUpTo(number(most, 0, 1_024)? as usize),
+                }
+            }
+            "validate_keys" => {
+                self.validate_keys = match value {
+                    "unlocked" => ValidateKeys::Unlocked,
+                    "all" => ValidateKeys::All,
+                    _ => bail!("'{value}': choose unlocked or all"),
                 }
             }
             "log_by" => self.log_by = primitive(value)?,
