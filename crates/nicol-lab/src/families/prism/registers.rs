@@ -7,7 +7,7 @@ use nicol_core::records::RecordSource;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
 use nicol_core::view::ShardMap;
-use nicol_prism::abdlock::{self, AbdlockConfig};
+use nicol_prism::abdlock::{self, AbdlockConfig, WriteTo};
 use nicol_prism::rs::{Blocks, Node, RsConfig, Sabotage};
 use nicol_prism::{Faithful, Verbs};
 use nicol_workload::ycsb::Popularity;
@@ -160,6 +160,11 @@ impl KeyValueConfig for RsConfig {}
 impl Settings for AbdlockConfig {
     const KEYS: &'static [Setting] = &[
         ("verbs", "card|software", "who executes its verbs: the card, where it can, or software"),
+        (
+            "write_to",
+            "locked|quorum",
+            "which replicas are written: all that are locked by then, or f + 1 (AMB-54)",
+        ),
         ("backoff_us", "MICROSECONDS", "the longest wait before the second attempt to lock"),
         ("timeout_us", "MICROSECONDS", "how long an operation waits for a majority"),
     ];
@@ -172,6 +177,13 @@ impl Settings for AbdlockConfig {
                     "card" => Verbs::Card,
                     "software" => Verbs::Software,
                     _ => bail!("'{value}': choose card or software"),
+                }
+            }
+            "write_to" => {
+                self.write_to = match value {
+                    "locked" => WriteTo::Locked,
+                    "quorum" => WriteTo::Quorum,
+                    _ => bail!("'{value}': choose locked or quorum"),
                 }
             }
             "backoff_us" => self.backoff = Nanos::from_micros(number(value, 1, 1 << 20)?),
