@@ -99,7 +99,7 @@ pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utili
         line("link_out", node.link_out.busy(now), 1);
         line("link_in", node.link_in.busy(now), 1);
         line("pcie_to_nic", node.lanes_to_nic.busy(now), 1);
-        line("pcie_to_host", node.lanes_to_host.busy(now), 1);
+        line("pcie_to_host", node.lanes_to_host.busy(now) + node.drains.busy(now), 1);
         line("packet_queue_to_nic", node.queue_to_nic.busy(now), 1);
         line("packet_queue_to_host", node.queue_to_host.busy(now), 1);
         let dma = node.dma_queues.iter().fold(Picos(0), |sum, queue| sum + queue.busy(now));

@@ -382,6 +382,9 @@ pub struct NicQueues {
     pub durable_latency: Sourced<Picos>,
     /// Time per KiB of it.
     pub durable_per_kib: Sourced<Picos>,
+    /// Do entries drain to the host in the background, so that messages over the same lanes do not
+    /// wait for them?
+    pub background: Sourced<bool>,
 }
 
 impl Profile {
