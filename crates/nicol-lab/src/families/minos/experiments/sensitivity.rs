@@ -92,7 +92,8 @@ fn optimisations(context: &Context<'_>) -> Result<Table> {
     let why = "one message crosses PCIe, and the card sends the copies";
     table.assume("+broadcast", "by the card of a host", why);
     for ((variant, load), point) in variants.iter().zip(&loads).zip(found) {
-        table.push(vec![json!(variant), json!(load.clients), latency(point.write)]);
+        let measured = vec![json!(variant), json!(load.clients), latency(point.write)];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -120,7 +121,8 @@ fn queues(context: &Context<'_>) -> Result<Table> {
     let why = "in the order in which they came; beyond 256 that wait a SmartNIC rejects requests";
     table.assume("writes that find a queue full", "wait", why);
     for ((entries, load), point) in sizes.iter().zip(&loads).zip(found) {
-        table.push(vec![json!(entries), json!(load.clients), latency(point.write)]);
+        let measured = vec![json!(entries), json!(load.clients), latency(point.write)];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -163,7 +165,8 @@ fn parameters(context: &Context<'_>) -> Result<Table> {
     for ((load, (parameter, value)), point) in loads.iter().zip(names).zip(found) {
         let protocol = load.system.split(':').next().unwrap_or_default();
         let (clients, latency) = (json!(load.clients), latency(point.write));
-        table.push(vec![json!(parameter), value, json!(protocol), clients, latency]);
+        let measured = vec![json!(parameter), value, json!(protocol), clients, latency];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -89,7 +89,7 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
     on.assume(&mut table);
     assume(context, &mut table, &BLOCKS);
     for (((.., name), clients), point) in runs.into_iter().zip(points) {
-        table.push(row(name, clients, &point));
+        table.push_bound(row(name, clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -111,7 +111,8 @@ fn figure_7(context: &Context<'_>) -> Result<Table> {
     assume(context, &mut table, &BLOCKS);
     for (((.., name), zipf_percent), point) in runs.into_iter().zip(points) {
         let zipf = rounded(f64::from(zipf_percent) / 100.0, 2);
-        table.push(vec![json!(name), zipf, rounded(point.mean, 3)]);
+        let measured = vec![json!(name), zipf, rounded(point.mean, 3)];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
