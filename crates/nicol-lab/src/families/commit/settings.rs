@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use anyhow::{Result, bail, ensure};
 use nicol_commit::Sabotage;
 use nicol_commit::rdma_occ::{
-    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, Validation,
-    Verbs,
+    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, ValidateKeys,
+    Validation, Verbs,
 };
 use nicol_commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
@@ -354,6 +354,12 @@ fn phases() -> Vec<Setting<RdmaOccConfig>> {
         .within(locking),
         Setting::new("validation", validations, |to: &mut It| &mut to.validation)
             .help("how reads are validated; N: by READ up to N keys per node"),
+        Setting::new(
+            "validate_keys",
+            words([("unlocked", ValidateKeys::Unlocked), ("all", ValidateKeys::All)]),
+            |to: &mut It| &mut to.validate_keys,
+        )
+        .help("which reads are validated: those that are not locked, or all (AMB-54)"),
         Setting::new("log_by", primitive(), |to: &mut It| &mut to.log_by)
             .help("how log records reach backups"),
         Setting::new(
