@@ -4,10 +4,9 @@ use nicol_core::ids::Key;
 
 use super::HostTable;
 use super::address::SlotHash;
-use super::heap::{key_of_block, read_block};
+use super::heap::{Heap, key_of_block, read_block};
 use super::layout::{StoredValue, replace};
 use super::size_class::SizeClass;
-use super::writer::Writer;
 
 /// Values moved after a block was freed, at most. A slab that is moved away holds at most four
 /// values for each free block of its class beyond what the class may keep, so four are enough.
@@ -26,15 +25,15 @@ impl<'t> Compaction<'t> {
     ///
     /// Readers follow a slot to a block, which still is where they found it or has a broken seal:
     /// then they read the slot again.
-    pub(super) fn run(&self, writer: &mut Writer, class: SizeClass) {
-        for (chunk, offset) in writer.heap.to_move(class, MOVES) {
+    pub(super) fn run(&self, heap: &mut Heap, class: SizeClass) {
+        for (chunk, offset) in heap.to_move(class, MOVES) {
             let key = key_of_block(&self.0.heap, chunk, offset);
-            self.move_value(writer, key);
+            self.move_value(heap, key);
         }
     }
 
     /// Moves the value of a key to another block.
-    fn move_value(&self, writer: &mut Writer, key: Key) {
+    fn move_value(&self, heap: &mut Heap, key: Key) {
         let table = self.0;
         let Some(record) = table.find(table.home_now(SlotHash::of(key)), key) else {
             panic!("a block that holds a value belongs to a record");
@@ -42,13 +41,11 @@ impl<'t> Compaction<'t> {
         let Some(from) = record.block else {
             panic!("a value that moves is out of line");
         };
-        let mut value = std::mem::take(&mut writer.value);
-        value.clear();
+        let mut value = Vec::new();
         let whole = read_block(&table.heap, from, key, record.version, &mut value);
         assert!(whole.is_some(), "nobody else writes");
-        let to = writer.heap.put(&table.heap, key, record.version, &value, false);
-        writer.value = value;
+        let to = heap.put(&table.heap, key, record.version, &value, false);
         replace(record.slot, record.version, StoredValue::OutOfLine(to));
-        writer.heap.take_back(&table.heap, from);
+        heap.take_back(&table.heap, from);
     }
 }

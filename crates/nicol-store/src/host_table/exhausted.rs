@@ -4,7 +4,7 @@
 use nicol_core::txn::VALUE_MAX;
 
 use super::INLINE_MAX;
-use super::heap::{Heap, class_of};
+use super::heap::Heap;
 use super::size_class::SizeClass;
 
 /// Whether a table has no capacity for a further record, and the sizes of values for which it would
@@ -35,7 +35,11 @@ const _: () = assert!(INLINE_MAX <= 1 << INLINE_BITS, "both fit one word");
 
 /// The bit of a value of `len` bytes; of one beyond any value, all.
 fn bit_of(len: usize) -> u32 {
-    if len > VALUE_MAX { (1 << GROUPS) - 1 } else { 1 << (class_of(len as u32).index() / GROUP) }
+    if len > VALUE_MAX {
+        (1 << GROUPS) - 1
+    } else {
+        1 << (SizeClass::of_value(len as u32).index() / GROUP)
+    }
 }
 
 /// The groups of sizes of which one has no free block.
@@ -92,7 +96,7 @@ impl ExhaustedSpace {
     /// value of `old` bytes in a block of the same size. `None`: there is no record.
     pub fn refuses(self, old: Option<usize>, new: usize) -> bool {
         let out_of_line = |len: usize| len > usize::from(self.inline);
-        let class = |len: usize| (len <= VALUE_MAX).then(|| class_of(len as u32));
+        let class = |len: usize| (len <= VALUE_MAX).then(|| SizeClass::of_value(len as u32));
         let same = |old: usize| out_of_line(old) && class(old) == class(new);
         let exhausted = out_of_line(new) && bit_of(new) & self.sizes != 0;
         exhausted && !old.is_some_and(same) || self.records && old.is_none()

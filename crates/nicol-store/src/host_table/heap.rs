@@ -13,14 +13,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::layout::BlockRef;
 use super::memory::Chunks;
-use super::size_class::SizeClass;
+use super::size_class::{BLOCK_OVERHEAD, SizeClass, needed};
 use crate::access::{load, read, store, write};
 
 /// Block: key, version, then the value, then a seal of key and version. A reader that follows a
 /// stale pointer finds another key or version, because a version is never reused for a key. A
 /// reader that is overtaken by the block's reuse finds no valid seal: the old seal is broken before
 /// anything else is written, and no later one is equal.
-const BLOCK_HEADER: u64 = 2 * WORD as u64;
+const BLOCK_HEADER: u64 = BLOCK_OVERHEAD - WORD as u64;
 /// Slabs of a class's first region. After each four the next ones are twice as large.
 const REGION_SLABS: u64 = 4;
 /// Regions of a class that are equally large.
@@ -103,16 +103,6 @@ fn seal(key: Key, version: Version) -> u64 {
     xxh3_64_with_seed(&key.0.to_le_bytes(), version.0)
 }
 
-/// Bytes that a value of `len` bytes takes in its block.
-pub(super) const fn needed(len: u32) -> u64 {
-    BLOCK_HEADER + (len as u64).next_multiple_of(WORD as u64) + WORD as u64
-}
-
-/// The class of a value.
-pub(super) const fn class_of(len: u32) -> SizeClass {
-    SizeClass::holding(needed(len))
-}
-
 impl Heap {
     /// Blocks that hold a value.
     pub(super) fn in_use(&self) -> u64 {
@@ -141,7 +131,7 @@ impl Heap {
         value: &[u8],
         may_grow: bool,
     ) -> BlockRef {
-        let own = class_of(value.len() as u32);
+        let own = SizeClass::of_value(value.len() as u32);
         let has_free = |class: &SizeClass| self.classes[class.index()].free() > 0;
         let class = match may_grow || has_free(&own) {
             true => own,

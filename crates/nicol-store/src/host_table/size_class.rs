@@ -3,7 +3,13 @@
 use nicol_core::memory::WORD;
 use nicol_core::txn::VALUE_MAX;
 
-use super::heap::needed;
+/// Bytes of a block besides its value: key, version and seal.
+pub(super) const BLOCK_OVERHEAD: u64 = 3 * WORD as u64;
+
+/// Bytes that a value of `len` bytes takes in its block.
+pub(super) const fn needed(len: u32) -> u64 {
+    BLOCK_OVERHEAD + (len as u64).next_multiple_of(WORD as u64)
+}
 
 /// A size of blocks. Eight for each doubling from 64 bytes on, so that rounding up takes 6 % of a
 /// value on average; below, one for each word.
@@ -44,6 +50,11 @@ impl SizeClass {
         let doublings = (step - (FINE.ilog2() - STEPS.ilog2())) as u64;
         let steps = bytes.div_ceil(1 << step) - STEPS;
         Self((FINE_CLASSES + doublings * STEPS + steps) as u8)
+    }
+
+    /// The class of a value.
+    pub(super) const fn of_value(len: u32) -> Self {
+        Self::holding(needed(len))
     }
 
     /// Its place among all.

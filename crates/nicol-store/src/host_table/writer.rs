@@ -26,8 +26,6 @@ pub(super) struct Writer {
     /// A record that it displaces.
     moved: SlotImage,
     pub(super) tombstones: Tombstones,
-    /// A value that moves to another block.
-    pub(super) value: Vec<u8>,
 }
 
 impl Writer {
@@ -38,7 +36,6 @@ impl Writer {
             image: SlotImage::empty(slot_bytes),
             moved: SlotImage::empty(slot_bytes),
             tombstones: Tombstones::default(),
-            value: Vec::new(),
         }
     }
 }
@@ -151,7 +148,7 @@ impl HostTable {
         if let Some(block) = block {
             let before = writer.heap.bytes();
             let class = writer.heap.take_back(&self.heap, block);
-            Compaction::of(self).run(writer, class);
+            Compaction::of(self).run(&mut writer.heap, class);
             self.count_memory(before, writer.heap.bytes());
         }
     }

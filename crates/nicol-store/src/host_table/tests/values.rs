@@ -1,6 +1,6 @@
 //! Values out of line: what memory they take, and that it serves whatever comes next.
 
-use super::super::heap::class_of;
+use super::super::size_class::SizeClass;
 use super::*;
 
 fn limited(slots: u64, inline: usize, memory_max: u64) -> HostTable {
@@ -197,7 +197,7 @@ fn values_that_grow_are_refused_once_the_memory_is_used_up() {
         let exhausted = ExhaustedSpace::from_bits(found.to_bits(), found.refuses_records());
         assert_eq!(exhausted, found);
         if let Some(new) = new.filter(|&new| exhausted.refuses(lengths[key], new)) {
-            let class = |len: usize| (len > 16).then(|| class_of(len as u32));
+            let class = |len: usize| (len > 16).then(|| SizeClass::of_value(len as u32));
             assert!(class(new).is_some() && lengths[key].and_then(class) != class(new));
             refused += 1;
             continue;
