@@ -74,6 +74,14 @@ pub trait Backend: Send + Sync {
     fn is_full(&self) -> bool {
         false
     }
+
+    /// Has the device of its logs no room? Requests that write then abort with `NoResources` before
+    /// anything is done, and trying again is of no use until there is room.
+    ///
+    /// Cost: a load.
+    fn is_out_of_room(&self) -> bool {
+        false
+    }
 }
 
 /// The event loop of a front, such as a server's, on an engine's thread: it runs between the rounds

@@ -7,6 +7,7 @@ use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
+use crate::connection::tls::Tls;
 use crate::transactions::record::{DATABASES, HEADER_LEN};
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
@@ -163,6 +164,9 @@ pub struct ServerConfig {
     /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
     /// file system.
     pub password: Option<String>,
+    /// What clients at an address and a port must speak, if it is TLS. In the file system they
+    /// speak without.
+    pub tls: Option<Tls>,
     /// Fronts, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,
     /// The seed of the hash from RESP keys to rows: the same on every node, forever.
@@ -186,6 +190,7 @@ impl ServerConfig {
         Self {
             listen,
             password: None,
+            tls: None,
             threads: 1,
             hash_seed: 0,
             single: false,
@@ -201,7 +206,10 @@ impl ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A password is missing.
-    #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1 or unix:PATH")]
+    #[error(
+        "{0} is not the loopback: give a password, or TLS that asks clients for certificates, or \
+             listen on 127.0.0.1 or unix:PATH"
+    )]
     Unprotected(Address),
     /// A password that protects nothing, or that no client could give.
     #[error("the password has {len} bytes: give 1 to {max}, or no password at all")]

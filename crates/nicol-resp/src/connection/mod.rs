@@ -11,6 +11,7 @@ pub mod mailbox;
 pub mod parse;
 pub mod session;
 pub mod socket;
+pub mod tls;
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -150,7 +151,8 @@ impl Connection {
 
     /// Bytes of replies that the client has not taken.
     fn unread(&self) -> usize {
-        self.output.len() - self.written
+        // What the socket has taken and not sent counts as a byte.
+        self.output.len() - self.written + usize::from(self.stream.has_unsent())
     }
 
     /// Processes one request of what has been read.
@@ -423,7 +425,7 @@ impl Connection {
             Ok(len) => {
                 // A short read has drained the socket: the next byte raises a new event. The end
                 // may have been told together with these bytes, and is then not told again.
-                self.readable = self.ending || len == scratch.len();
+                self.readable = self.ending || !self.stream.is_drained(len, scratch.len());
                 self.active = Instant::now();
                 count(&shared.counters.input_bytes, len as u64);
                 if self.life == Life::Open {
@@ -468,6 +470,10 @@ impl Connection {
                     return before - self.unread();
                 }
             }
+        }
+        match self.stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => self.life = Life::Dead,
+            _ => {}
         }
         self.output.clear();
         self.written = 0;

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use anyhow::{Result, bail, ensure};
 use nicol_commit::Sabotage;
 use nicol_commit::rdma_occ::{
-    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, Validation,
-    Verbs,
+    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, ValidateKeys,
+    Validation, Verbs,
 };
 use nicol_commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
@@ -33,8 +33,12 @@ const LIVE_TIMEOUT: Nanos = Nanos::from_millis(500);
 const SERVING_LOG: Bytes = Bytes(16 << 20);
 /// The least that a table must have: a region of heap for each size of value, and its first slots.
 const SERVING_TABLE_MIN: u64 = 8 << 20;
-/// The part of a node's memory that its NIC index may take.
-const SERVING_INDEX_PART: u64 = 8;
+/// The part of a node's memory that its NIC index may take: what it caches stands in the tables as
+/// well, in memory of the same kind, and is found there at little more cost (decision 0024).
+const SERVING_INDEX_PART: u64 = 64;
+/// Bytes of a value that stand in its slot. A value in a slot makes every slot longer, and a slot
+/// is kept when its record is gone: blocks cost less (decision 0083).
+const SERVING_INLINE: usize = 8;
 /// Bytes that a cached object may take on average.
 const SERVING_OBJECT: u64 = 256;
 /// First slots of a table, in percent of the records that it is prepared for, and their most. A
@@ -266,6 +270,7 @@ impl SystemConfig for XenicConfig {
             log: SERVING_LOG,
             growth: Growth::Doubling { memory_max: table },
             slots_percent: percent,
+            inline_value: SERVING_INLINE,
             index_objects: objects,
             index_value_bytes: (objects * SERVING_OBJECT as usize).min(index.0 as usize),
             ..self
@@ -354,6 +359,12 @@ fn phases() -> Vec<Setting<RdmaOccConfig>> {
         .within(locking),
         Setting::new("validation", validations, |to: &mut It| &mut to.validation)
             .help("how reads are validated; N: by READ up to N keys per node"),
+        Setting::new(
+            "validate_keys",
+            words([("unlocked", ValidateKeys::Unlocked), ("all", ValidateKeys::All)]),
+            |to: &mut It| &mut to.validate_keys,
+        )
+        .help("which reads are validated: those that are not locked, or all (AMB-54)"),
         Setting::new("log_by", primitive(), |to: &mut It| &mut to.log_by)
             .help("how log records reach backups"),
         Setting::new(
