@@ -25,9 +25,7 @@ pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 pub struct Limits {
     /// Connections at a time; one more is told so and closed.
     pub clients: usize,
-    /// Bytes of a key.
     pub key_bytes: usize,
-    /// Bytes of a value.
     pub value_bytes: usize,
     /// Bytes of a request, and so of an argument.
     pub request_bytes: usize,
@@ -61,7 +59,6 @@ pub struct Limits {
     pub transaction_bytes: usize,
     /// Pipelined commands that become one transaction.
     pub group_commands: usize,
-    /// Keys of such a group.
     pub group_keys: usize,
     /// Bytes of the arguments of such a group.
     pub group_bytes: usize,
@@ -111,7 +108,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a request may cost a client that has or has not authenticated.
+    /// The limits of a request from a client that has or has not authenticated.
     pub fn request(&self, authenticated: bool) -> RequestLimits {
         match authenticated {
             true => RequestLimits {
@@ -177,7 +174,6 @@ pub struct ServerConfig {
     /// Does the store run single operations only, each on one record? Its front takes no others,
     /// and makes no groups of commands over several keys.
     pub single: bool,
-    /// The limits.
     pub limits: Limits,
     /// Keys that the store holds, by database.
     pub keys: [u64; DATABASES],
@@ -228,25 +224,15 @@ pub enum StartError {
     Threads(usize),
     /// A limit out of range.
     #[error("limit {name} = {value}: give {min} to {max}")]
-    Limit {
-        /// Which.
-        name: &'static str,
-        /// Its value.
-        value: usize,
-        /// The least.
-        min: usize,
-        /// The most.
-        max: usize,
-    },
+    Limit { name: &'static str, value: usize, min: usize, max: usize },
     /// The socket, or a thread.
     #[error(
         "cannot serve on {listen}: {reason}; give another {}",
         listen.path().map_or("address or port", |_| "path")
     )]
     Io {
-        /// Where.
         listen: Address,
-        /// What the system said.
+        /// The system's message.
         reason: std::io::Error,
     },
 }

@@ -151,12 +151,10 @@ impl ServerHandle {
         &self.shared.address
     }
 
-    /// Its counters.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// The value of one of its counters.
     pub fn counter(&self, which: impl Fn(&Counters) -> &AtomicU64) -> u64 {
         which(&self.shared.counters).load(Ordering::Relaxed)
     }

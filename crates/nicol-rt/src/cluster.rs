@@ -403,7 +403,6 @@ impl LiveCluster {
         self.control.check()
     }
 
-    /// Starts the log thread of a node.
     fn start_log(&mut self, node: usize, file: LogFile) -> Result<(), LiveError> {
         let (shared, control) = (self.shared.clone(), self.control.clone());
         let body = move || {

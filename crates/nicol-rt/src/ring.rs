@@ -48,7 +48,6 @@ impl ReadySet {
         self.0[engine / 64].fetch_or(1 << (engine % 64), Ordering::SeqCst);
     }
 
-    /// Is any marked?
     pub(crate) fn any(&self) -> bool {
         self.0.iter().any(|word| word.load(Ordering::SeqCst) != 0)
     }

@@ -41,7 +41,6 @@ pub(crate) struct Shared {
     pub(crate) logs: Vec<LogQueue>,
     /// Per engine: persists that are done.
     pub(crate) persisted: Vec<Persisted>,
-    /// What goes wrong.
     pub(crate) faults: Option<FaultPlan>,
     /// Broken on purpose: frames of and for earlier incarnations are taken.
     pub(crate) ignores_fences: bool,
@@ -146,7 +145,6 @@ impl LiveWorld {
         self.index
     }
 
-    /// The engine.
     pub(crate) fn here(&self) -> EngineId {
         self.here
     }

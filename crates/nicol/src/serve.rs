@@ -46,8 +46,12 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let view = View::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(refused_view(error)))?;
     let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
-    let flags = "--records, --replicas or --nodes";
-    memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
+    memory::refuse_beyond_machine(
+        copies,
+        System::SERVED_VALUE_BYTES,
+        &["records", "replicas", "nodes"],
+    )
+    .map_err(|refused| Usage(refused.into()))?;
     let mut config = front_config(&settings);
     config.tls = settings.tls.as_ref().map(load_tls).transpose()?;
     // Logs are read back, and rewritten, only for a server that can serve them.
@@ -299,6 +303,7 @@ mod tests {
     use nicol_resp::{Backend, Done, Request};
 
     use super::*;
+    use crate::flags;
 
     /// A store that answers nothing.
     struct Silent;
@@ -310,7 +315,7 @@ mod tests {
     #[test]
     fn a_system_whose_tables_do_not_grow_refuses_to_serve() {
         let args = ServeArgs { system: Some("farm".to_owned()), ..ServeArgs::default() };
-        let error = format!("{:#}", settings(&args).unwrap_err());
+        let error = flags::told(&settings(&args).unwrap_err());
         assert!(error.contains("--system farm") && error.contains("fixed size"), "{error}");
     }
 

@@ -10,7 +10,7 @@ const FIRST: u8 = 1;
 /// In the flags: there are others.
 const OTHERS: u8 = 2;
 
-/// What a ring calls.
+/// The callback of a ring.
 type Notify = Box<dyn Fn() + Send + Sync>;
 
 /// A watcher, and what a ring calls for it.

@@ -34,7 +34,6 @@ pub enum AccessError {
         offset: u64,
         /// Bytes asked for.
         len: u64,
-        /// Size of the region.
         size: u64,
     },
     /// The offset is not a multiple of eight, or for a wide compare-and-swap not of its size.
@@ -51,10 +50,7 @@ pub enum AccessError {
     },
     /// The buffer posted to a free list is not one that was allocated from it.
     #[error("offset {offset} is not a buffer in use")]
-    NotInUse {
-        /// The offset posted.
-        offset: u64,
-    },
+    NotInUse { offset: u64 },
     /// A crash has taken the memory away. Only what the side's own code accesses is told so: the
     /// fabric answers others with `Denied` or `Unreachable`.
     #[error("the memory was lost in a crash")]
@@ -134,7 +130,7 @@ impl Region {
         region
     }
 
-    /// Is it a log?
+    /// True if it is a log.
     pub const fn is_log(&self) -> bool {
         self.label.is_some()
     }
@@ -204,7 +200,6 @@ impl Region {
         copy
     }
 
-    /// Its size in bytes.
     pub fn size(&self) -> Bytes {
         Bytes(self.size.load(Ordering::Relaxed))
     }

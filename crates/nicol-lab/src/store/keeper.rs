@@ -36,7 +36,7 @@ pub(crate) trait Pausable: Send + Sync {
     /// Refuse transactions that write, or take them again.
     fn refuse_writes(&self, refused: bool);
 
-    /// Is nothing under way, and everything that was logged applied?
+    /// True if nothing is under way, and everything that was logged applied.
     fn is_quiet(&self) -> bool;
 }
 
@@ -47,7 +47,6 @@ pub struct Kept {
     pub saves: u64,
     /// Did the last attempt fail, and why?
     pub failure: Option<String>,
-    /// Is one under way?
     pub under_way: bool,
     /// When the tables were saved last.
     pub saved_at: Option<SystemTime>,

@@ -35,22 +35,19 @@ pub struct Stored {
     hash_seed: Option<u64>,
     /// Of the manifest; 0 if there was none.
     generation: u64,
-    /// What was found.
     pub found: Found,
 }
 
-/// What was read back.
+/// The content that was read back.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// Records that there are.
     pub records: u64,
     /// Of them, records in saved tables.
     pub in_tables: u64,
-    /// Bytes of logs.
     pub log_bytes: u64,
     /// Records of the logs, and what was taken of them.
     pub counts: Counts,
-    /// What was damaged and could be made up for, in words with file and place.
+    /// Damage that could be made up for, in words with file and place.
     pub repaired: Vec<String>,
     /// Logs whose torn end was cut.
     pub torn: usize,
@@ -109,7 +106,6 @@ impl Stored {
         self.hash_seed
     }
 
-    /// The values, by key.
     pub fn values(&self) -> impl Iterator<Item = (Key, &[u8])> {
         self.records.iter().map(|(key, _, value)| (*key, &value[..]))
     }

@@ -32,7 +32,7 @@ pub struct LogReading {
 /// See [`LogReading`]. The last argument is told how many bytes of the run have been read.
 pub(crate) type ReadRun = fn(&mut ReadBack, &RunLogs<'_>, &mut dyn FnMut(u64)) -> Result<u64>;
 
-/// What was read back.
+/// The content that was read back.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBack {
     /// Of each key the newest write.
@@ -43,9 +43,8 @@ pub(crate) struct ReadBack {
     pub(crate) counts: Counts,
     /// Records that stood in saved tables.
     pub(crate) tables: u64,
-    /// Bytes of logs.
     pub(crate) log_bytes: u64,
-    /// What was damaged and could be made up for, in words.
+    /// Damage that could be made up for, in words.
     pub(crate) repaired: Vec<String>,
     /// Logs whose end a crash has torn.
     pub(crate) torn: usize,
@@ -227,7 +226,7 @@ pub(crate) fn scan(
     Ok((reader.offset(), lost))
 }
 
-/// What is damaged, in words.
+/// The damage, in words.
 #[derive(Debug, Default)]
 pub(crate) struct Damage(pub(crate) Vec<String>);
 

@@ -30,7 +30,7 @@ use crate::transactions::{End, REFUSED};
 /// Buffers larger than this are given back once they are empty.
 const BUFFER_KEPT: usize = 64 << 10;
 
-/// What the connection waits for.
+/// The event that the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Input,
@@ -43,20 +43,17 @@ enum Waiting {
 /// How far a connection is from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Commands are processed.
     Open,
     /// Replies are sent, then the connection is closed.
     Closing,
     /// All was sent; what the client still sends is thrown away until it closes, or until a time.
     Lingering(Instant),
-    /// To be removed.
     Dead,
 }
 
 /// What [`Connection::step`] wants of the event loop.
 #[derive(Debug, PartialEq, Eq)]
 enum Want {
-    /// Call again.
     More,
     /// Read; nothing complete is left.
     Input,
@@ -109,7 +106,6 @@ pub struct Connection {
     weight: usize,
     /// When its transaction was submitted.
     submitted: Instant,
-    /// The number of its front.
     front: usize,
 }
 

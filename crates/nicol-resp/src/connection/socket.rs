@@ -18,7 +18,7 @@ use crate::connection::tls::{Session, Tls};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 1_024;
-/// Who may connect to a socket in the file system: its owner.
+/// The users who may connect to a socket in the file system: its owner.
 const MODE: u32 = 0o600;
 
 /// A socket that takes connections.

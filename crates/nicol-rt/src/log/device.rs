@@ -53,8 +53,8 @@ struct Device<'d, N, X> {
     writer: GroupWriter,
     /// Bytes of the file whose persists were handed back.
     synced: u64,
-    /// Is there what a crash has left behind them? Where that has holes, no reader finds what
-    /// follows.
+    /// True if there is what a crash has left behind them. Where that has holes, no reader finds
+    /// what follows.
     unsettled: bool,
     healthy: bool,
     /// Was there no room when it was tried last?

@@ -121,9 +121,7 @@ pub struct LogFolder {
 /// A run in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its number.
     pub number: u32,
-    /// Where it is.
     pub path: PathBuf,
     /// Are its tables saved?
     pub has_tables: bool,
@@ -166,7 +164,6 @@ impl LogFolder {
         draw().map(|drawn| drawn.max(1))
     }
 
-    /// Where it is.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -52,7 +52,6 @@ pub(crate) struct Persist {
 pub(crate) enum Ask {
     /// The host has crashed: decide about what was not handed back.
     Crash {
-        /// Of the dice.
         seed: u64,
         /// Broken on purpose: everything is there.
         keeps_all: bool,
@@ -306,7 +305,7 @@ impl Persisted {
         self.any.store(false, Ordering::SeqCst);
     }
 
-    /// Is there something to take?
+    /// True if there is something to take.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::SeqCst)
     }

@@ -67,9 +67,7 @@ pub struct WrittenTables {
 /// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// Whose they are.
     pub header: TablesHeader,
-    /// Records.
     pub records: u64,
     /// Blocks that were missing or damaged in one file and read from the other one.
     pub repaired: u64,
@@ -88,12 +86,7 @@ pub enum TablesError {
          start empty",
         .paths[0].display(), .paths[1].display()
     )]
-    Damaged {
-        /// The two files.
-        paths: [PathBuf; 2],
-        /// Where.
-        offset: u64,
-    },
+    Damaged { paths: [PathBuf; 2], offset: u64 },
 }
 
 /// Are tables saved in this run? One of the two is enough: neither has its name before both are
