@@ -87,6 +87,7 @@ const TESTS: [(&str, Pointers, &[&str]); 4] = [
             "multicore::tests::what_was_located_is_found_in_order_until_it_is_taken_out",
             "host_table::tests::readers_never_miss_a_record_that_is_there",
             "host_table::tests::readers_never_miss_a_record_while_the_table_doubles",
+            "host_table::tests::values::readers_find_every_value_while_values_are_moved",
             "nic_index::tests::cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice",
             "remote_table::tests::addresses::stale_addresses_lose_no_update_while_records_move",
             "remote_table::tests::threads::an_update_is_not_lost_when_its_record_moves",

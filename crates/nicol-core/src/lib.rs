@@ -2,7 +2,7 @@
 //!
 //! Protocol code is written against [`fabric::Fabric`]; the two worlds (`nicol-sim`, `nicol-rt`)
 //! implement the narrower [`engine::World`] under one shared [`engine::Engine`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod chain;
 pub mod commit;

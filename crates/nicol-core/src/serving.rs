@@ -61,10 +61,6 @@ pub trait Backend: Send + Sync {
     /// has at most one transaction in progress.
     fn submit(&self, connection: u64, request: Arc<Request>, done: Done);
 
-    /// Records that its tables hold. A front asks before its first request and counts from there:
-    /// what has been committed may not be in the tables yet.
-    fn records(&self) -> u64;
-
     /// The memory that it takes. Default: not counted.
     ///
     /// Cost: some hundred short mutexes.
@@ -77,6 +73,14 @@ pub trait Backend: Send + Sync {
     ///
     /// Cost: some loads.
     fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Has the device of its logs no room? Requests that write then abort with `NoResources` before
+    /// anything is done, and trying again is of no use until there is room.
+    ///
+    /// Cost: a load.
+    fn is_out_of_room(&self) -> bool {
         false
     }
 }

@@ -1,10 +1,11 @@
 //! The museum of broken protocols: each known fault planted in each system, and the first run in
 //! which a checker finds it. It shows up a checker that passes everything.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
 use std::thread;
 
 use anyhow::{Result, anyhow};
@@ -150,9 +151,31 @@ fn exhibit(
     Ok(Some(exhibit))
 }
 
+thread_local! {
+    /// Is this thread within a run in which a failed assertion is an answer?
+    static MAY_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps panics out of the terminal that are answers; all others are printed as before.
+fn expect_panics() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            if !MAY_PANIC.get() {
+                print(panicked);
+            }
+        }));
+    });
+}
+
 /// The check that finds a run wrong, and the first thing that it reports.
 fn noticed(config: &BenchConfig) -> Result<Option<(&'static str, String)>> {
-    let ran = match panic::catch_unwind(AssertUnwindSafe(|| bench::run(config))) {
+    expect_panics();
+    MAY_PANIC.set(true);
+    let ran = panic::catch_unwind(AssertUnwindSafe(|| bench::run(config)));
+    MAY_PANIC.set(false);
+    let ran = match ran {
         Ok(ran) => ran.map_err(|error| anyhow!("a trial of {}: {error:#}", config.system))?,
         Err(cause) => return Ok(Some(("assertion", panic_text(&*cause)))),
     };

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
@@ -47,6 +47,8 @@ pub struct WorkloadSpec {
     pub terminals: Option<Terminals>,
     /// Are long transactions chopped?
     pub chopping: Option<Chopping>,
+    /// Which of TPC-C's transactions are annotated to run on NIC cores.
+    pub shipped: Option<Shipped>,
     /// How TPC-C finds orders whose keys it does not know.
     pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
@@ -221,6 +223,7 @@ impl WorkloadSpec {
             ("--mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
             ("--terminals", self.terminals.is_some(), tpcc),
             ("--chopping", self.chopping.is_some(), tpcc),
+            ("--ship", self.shipped.is_some(), tpcc),
             ("--indices", self.indices.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
             ("--blind-percent", self.blind_percent.is_some(), ycsb_t),

@@ -7,7 +7,8 @@ use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
-use crate::transactions::record::HEADER_LEN;
+use crate::connection::tls::Tls;
+use crate::transactions::record::{DATABASES, HEADER_LEN};
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
 pub const KEY_BYTES_MAX: usize = 512;
@@ -46,6 +47,8 @@ pub struct Limits {
     pub output_hard_bytes: usize,
     /// Unread replies beyond which a client's further commands wait until it has read some.
     pub output_soft_bytes: usize,
+    /// Bytes of all clients' buffers: beyond it those with the largest are closed.
+    pub client_bytes: usize,
     /// How long a client may stay above [`Limits::output_soft_bytes`] without reading a byte.
     pub output_soft_time: Duration,
     /// Silence after which the kernel probes whether the client still lives.
@@ -90,6 +93,7 @@ impl Default for Limits {
             login_time: Duration::from_secs(10),
             output_hard_bytes: 32 << 20,
             output_soft_bytes: 1 << 20,
+            client_bytes: usize::MAX,
             output_soft_time: Duration::from_secs(10),
             keepalive: Duration::from_secs(300),
             idle: None,
@@ -163,6 +167,9 @@ pub struct ServerConfig {
     /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
     /// file system.
     pub password: Option<String>,
+    /// What clients at an address and a port must speak, if it is TLS. In the file system they
+    /// speak without.
+    pub tls: Option<Tls>,
     /// Fronts, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,
     /// The seed of the hash from RESP keys to rows: the same on every node, forever.
@@ -172,6 +179,8 @@ pub struct ServerConfig {
     pub single: bool,
     /// The limits.
     pub limits: Limits,
+    /// Keys that the store holds, by database.
+    pub keys: [u64; DATABASES],
     /// Rows of the store that hold a key which expires, and when the first one does, in
     /// milliseconds of Unix time.
     pub expiring: Vec<(i64, Key)>,
@@ -185,10 +194,12 @@ impl ServerConfig {
         Self {
             listen,
             password: None,
+            tls: None,
             threads: 1,
             hash_seed: 0,
             single: false,
             limits: Limits::default(),
+            keys: [0; DATABASES],
             expiring: Vec::new(),
             drain: Duration::from_secs(5),
         }
@@ -199,7 +210,10 @@ impl ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A password is missing.
-    #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1 or unix:PATH")]
+    #[error(
+        "{0} is not the loopback: give a password, or TLS that asks clients for certificates, or \
+             listen on 127.0.0.1 or unix:PATH"
+    )]
     Unprotected(Address),
     /// A password that protects nothing, or that no client could give.
     #[error("the password has {len} bytes: give 1 to {max}, or no password at all")]

@@ -3,6 +3,7 @@
 mod atomic;
 mod buffers;
 mod doorbell;
+mod pages;
 mod region;
 mod seqlock;
 mod swap;

@@ -27,6 +27,14 @@ impl Resource {
         Slot { start, end: self.free_at }
     }
 
+    /// Something that comes first has taken `slot` of what this waits for: what is served after it
+    /// began is served later by as much.
+    pub fn yields_to(&mut self, slot: Slot) {
+        if self.free_at > slot.start {
+            self.free_at += Picos(slot.end.0 - slot.start.0);
+        }
+    }
+
     /// When it is free, as far as it is reserved now.
     pub const fn free_at(&self) -> Picos {
         self.free_at

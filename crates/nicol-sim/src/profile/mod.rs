@@ -215,6 +215,8 @@ pub struct WorkCosts {
     pub client: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::Chain`], per operation.
     pub chain_operation: Sourced<Picos>,
+    /// [`nicol_core::fabric::Work::Crc64`], per byte.
+    pub crc64_byte: Sourced<Picos>,
     /// [`nicol_core::fabric::SharedMemory::access`]; by default the `local_received` of the core.
     pub access: Option<Sourced<Picos>>,
 }
@@ -267,6 +269,10 @@ pub struct Verbs {
     pub card_latency: Sourced<Picos>,
     /// The target NIC's read of host memory, or an atomic.
     pub read_latency: Sourced<Picos>,
+    /// From a WRITE's last byte on the target's lanes until its NIC knows that memory has it, which
+    /// it waits for before it acknowledges. Left out: it acknowledges as soon as the lanes have
+    /// taken it.
+    pub write_latency: Option<Sourced<Picos>>,
     /// From the response to the completion in the requester's memory.
     pub completion_latency: Sourced<Picos>,
     /// Before an unanswered operation is sent again by the NIC.
@@ -378,6 +384,9 @@ pub struct NicQueues {
     pub durable_latency: Sourced<Picos>,
     /// Time per KiB of it.
     pub durable_per_kib: Sourced<Picos>,
+    /// Do entries drain to the host in the background, so that messages over the same lanes do not
+    /// wait for them?
+    pub background: Sourced<bool>,
 }
 
 impl Profile {

@@ -260,6 +260,7 @@ fn tpcc(
         "--zipf: no warehouse is preferred where each client has its own; leave --terminals out"
     );
     config.chopping = spec.chopping.unwrap_or(config.chopping);
+    config.shipped = spec.shipped.unwrap_or(config.shipped);
     config.indices = spec.indices.unwrap_or(config.indices);
     if let Some(transactions) = spec.transactions {
         config = config.for_transactions(transactions);

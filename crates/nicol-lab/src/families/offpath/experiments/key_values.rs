@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{CLIENT, RNIC, SNIC, alternative_of};
 
+use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, digest, rounded};
 use crate::systems;
@@ -112,6 +113,8 @@ const BASE: u64 = 500 << 20;
 struct Point {
     throughput: f64,
     mean: f64,
+    /// What bound.
+    binding: Binding,
     violations: Vec<String>,
 }
 
@@ -161,6 +164,7 @@ fn run(
         Ok(Point {
             throughput: report.throughput_per_s,
             mean: report.latency_us.mean,
+            binding: report.binding.clone(),
             violations: violations.map(|one| format!("{}: {one}", system.name)).collect(),
         })
     })
@@ -186,16 +190,22 @@ fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// The latency of one client alone, and the throughput of as many as there are, of each.
-fn measured(
-    context: &Context<'_>,
-    forms: &[(&str, &[&str])],
-) -> Result<Vec<([serde_json::Value; 2], Vec<String>)>> {
+/// What the bars of an alternative show.
+struct Bars {
+    /// The latency of one client alone, and the throughput of as many as there are.
+    rates: [serde_json::Value; 2],
+    /// What bound with the latter.
+    binding: Binding,
+    violations: Vec<String>,
+}
+
+fn measured(context: &Context<'_>, forms: &[(&str, &[&str])]) -> Result<Vec<Bars>> {
     context.pool.map(forms, |&form| {
         let alone = run(context, form, 1, 1)?;
         let most = run(context, form, MACHINES, PER_MACHINE)?;
         let rates = [rounded(alone.mean, 2), rounded(most.throughput / 1e6, 2)];
-        Ok((rates, alone.violations.into_iter().chain(most.violations).collect()))
+        let violations = alone.violations.into_iter().chain(most.violations).collect();
+        Ok(Bars { rates, binding: most.binding, violations })
     })
 }
 
@@ -204,8 +214,10 @@ fn latency_and_throughput(context: &Context<'_>) -> Result<Table> {
     let forms: Vec<_> = context.systems().into_iter().map(|system| (system, &[][..])).collect();
     let mut table = context.table();
     assume(context, &mut table)?;
-    for ((system, _), (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
-        table.push([json!(alternative_of(system))].into_iter().chain(rates).collect());
+    for ((system, _), found) in forms.iter().zip(measured(context, &forms)?) {
+        let Bars { rates, binding, violations } = found;
+        let measured = [json!(alternative_of(system))].into_iter().chain(rates).collect();
+        table.push_bound(measured, &binding);
         table.judge(violations);
     }
     Ok(table)
@@ -219,9 +231,10 @@ fn mitigations(context: &Context<'_>) -> Result<Table> {
     let mut table = context.table();
     assume(context, &mut table)?;
     table.assume("copies", "4", "the study: a few hot keys, several times (advice 1)");
-    for ((system, settings), (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
+    for ((system, settings), found) in forms.iter().zip(measured(context, &forms)?) {
+        let Bars { rates, binding, violations } = found;
         let names = [json!(alternative_of(system)), json!(settings.join(" "))];
-        table.push(names.into_iter().chain(rates).collect());
+        table.push_bound(names.into_iter().chain(rates).collect(), &binding);
         table.judge(violations);
     }
     Ok(table)
@@ -243,7 +256,8 @@ fn by_clients(context: &Context<'_>) -> Result<Table> {
     assume(context, &mut table)?;
     for (&(system, machines), point) in points.iter().zip(found) {
         let throughput = rounded(point.throughput / 1e6, 2);
-        table.push(vec![json!(alternative_of(system)), json!(machines), throughput]);
+        let measured = vec![json!(alternative_of(system)), json!(machines), throughput];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::steady::{self, Windows};
 use super::testbed::Testbed;
+use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table};
 use crate::report::BenchReport;
@@ -33,6 +34,8 @@ pub(super) struct Load {
     pub(super) servers: usize,
     /// Objects: in the full form, and in the quick one.
     pub(super) objects: [u64; 2],
+    /// Settings of the system.
+    pub(super) settings: &'static [&'static str],
     /// Zipf parameter times 100; 0 is uniform.
     pub(super) zipf_percent: u8,
     /// Clients of the whole experiment.
@@ -46,6 +49,8 @@ pub(super) struct Point {
     pub(super) mean: f64,
     pub(super) p50: f64,
     pub(super) p99: f64,
+    /// What bound.
+    pub(super) binding: Binding,
     /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
@@ -73,6 +78,7 @@ impl Load {
         let per_node = self.clients / client_nodes;
         ensure!(per_node * client_nodes == self.clients, "{} clients", self.clients);
         Ok(BenchConfig {
+            settings: self.settings.iter().map(ToString::to_string).collect(),
             nodes: self.servers,
             replicas: self.servers,
             client_nodes,
@@ -108,8 +114,19 @@ impl Point {
             mean: report.latency_us.mean,
             p50: report.latency_us.p50,
             p99: report.latency_us.p99,
+            binding: report.binding.clone(),
             violations: violations.collect(),
         }
+    }
+
+    /// The point of the highest throughput; of equals the first.
+    ///
+    /// # Panics
+    /// If there is none: a peak is looked for among some.
+    pub(super) fn peak(points: &[Self]) -> &Self {
+        let higher = |most: &Self, one: &Self| one.throughput > most.throughput;
+        let peak = points.iter().reduce(|most, one| if higher(most, one) { one } else { most });
+        peak.expect("a peak is looked for among some")
     }
 }
 

@@ -26,6 +26,49 @@ const OF_FARM: &[&str] = &[
     "log_bytes=8192",
 ];
 
+/// What is shown: each system as the paper describes it, under its own name, and the other readings
+/// of a sentence beside it.
+const SHOWN: [Shown; 5] = [
+    Shown { reading: &["prepare=one-chain"], ..Shown::of("prism-tx", OF_PRISM_TX) },
+    // AMB-53
+    Shown {
+        reading: &["prepare=reads-first"],
+        is_beside: true,
+        ..Shown::of("prism-tx", OF_PRISM_TX)
+    },
+    Shown { reading: &["validate_keys=all"], ..Shown::of("farm", OF_FARM) },
+    // AMB-54
+    Shown { reading: &["validate_keys=unlocked"], is_beside: true, ..Shown::of("farm", OF_FARM) },
+    Shown { reading: &["validate_keys=all"], ..Shown::of("farm-software", OF_FARM) },
+];
+
+/// A system by one reading of its text.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    system: &'static str,
+    settings: &'static [&'static str],
+    reading: &'static [&'static str],
+    /// Is it beside the one that the figure is about?
+    is_beside: bool,
+}
+
+impl Shown {
+    const fn of(system: &'static str, settings: &'static [&'static str]) -> Self {
+        Self { system, settings, reading: &[], is_beside: false }
+    }
+
+    /// `system` as its paper describes it; `None` if these figures do not show it.
+    pub(super) fn as_described(system: &str) -> Option<Self> {
+        SHOWN.into_iter().find(|shown| shown.system == system)
+    }
+
+    /// What its rows are called: the system, and what is read otherwise.
+    fn name(&self) -> String {
+        let otherwise = self.reading.iter().filter(|_| self.is_beside);
+        std::iter::once(&self.system).chain(otherwise).copied().collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 2] = [
     Experiment {
@@ -65,7 +108,7 @@ const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 /// What is varied.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
-    pub(super) system: &'static str,
+    pub(super) shown: Shown,
     pub(super) clients: usize,
     pub(super) zipf_percent: u8,
 }
@@ -73,17 +116,21 @@ pub(super) struct Case {
 impl Case {
     /// Runs it.
     pub(super) fn measure(self, context: &Context<'_>, on: &Testbed) -> Result<Point> {
-        let Self { system, clients, zipf_percent } = self;
+        let Self { shown, clients, zipf_percent } = self;
         let spec = WorkloadSpec {
             keys: Some(1),
             read_percent: Some(0),
             zipf_percent: Some(zipf_percent),
             ..WorkloadSpec::named("ycsb-t")
         };
-        let settings = if system == SYSTEMS[0] { OF_PRISM_TX } else { OF_FARM };
-        let what =
-            format!("{system} with {clients} clients, zipf {zipf_percent} %, on {}", on.name);
-        Run { system, settings, on, clients, spec, what }.measure(context)
+        let settings = [shown.settings, shown.reading].concat();
+        let system = shown.system;
+        let what = format!(
+            "{} with {clients} clients, zipf {zipf_percent} %, on {}",
+            shown.name(),
+            on.name
+        );
+        Run { system, settings: &settings, on, clients, spec, what }.measure(context)
     }
 }
 
@@ -100,10 +147,16 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
     assume_clients(table);
 }
 
+/// What is shown of the systems that are asked for.
+fn every_shown(context: &Context<'_>) -> impl Iterator<Item = Shown> {
+    let systems: Vec<&str> = context.systems().into_iter().collect();
+    SHOWN.into_iter().filter(move |shown| systems.contains(&shown.system))
+}
+
 fn figure_9(context: &Context<'_>) -> Result<Table> {
     let mut cases = Vec::new();
-    for system in context.systems() {
-        let of = |&clients: &usize| Case { system, clients, zipf_percent: 0 };
+    for shown in every_shown(context) {
+        let of = |&clients: &usize| Case { shown, clients, zipf_percent: 0 };
         cases.extend(context.options.form.of(CLIENTS).iter().map(of));
     }
     let on = &Testbed::new(context)?;
@@ -112,7 +165,7 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
     on.assume(&mut table);
     assume(context, &mut table);
     for (case, point) in cases.iter().zip(found) {
-        table.push(row(case.system, case.clients, &point));
+        table.push_bound(row(&case.shown.name(), case.clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -122,9 +175,9 @@ fn figure_10(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
     let clients = form.of(CLIENTS_AT_PEAK);
     let mut cases = Vec::new();
-    for system in context.systems() {
+    for shown in every_shown(context) {
         for &zipf_percent in form.of(ZIPF) {
-            cases.extend(clients.iter().map(|&clients| Case { system, clients, zipf_percent }));
+            cases.extend(clients.iter().map(|&clients| Case { shown, clients, zipf_percent }));
         }
     }
     let on = &Testbed::new(context)?;
@@ -133,9 +186,10 @@ fn figure_10(context: &Context<'_>) -> Result<Table> {
     on.assume(&mut table);
     assume(context, &mut table);
     for (cases, points) in cases.chunks(clients.len()).zip(found.chunks(clients.len())) {
-        let peak = points.iter().map(|point| point.throughput).fold(0.0, f64::max);
+        let peak = Point::peak(points);
         let zipf = rounded(f64::from(cases[0].zipf_percent) / 100.0, 2);
-        table.push(vec![json!(cases[0].system), zipf, rounded(peak, 0)]);
+        let measured = vec![json!(cases[0].shown.name()), zipf, rounded(peak.throughput, 0)];
+        table.push_bound(measured, &peak.binding);
         points.iter().for_each(|point| table.judge(point.violations.clone()));
     }
     Ok(table)
