@@ -11,6 +11,7 @@ use crate::experiments::{
     Checkpoint, Context, Experiment, Finished, Options, Outcome, Pool, Progress, page_of,
 };
 use crate::families::{commit, engine, minos, offpath, prism};
+use crate::refused::refuse;
 use crate::systems;
 
 /// The systems that `experiment` compares, and the settings of theirs that it varies, that are not
@@ -81,22 +82,28 @@ pub fn run(
     checkpoint: &Checkpoint,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Finished> {
-    ensure!(options.jobs > 0, "--jobs 0: give at least 1");
+    ensure!(options.jobs > 0, refuse("jobs", 0, "", "give at least 1"));
     ensure!(
         experiment.timed || options.profile.is_none(),
-        "--profile: {} has no timing model, so that no profile matters",
-        experiment.id
+        refuse(
+            "profile",
+            "",
+            format!("{} has no timing model, so that no profile matters", experiment.id),
+            "leave it out"
+        )
     );
     for system in options.systems.iter().flatten() {
         ensure!(
             experiment.systems.contains(&system.as_str()),
-            "--systems {system}: {} compares {}",
-            experiment.id,
-            if experiment.systems.is_empty() {
-                "none".into()
-            } else {
-                experiment.systems.join(", ")
-            }
+            refuse(
+                "systems",
+                system,
+                "",
+                match experiment.systems {
+                    [] => format!("{} compares none", experiment.id),
+                    some => format!("{} compares {}", experiment.id, some.join(", ")),
+                }
+            )
         );
     }
     let pool = Pool::new(options.jobs, options.memory, progress);
@@ -104,7 +111,7 @@ pub fn run(
     let missing = missing_of(experiment, &context.systems());
     ensure!(
         missing.is_empty(),
-        "{} needs what is not there: {}; what is there: nicol systems, nicol bench --set help",
+        "{} needs what is not there: {}; what is there: nicol systems, nicol bench with `settings` help",
         experiment.id,
         missing.join(", ")
     );

@@ -19,7 +19,6 @@ use crate::systems::System;
 /// A system with one planted fault, and the check that found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exhibit {
-    /// The system.
     pub system: &'static str,
     /// How it is broken: the name for `--set sabotage=NAME`.
     pub sabotage: &'static str,
@@ -30,7 +29,7 @@ pub struct Exhibit {
     pub caught: Option<Caught>,
     /// Why it cannot be noticed in this system.
     pub harmless: Option<&'static str>,
-    /// What the checkers say of the same run of the system as it should be: nothing, if they are
+    /// The checkers' verdict on the same run of the system as it should be: nothing, if they are
     /// right.
     pub honest_violations: Vec<String>,
 }
@@ -38,11 +37,8 @@ pub struct Exhibit {
 /// A run in which a broken protocol was noticed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Caught {
-    /// The workload.
     pub workload: String,
-    /// The profile.
     pub world: String,
-    /// The seed.
     pub seed: u64,
     /// `promise`: the history is wrong; `audit`: the final state is; `assertion`: the run stopped.
     pub by: &'static str,
@@ -53,7 +49,8 @@ pub struct Caught {
 }
 
 impl Exhibit {
-    /// Is it as it must be: noticed, unless it is harmless, and the honest system is not blamed?
+    /// True if it is as it must be: noticed, unless it is harmless, and the honest system is not
+    /// blamed.
     pub fn held(&self) -> bool {
         self.caught.is_some() != self.harmless.is_some() && self.honest_violations.is_empty()
     }

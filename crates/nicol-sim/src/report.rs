@@ -52,7 +52,7 @@ impl Utilization {
     }
 }
 
-/// What all cores of a side together spent on one thing.
+/// The time that all cores of a side together spent on one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spending {
     /// Whose cores.

@@ -97,7 +97,6 @@ impl HardwareTrace {
         }
     }
 
-    /// Hands everything over.
     pub(crate) fn flush(&self) {
         self.nodes.iter().for_each(|(tracer, _)| tracer.flush());
     }

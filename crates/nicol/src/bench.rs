@@ -90,6 +90,21 @@ pub(crate) fn transactions(count: u64) -> Result<Length> {
     Ok(Length::Transactions(count))
 }
 
+/// The mix of YCSB, or of TPC-C.
+fn mixes(asked: MixArg) -> (Option<Mix>, Option<tpcc::Mix>) {
+    match asked {
+        MixArg::A => (Some(Mix::A), None),
+        MixArg::B => (Some(Mix::B), None),
+        MixArg::C => (Some(Mix::C), None),
+        MixArg::D => (Some(Mix::D), None),
+        MixArg::E => (Some(Mix::E), None),
+        MixArg::F => (Some(Mix::F), None),
+        MixArg::Full => (None, Some(tpcc::Mix::Full)),
+        MixArg::NewOrderPayment => (None, Some(tpcc::Mix::NewOrderAndPayment)),
+        MixArg::Payment => (None, Some(tpcc::Mix::PaymentOnly)),
+    }
+}
+
 pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
@@ -98,18 +113,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         did_you_mean(&args.workload, WORKLOADS.map(|(name, _)| name)),
         WORKLOADS.map(|(name, meaning)| format!("{name} ({meaning})")).join("; ")
     );
-    let (mix, tpcc_mix) = match args.mix {
-        None => (None, None),
-        Some(MixArg::A) => (Some(Mix::A), None),
-        Some(MixArg::B) => (Some(Mix::B), None),
-        Some(MixArg::C) => (Some(Mix::C), None),
-        Some(MixArg::D) => (Some(Mix::D), None),
-        Some(MixArg::E) => (Some(Mix::E), None),
-        Some(MixArg::F) => (Some(Mix::F), None),
-        Some(MixArg::Full) => (None, Some(tpcc::Mix::Full)),
-        Some(MixArg::NewOrderPayment) => (None, Some(tpcc::Mix::NewOrderAndPayment)),
-        Some(MixArg::Payment) => (None, Some(tpcc::Mix::PaymentOnly)),
-    };
+    let (mix, tpcc_mix) = args.mix.map_or((None, None), mixes);
     Ok(WorkloadSpec {
         name: args.workload.clone(),
         transactions: None,

@@ -89,7 +89,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Is a request served sooner on the NIC than on the host, even if it needs the host's memory?
+    /// True if a request is served sooner on the NIC than on the host, even if it needs the host's
+    /// memory.
     pub fn saves_latency(&self) -> bool {
         self.served_ns < self.host_rpc_ns && self.fetched_ns < self.host_rpc_ns
     }

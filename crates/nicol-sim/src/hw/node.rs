@@ -90,7 +90,6 @@ pub struct NodeHardware {
     pub link_out: Resource,
     /// Whether only frames from the host's queue have taken it.
     pub link_out_alone: Alone,
-    /// The link from the switch.
     pub link_in: Resource,
     /// PCIe lanes from the host to the NIC.
     pub lanes_to_nic: Resource,
@@ -115,7 +114,6 @@ pub struct NodeHardware {
 }
 
 impl NodeHardware {
-    /// An idle node.
     pub fn new(profile: &Profile) -> Self {
         let queues = profile.dma.queues.value as usize;
         let inside = CardParts::new(profile).map(Box::new);

@@ -138,7 +138,7 @@ impl SystemConfig for TxConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
-        refuse_slots_beyond_machine(self.entries, config.nodes, "--set entries")
+        Ok(refuse_slots_beyond_machine(self.entries, config.nodes, &["entries"])?)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -178,7 +178,7 @@ impl Benchmark {
                     "tpcc-no" => (
                         "by the host",
                         "Xenic's host executes what is compute-heavy (4.3.3), as B+ trees make New-Order \
-                         (5.2); --ship new-order ships it",
+                         (5.2); ship=new-order ships it",
                     ),
                     _ => ("New-Order and Payment shipped, others by the host", "Xenic21 5.3"),
                 };
