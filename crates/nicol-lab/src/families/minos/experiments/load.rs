@@ -18,12 +18,12 @@ use crate::workloads::WorkloadSpec;
 /// Nodes by default. (Table III)
 pub(super) const NODES: usize = 5;
 /// Clients of a node: one for each of its cores, which the paper keeps busy. [MINOS24 IV]
-const CLIENTS: usize = 5;
+pub(super) const CLIENTS: usize = 5;
 /// Bytes of a record, and how many the database has. [MINOS24 VII]
 const RECORD_BYTES: u32 = 1_024;
 pub(super) const RECORDS: [u64; 2] = [100_000, 2_000];
 /// Requests of a node. [MINOS24 VII]
-const REQUESTS: [u64; 2] = [100_000, 200];
+pub(super) const REQUESTS: [u64; 2] = [100_000, 200];
 /// Bytes of memory that a record takes on a node, rounded up, and what a run needs besides.
 const FOOTPRINT: u64 = 1_400;
 const BASE: u64 = 600 << 20;

@@ -3,16 +3,19 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::closed_loop::{CHART, COLUMNS, row};
+use super::closed_loop::{CHART, COLUMNS, row, sweep};
 use super::load::{Load, assume};
 use super::testbed::Testbed;
-use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
 
 /// "PRISM-RS and the two variants of lock-based ABD".
 const SYSTEMS: [&str; 3] = ["prism-rs", "abdlock", "abdlock-software"];
 
-/// Clients of the whole experiment: those of the full form, and of the quick one.
-const CLIENTS: [&[usize]; 2] = [&[1, 2, 4, 8, 11, 22, 44, 88, 176, 352, 704], &[1, 8, 44, 176]];
+/// Clients of the whole experiment.
+pub(super) const CLIENTS: [Ladder; 2] = [
+    Ladder { low: &[1, 2, 4, 8], from: 11, factor: 2, most: 2_816 },
+    Ladder { low: &[1, 8], from: 44, factor: 4, most: 2_816 },
+];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 /// "100 closed-loop clients".
@@ -59,19 +62,16 @@ pub(super) static ALL: [Experiment; 2] = [
 ];
 
 fn figure_6(context: &Context<'_>) -> Result<Table> {
-    let mut runs = Vec::new();
-    for system in context.systems() {
-        runs.extend(of(context.options.form, CLIENTS).iter().map(|&clients| (system, clients)));
-    }
+    let ladder = context.options.form.of(CLIENTS);
     let on = &Testbed::new(context)?;
-    let at = |&(system, clients): &(&'static str, usize)| {
+    let found = sweep(context, &context.systems(), &ladder, |&system, clients| {
         Load { clients, ..BLOCKS }.run(context, system, on)
-    };
-    let points = context.pool.map(&runs, at)?;
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
     assume(context, &mut table, &BLOCKS);
-    for ((system, clients), point) in runs.into_iter().zip(points) {
+    ladder.assume(&mut table, "clients of the whole experiment");
+    for (system, clients, point) in found {
         table.push_bound(row(system, clients, &point), &point.binding);
         table.judge(point.violations);
     }
@@ -81,7 +81,7 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
 fn figure_7(context: &Context<'_>) -> Result<Table> {
     let mut runs = Vec::new();
     for system in context.systems() {
-        runs.extend(of(context.options.form, ZIPF).iter().map(|&zipf| (system, zipf)));
+        runs.extend(context.options.form.of(ZIPF).iter().map(|&zipf| (system, zipf)));
     }
     let on = &Testbed::new(context)?;
     let at = |&(system, zipf_percent): &(&'static str, u8)| {
@@ -98,8 +98,4 @@ fn figure_7(context: &Context<'_>) -> Result<Table> {
         table.judge(point.violations);
     }
     Ok(table)
-}
-
-fn of<T: Copy>(form: Form, [full, quick]: [&'static [T]; 2]) -> &'static [T] {
-    form.of([full, quick])
 }
