@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 use nicol_core::serving::Backend;
 use nicol_core::txn::Procedures;
 use nicol_core::units::Bytes;
@@ -12,8 +12,9 @@ use nicol_sim::profile::{Capabilities, NicCores, OneSidedBy};
 use serde::Serialize;
 
 use crate::config::{BenchConfig, THREADS};
+use crate::refused::refuse;
 use crate::report::BenchRun;
-use crate::settings::Setting;
+use crate::settings::Described;
 use crate::store::{Keeper, LogReading, Stored};
 use crate::workloads::WorkloadSpec;
 
@@ -27,7 +28,6 @@ pub struct System {
     pub family: &'static str,
     /// What its users may rely on.
     pub guarantee: &'static str,
-    /// How it replicates.
     pub replication: &'static str,
     /// Which ordered tables its transactions may scan: those of the client's own node, or none.
     pub scans: &'static str,
@@ -36,7 +36,6 @@ pub struct System {
     pub needs: Needs,
     /// Which faults it survives.
     pub survives: &'static str,
-    /// The paper.
     pub source: &'static str,
     /// Does it wait for the log device before it acknowledges a write?
     #[serde(skip)]
@@ -75,16 +74,16 @@ pub struct System {
     /// Runs of one seed that show what a sabotage does.
     #[serde(skip)]
     pub trials: fn(&System, u64) -> Vec<BenchConfig>,
-    /// What `--set` may change in it.
+    /// What may be set in the system of a name.
     #[serde(skip)]
-    pub settings: fn() -> Vec<&'static Setting>,
+    pub settings: fn(&'static str) -> Vec<Described>,
     /// Can it run this workload? If not, why, in words.
     #[serde(skip)]
     pub accepts: fn(&System, &WorkloadSpec) -> Result<(), String>,
     /// May its clients run on nodes of their own, under this workload and these settings?
     #[serde(skip)]
     pub clients_apart: fn(&System, &WorkloadSpec, &[String]) -> bool,
-    /// What a sweep varies besides faults, as settings drawn from a seed.
+    /// The variation of a sweep, besides faults, as settings drawn from a seed.
     #[serde(skip)]
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
     #[serde(skip)]
@@ -105,7 +104,7 @@ pub struct System {
 pub struct SingleRecords {
     /// Bytes of the largest record.
     pub record_bytes: usize,
-    /// Is there one copy of each record, and no other?
+    /// True if there is one copy of each record, and no other.
     pub one_copy: bool,
     /// What a crash of everything may take although it was acknowledged, in words, even under a log
     /// device; `None`: nothing.
@@ -126,7 +125,6 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// It runs anywhere.
     pub const NONE: Self =
         Self { nic_cores: false, card: false, log_device: false, coherent: false };
 
@@ -139,7 +137,6 @@ impl Needs {
             && (!self.coherent || can.coherent)
     }
 
-    /// Do threads suffice?
     fn are_met_by_threads(self) -> bool {
         !self.nic_cores && !self.card
     }
@@ -147,7 +144,6 @@ impl Needs {
 
 /// A store to be served to clients from elsewhere.
 pub struct ServeConfig {
-    /// The system's name.
     pub system: &'static str,
     /// Records that each shard is prepared for; its tables grow with what is stored.
     pub capacity_per_shard: u64,
@@ -157,7 +153,7 @@ pub struct ServeConfig {
     pub procedures: Procedures,
     /// The cluster. Its log device counts for a store that is not kept.
     pub live: LiveConfig,
-    /// What was read back, for a store that is kept in a folder.
+    /// The content that was read back, for a store that is kept in a folder.
     pub store: Option<Stored>,
     /// Bytes of all its logs from which on they are shortened.
     pub log_bytes_max: u64,
@@ -165,7 +161,6 @@ pub struct ServeConfig {
 
 /// A running store.
 pub struct Served {
-    /// Takes transactions.
     pub backend: Arc<dyn Backend>,
     /// The engines that run them.
     pub world: LiveCluster,
@@ -204,12 +199,11 @@ impl System {
     pub(crate) fn ensure_runs_on(&self, profiles: &[Arc<Profile>]) -> Result<()> {
         match profiles.iter().find(|profile| !self.needs.are_met_by(profile.capabilities())) {
             None => Ok(()),
-            Some(profile) => Err(anyhow!(
-                "--on: {} lacks what {} needs; it runs on {}",
-                profile.name,
-                self.name,
-                self.worlds()?.join(", ")
-            )),
+            Some(profile) => {
+                let why = format!("{} lacks what {} needs", profile.name, self.name);
+                let remedy = format!("it runs on {}", self.worlds()?.join(", "));
+                bail!(refuse("on", "", why, remedy))
+            }
         }
     }
 
@@ -241,7 +235,7 @@ impl System {
     }
 
     fn serves_none(&self, reason: &str) -> anyhow::Error {
-        anyhow!("--system {}: it cannot serve a store: {reason}", self.name)
+        refuse("system", self.name, "it cannot serve a store", reason).into()
     }
 
     /// Ways to break a system that the museum must show, unless less of it can be broken.

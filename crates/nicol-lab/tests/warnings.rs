@@ -46,7 +46,7 @@ fn what_has_no_room_for_its_records_is_refused_in_words() {
     ] {
         let error = refused(system, on, setting);
         let (name, _) = setting.split_once('=').unwrap();
-        assert!(error.contains("GB") && error.contains("--set"), "{error}");
+        assert!(error.contains("GB") && error.contains("give fewer"), "{error}");
         assert!(error.contains(name), "{error}");
     }
 }
@@ -101,7 +101,7 @@ fn minos_with_records_on_some_nodes_is_not_run_where_nodes_come_back() {
     };
     for faults in ["crashes", "messages,stalls", "partitions"] {
         let why = refusal(faults, &["sharded=on"]).unwrap_or_default();
-        assert!(why.contains("--set sharded=on with crashes, stalls or partitions"), "{why}");
+        assert!(why.contains("`sharded=on`: with crashes, stalls or partitions"), "{why}");
         assert_eq!(refusal(faults, &[]), None);
     }
     assert_eq!(refusal("messages", &["sharded=on"]), None);

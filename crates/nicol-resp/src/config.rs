@@ -7,7 +7,8 @@ use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
-use crate::transactions::record::HEADER_LEN;
+use crate::connection::tls::Tls;
+use crate::transactions::record::{DATABASES, HEADER_LEN};
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
 pub const KEY_BYTES_MAX: usize = 512;
@@ -24,9 +25,7 @@ pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 pub struct Limits {
     /// Connections at a time; one more is told so and closed.
     pub clients: usize,
-    /// Bytes of a key.
     pub key_bytes: usize,
-    /// Bytes of a value.
     pub value_bytes: usize,
     /// Bytes of a request, and so of an argument.
     pub request_bytes: usize,
@@ -46,6 +45,8 @@ pub struct Limits {
     pub output_hard_bytes: usize,
     /// Unread replies beyond which a client's further commands wait until it has read some.
     pub output_soft_bytes: usize,
+    /// Bytes of all clients' buffers: beyond it those with the largest are closed.
+    pub client_bytes: usize,
     /// How long a client may stay above [`Limits::output_soft_bytes`] without reading a byte.
     pub output_soft_time: Duration,
     /// Silence after which the kernel probes whether the client still lives.
@@ -58,7 +59,6 @@ pub struct Limits {
     pub transaction_bytes: usize,
     /// Pipelined commands that become one transaction.
     pub group_commands: usize,
-    /// Keys of such a group.
     pub group_keys: usize,
     /// Bytes of the arguments of such a group.
     pub group_bytes: usize,
@@ -90,6 +90,7 @@ impl Default for Limits {
             login_time: Duration::from_secs(10),
             output_hard_bytes: 32 << 20,
             output_soft_bytes: 1 << 20,
+            client_bytes: usize::MAX,
             output_soft_time: Duration::from_secs(10),
             keepalive: Duration::from_secs(300),
             idle: None,
@@ -107,7 +108,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a request may cost a client that has or has not authenticated.
+    /// The limits of a request from a client that has or has not authenticated.
     pub fn request(&self, authenticated: bool) -> RequestLimits {
         match authenticated {
             true => RequestLimits {
@@ -163,6 +164,9 @@ pub struct ServerConfig {
     /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
     /// file system.
     pub password: Option<String>,
+    /// What clients at an address and a port must speak, if it is TLS. In the file system they
+    /// speak without.
+    pub tls: Option<Tls>,
     /// Fronts, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,
     /// The seed of the hash from RESP keys to rows: the same on every node, forever.
@@ -170,8 +174,9 @@ pub struct ServerConfig {
     /// Does the store run single operations only, each on one record? Its front takes no others,
     /// and makes no groups of commands over several keys.
     pub single: bool,
-    /// The limits.
     pub limits: Limits,
+    /// Keys that the store holds, by database.
+    pub keys: [u64; DATABASES],
     /// Rows of the store that hold a key which expires, and when the first one does, in
     /// milliseconds of Unix time.
     pub expiring: Vec<(i64, Key)>,
@@ -185,10 +190,12 @@ impl ServerConfig {
         Self {
             listen,
             password: None,
+            tls: None,
             threads: 1,
             hash_seed: 0,
             single: false,
             limits: Limits::default(),
+            keys: [0; DATABASES],
             expiring: Vec::new(),
             drain: Duration::from_secs(5),
         }
@@ -199,7 +206,10 @@ impl ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A password is missing.
-    #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1 or unix:PATH")]
+    #[error(
+        "{0} is not the loopback: give a password, or TLS that asks clients for certificates, or \
+             listen on 127.0.0.1 or unix:PATH"
+    )]
     Unprotected(Address),
     /// A password that protects nothing, or that no client could give.
     #[error("the password has {len} bytes: give 1 to {max}, or no password at all")]
@@ -214,25 +224,15 @@ pub enum StartError {
     Threads(usize),
     /// A limit out of range.
     #[error("limit {name} = {value}: give {min} to {max}")]
-    Limit {
-        /// Which.
-        name: &'static str,
-        /// Its value.
-        value: usize,
-        /// The least.
-        min: usize,
-        /// The most.
-        max: usize,
-    },
+    Limit { name: &'static str, value: usize, min: usize, max: usize },
     /// The socket, or a thread.
     #[error(
         "cannot serve on {listen}: {reason}; give another {}",
         listen.path().map_or("address or port", |_| "path")
     )]
     Io {
-        /// Where.
         listen: Address,
-        /// What the system said.
+        /// The system's message.
         reason: std::io::Error,
     },
 }

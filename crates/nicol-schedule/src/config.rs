@@ -47,9 +47,7 @@ pub enum Completion {
 /// How requests are scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleConfig {
-    /// Who decides.
     pub kind: Kind,
-    /// How ranks are compared.
     pub ranking: Ranking,
     /// Which features are in conflict.
     pub planes: Planes,

@@ -40,7 +40,6 @@ pub trait Executor: 'static {
     #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
     async fn once(&self, txn: &mut Txn, left: &mut Self::Left) -> (Outcome, Self::Ended);
 
-    /// Must whoever answers wait?
     fn must_wait(&self, ended: &Self::Ended) -> bool;
 
     /// Waits until what has ended is durable; false if it never will be.
@@ -69,7 +68,6 @@ struct Batch {
     gathered: Vec<(ReplyTo, Header, Vec<u8>)>,
     residual: Vec<(ReplyTo, Header, Vec<u8>)>,
     opened: Nanos,
-    /// By worker.
     shares: Vec<Share>,
 }
 
@@ -78,7 +76,6 @@ struct Batch {
 struct Share {
     /// Requests that it has in its queue, or executes.
     has: usize,
-    /// What follows them.
     waiting: VecDeque<(ReplyTo, Vec<u8>)>,
 }
 
@@ -90,7 +87,7 @@ impl Batch {
 }
 
 /// One engine of a server.
-pub struct Server<F: Fabric, X: Executor> {
+pub(super) struct Server<F: Fabric, X: Executor> {
     fabric: F,
     shared: Arc<Shared>,
     executor: X,
@@ -101,8 +98,8 @@ pub struct Server<F: Fabric, X: Executor> {
 }
 
 impl<F: Fabric, X: Executor> Server<F, X> {
-    /// The part of this engine, to which somebody delivers its messages.
-    pub fn new(fabric: &F, shared: &Arc<Shared>, executor: X) -> Rc<Self> {
+    /// The part of this engine, which somebody delivers its messages to.
+    pub(super) fn new(fabric: &F, shared: &Arc<Shared>, executor: X) -> Rc<Self> {
         let gathers = shared.config.kind.batches();
         let shares = (0..shared.ordinary()).filter(|_| gathers).map(|_| Share::default()).collect();
         Rc::new(Self {
@@ -117,7 +114,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     }
 
     /// Begins to work, and to compute vectors.
-    pub fn begin(self: Rc<Self>) {
+    pub(super) fn begin(self: Rc<Self>) {
         let Self { fabric, shared, .. } = &*self;
         let here = fabric.here();
         if here.side == Side::Nic {

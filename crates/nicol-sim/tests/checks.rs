@@ -98,6 +98,20 @@ fn a_profile_cites_no_number_that_the_list_calls_unused() {
 }
 
 #[test]
+fn one_host_has_one_packet_cost() {
+    let costs = |name: &str| {
+        let profile = Profile::load(name).unwrap();
+        assert_eq!(profile.cores.host.source, "C1.06", "{name}: another host");
+        let core = &profile.host_core;
+        let costs = [&core.packet_received, &core.packet_sent, &core.message_received];
+        costs.map(|cost| cost.value)
+    };
+    assert_eq!(costs("liquidio3"), costs("connectx5"));
+    let echo = lines_of("connectx5").iter().find(|line| line.line == "C1.10").unwrap();
+    assert!(echo.is_close(), "{echo:?}");
+}
+
+#[test]
 fn a_wrong_cost_is_noticed() {
     let mut profile = Profile::load("liquidio3").unwrap();
     profile.nic_core.packet_received.value.0 *= 2;
@@ -208,6 +222,9 @@ fn software_that_executes_chains_too_slowly_is_noticed() {
     // A READ that is late by little, and an RPC that is: only what relates them notices.
     assert_eq!(missed("connectx5-40g:verbs.read_latency=710ns"), ["C3.02"]);
     assert_eq!(missed("connectx5-40g:two_sided.scheduling=250ns"), ["C3.02"]);
+    // A WRITE that is acknowledged on arrival, and a READ's time for it no longer.
+    let early = missed("connectx5-25g:verbs.write_latency=0ns");
+    assert_eq!(early, ["C3.03", "C3.04", "C3.04"], "WRITE, and software's WRITE and ALLOCATE");
     // The NIC of section 4.2 is published as a model only: nothing holds it but the verbs.
     assert_eq!(missed("connectx5-40g:verbs.chains=true").len(), 0);
 }

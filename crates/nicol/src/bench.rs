@@ -17,13 +17,13 @@ use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
     BenchArgs, ChoppingArg, DistributionArg, FeaturesArg, Format, IndicesArg, KeyFormArg, MixArg,
-    SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
+    ShipArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
@@ -74,10 +74,9 @@ pub fn run(args: &BenchArgs) -> Result<End> {
 
 /// Lists the settings of a system.
 pub fn help_settings(system: &str, format: Format) -> Result<End> {
-    let rows: Vec<_> = (systems::find(system).map_err(Usage)?.settings)()
-        .into_iter()
-        .map(|(key, values, meaning)| json!({"key": key, "values": values, "meaning": meaning}))
-        .collect();
+    let system = systems::find(system).map_err(Usage)?;
+    let rows = (system.settings)(system.name).into_iter().map(serde_json::to_value);
+    let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
     output::rows(format, &rows, |rows| json!({"schema": "nicol.settings/1", "rows": rows}))?;
     Ok(End::Held)
 }
@@ -91,6 +90,21 @@ pub(crate) fn transactions(count: u64) -> Result<Length> {
     Ok(Length::Transactions(count))
 }
 
+/// The mix of YCSB, or of TPC-C.
+fn mixes(asked: MixArg) -> (Option<Mix>, Option<tpcc::Mix>) {
+    match asked {
+        MixArg::A => (Some(Mix::A), None),
+        MixArg::B => (Some(Mix::B), None),
+        MixArg::C => (Some(Mix::C), None),
+        MixArg::D => (Some(Mix::D), None),
+        MixArg::E => (Some(Mix::E), None),
+        MixArg::F => (Some(Mix::F), None),
+        MixArg::Full => (None, Some(tpcc::Mix::Full)),
+        MixArg::NewOrderPayment => (None, Some(tpcc::Mix::NewOrderAndPayment)),
+        MixArg::Payment => (None, Some(tpcc::Mix::PaymentOnly)),
+    }
+}
+
 pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
@@ -99,18 +113,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         did_you_mean(&args.workload, WORKLOADS.map(|(name, _)| name)),
         WORKLOADS.map(|(name, meaning)| format!("{name} ({meaning})")).join("; ")
     );
-    let (mix, tpcc_mix) = match args.mix {
-        None => (None, None),
-        Some(MixArg::A) => (Some(Mix::A), None),
-        Some(MixArg::B) => (Some(Mix::B), None),
-        Some(MixArg::C) => (Some(Mix::C), None),
-        Some(MixArg::D) => (Some(Mix::D), None),
-        Some(MixArg::E) => (Some(Mix::E), None),
-        Some(MixArg::F) => (Some(Mix::F), None),
-        Some(MixArg::Full) => (None, Some(tpcc::Mix::Full)),
-        Some(MixArg::NewOrderPayment) => (None, Some(tpcc::Mix::NewOrderAndPayment)),
-        Some(MixArg::Payment) => (None, Some(tpcc::Mix::PaymentOnly)),
-    };
+    let (mix, tpcc_mix) = args.mix.map_or((None, None), mixes);
     Ok(WorkloadSpec {
         name: args.workload.clone(),
         transactions: None,
@@ -134,6 +137,12 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         chopping: args.chopping.map(|chopping| match chopping {
             ChoppingArg::Whole => Chopping::Whole,
             ChoppingArg::Pieces => Chopping::Pieces,
+        }),
+        shipped: args.ship.map(|ship| match ship {
+            ShipArg::None => Shipped::Neither,
+            ShipArg::NewOrder => Shipped::NewOrder,
+            ShipArg::Payment => Shipped::Payment,
+            ShipArg::Both => Shipped::Both,
         }),
         indices: args.indices.map(|indices| match indices {
             IndicesArg::Records => Indices::Records,

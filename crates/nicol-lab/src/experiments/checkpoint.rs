@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Options, write_atomically};
+use crate::command_line::flag;
 
 /// Of the names of files of points.
 const EXTENSION: &str = "points";
@@ -47,7 +48,7 @@ impl Checkpoint {
     /// A file that cannot be read or written, this executable included.
     pub fn open(folder: &Path, ids: &[String], options: &Options) -> Result<Self> {
         let name = if ids.is_empty() { "all".to_owned() } else { ids.join("+") };
-        let what = if ids.is_empty() { "--all".to_owned() } else { ids.join(" ") };
+        let what = if ids.is_empty() { flag("all") } else { ids.join(" ") };
         let command = format!("{what} {}", options.flags());
         Self::of_build(folder, &name, &build()?, &command)
     }

@@ -21,6 +21,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::binding::Binding;
+use crate::command_line::{flag, shell_word};
+
 pub use about::{About, Extent, Reading, Readings};
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::digest;
@@ -98,26 +100,17 @@ impl Options {
     fn flags(&self) -> String {
         let mut flags = match self.form {
             Form::Full => String::new(),
-            Form::Quick => "--quick ".to_owned(),
+            Form::Quick => format!("{} ", flag("quick")),
         };
-        flags += &format!("--seed {}", self.seed);
+        flags += &format!("{} {}", flag("seed"), self.seed);
         let systems = self.systems.as_ref().map(|systems| systems.join(","));
-        for (flag, value) in [("--profile", &self.profile), ("--systems", &systems)] {
+        for (field, value) in [("profile", &self.profile), ("systems", &systems)] {
             if let Some(value) = value {
-                flags += &format!(" {flag} {}", shell_word(value));
+                flags += &format!(" {} {}", flag(field), shell_word(value));
             }
         }
         flags
     }
-}
-
-/// `text` as one word of a shell.
-pub(crate) fn shell_word(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,:=+@%".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// A figure or a table.

@@ -123,7 +123,7 @@ impl Golden<'_> {
     pub fn difference(&self, outcome: &Outcome) -> Result<Option<String>> {
         let path = self.path(outcome.experiment());
         if !path.exists() {
-            return Ok(Some(format!("{} is missing: write it with --bless", path.display())));
+            return Ok(Some(format!("{} is missing: write it with `bless`", path.display())));
         }
         let golden =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

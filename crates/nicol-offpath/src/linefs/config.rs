@@ -12,7 +12,6 @@ pub enum Alternative {
     A1,
     /// The SoC fetches by DMA (3*), compresses and replicates.
     A2,
-    /// The host replicates.
     A3,
     /// A share of all chunks by A3, the others by A2.
     A2AndA3,
@@ -21,7 +20,6 @@ pub enum Alternative {
 /// What else the hosts' cores do. [OffPath23 figure 13]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostLoad {
-    /// Nothing.
     Idle,
     /// They share their time with a program that clusters points (streamcluster).
     Busy,
@@ -52,7 +50,6 @@ pub struct LineFsConfig {
     pub decompression: Cost,
     /// How long a client on another node waits for the answer to a request.
     pub timeout: Nanos,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
@@ -63,7 +60,6 @@ impl LineFsConfig {
         Hooks(self.sabotage)
     }
 
-    /// The study's choices.
     pub const fn paper(alternative: Alternative) -> Self {
         Self {
             alternative,

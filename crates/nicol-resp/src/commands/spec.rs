@@ -28,6 +28,7 @@ pub enum Admin {
     Exec,
     Hello,
     Info,
+    Latency,
     Multi,
     /// SCAN and others that would need a list of all keys.
     NoList,
@@ -35,6 +36,7 @@ pub enum Admin {
     Quit,
     Reset,
     Select,
+    SlowLog,
     Time,
     Unwatch,
     Wait,
@@ -65,17 +67,14 @@ pub enum InMulti {
 /// A line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// In lower case.
     pub name: &'static str,
     /// Number of arguments with the name; negative: at least so many.
     pub arity: i32,
     /// How it is executed.
     pub action: Action,
-    /// Redis' flags.
     pub flags: &'static [&'static str],
     /// Where its keys stand.
     pub keys: KeyPlaces,
-    /// Redis' group.
     pub group: &'static str,
     /// One line for COMMAND DOCS.
     pub summary: &'static str,

@@ -409,7 +409,6 @@ impl CardParts {
         slot.end.max(both.end)
     }
 
-    /// Its counters.
     pub const fn packets(&self) -> PciePackets {
         self.packets
     }

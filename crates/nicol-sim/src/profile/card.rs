@@ -105,9 +105,7 @@ pub struct Memory {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DmaEngine {
-    /// In one direction.
     pub way: Sourced<BitsPerSec>,
-    /// In both together.
     pub both: Sourced<BitsPerSec>,
     /// What a DMA takes of the host's memory controller, from which READs of the card come next.
     pub host_interval: Sourced<Picos>,
@@ -147,7 +145,8 @@ pub struct Suspected {
     pub host_beyond: Sourced<Bytes>,
     /// Time on the lanes of what blocks, for what takes 1000 otherwise.
     pub blocked_permille: Sourced<u64>,
-    /// Is the DMA engine slower than PCIe? If not, it moves what PCIe moves, at the card's rate.
+    /// True if the DMA engine is slower than PCIe. If not, it moves what PCIe moves, at the card's
+    /// rate.
     pub weak_dma: Sourced<bool>,
 }
 
@@ -213,7 +212,7 @@ impl Card {
         self.switch.as_ref().map_or(Picos(0), |switch| switch.pass.value)
     }
 
-    /// What is wrong with it as a whole: a key, and what to write.
+    /// The error in it as a whole: a key, and what to write.
     pub(super) fn wrong(&self, off_path: bool) -> Option<(&'static str, &'static str)> {
         let reserved = self.suspected.reserved_units.value;
         let parts = self.soc.is_some() && self.switch.is_some() && self.memory.is_some();

@@ -9,7 +9,6 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "RawSourced", bound = "T: Quantity")]
 pub struct Sourced<T> {
-    /// The quantity.
     pub value: T,
     /// A line of the calibration list, a paper, a data sheet, or `assumed`.
     pub source: String,
@@ -32,9 +31,7 @@ struct RawSourced {
     expecting = "a value is true, false, a count from 0 on, or a number with its unit in quotes"
 )]
 pub enum RawValue {
-    /// true or false.
     Flag(bool),
-    /// A count.
     Count(u64),
     /// A number with its unit, or a word.
     Text(String),

@@ -32,7 +32,6 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
     #[inline]
     pub fn record(&mut self, latency: Nanos) {
         // At least one, the histogram's lowest: a fake world may take no time.

@@ -149,7 +149,7 @@ impl<F: Local, S: Session> Client<F, S> {
         }
     }
 
-    /// Has the run ended for this client at `now`, even if operations are still due?
+    /// True if the run has ended for this client at `now`, even if operations are still due.
     fn must_stop(&self, now: Nanos) -> bool {
         self.run.stopped() || now >= self.run.plan().stop_at || self.recorder.is_full()
     }

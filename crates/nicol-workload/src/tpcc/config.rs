@@ -14,7 +14,6 @@ pub enum Mix {
     Full,
     /// New-Order and Payment, half of each: what contends in the full mix, without its scans.
     NewOrderAndPayment,
-    /// Payment only.
     PaymentOnly,
     /// New-Order only. [Xenic21 5.2]
     NewOrderOnly,
@@ -60,10 +59,23 @@ pub enum Chopping {
     Pieces,
 }
 
+/// Which of New-Order and Payment are annotated to be shipped: their execution logic runs on NIC
+/// cores. The others run at the host. [Xenic21 4.3.3]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shipped {
+    /// Neither. [Xenic21 5.2] New-Order alone: the coordinator's B+ trees make it heavy, and "the
+    /// host executes compute-heavy or predominantly local transactions" (4.3.3).
+    Neither,
+    NewOrder,
+    Payment,
+    /// Both. [Xenic21 5.3] "Xenic ships execution of the new order and payment transactions to the
+    /// NIC; other transactions execute on the host."
+    Both,
+}
+
 /// The values of a TPC-C run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpccConfig {
-    /// Nodes of the cluster.
     pub nodes: u16,
     /// Warehouses per node. The paper: 72.
     pub warehouses_per_node: u16,
@@ -71,7 +83,6 @@ pub struct TpccConfig {
     pub items: u32,
     /// Customers, and initial orders, of a district. The specification: 3,000.
     pub customers_per_district: u16,
-    /// Which transactions run.
     pub mix: Mix,
     /// Which warehouses a client is at.
     pub terminals: Terminals,
@@ -81,10 +92,10 @@ pub struct TpccConfig {
     pub chopping: Chopping,
     /// How orders are found.
     pub indices: Indices,
-    /// What a scheduler is told of a request.
+    /// The features of a request that a scheduler is told.
     pub features: Features,
-    /// May New-Order and Payment run on NIC cores? [Xenic21 5.3]
-    pub ship: bool,
+    /// Which transactions are annotated to run on NIC cores.
+    pub shipped: Shipped,
     /// Records per node that a run may add to the initial ones.
     pub growth_per_node: u64,
 }
@@ -103,7 +114,7 @@ impl TpccConfig {
             chopping: Chopping::Pieces,
             indices: Indices::Records,
             features: Features::Written,
-            ship: true,
+            shipped: Shipped::Both,
             growth_per_node: 1_000_000,
         }
     }
@@ -113,6 +124,7 @@ impl TpccConfig {
         Self {
             mix: Mix::NewOrderOnly,
             suppliers: Suppliers::Uniform,
+            shipped: Shipped::Neither,
             ..Self::specification(nodes, warehouses_per_node)
         }
     }

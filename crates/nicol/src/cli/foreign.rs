@@ -16,7 +16,7 @@ type Tips = &'static [(&'static [&'static str], &'static str)];
 /// Flags of redis-server.
 const SERVE: Tips = &[
     (&["--unixsocket", "--socket", "-s"], "a socket in the file system is '--listen unix:PATH'"),
-    (&["--requirepass", "--masterauth", "--user", "--aclfile", "-a"], "give '--password PASSWORD'"),
+    (&["--masterauth", "--user", "--aclfile", "-a"], "give '--password PASSWORD'"),
     (
         &["--appendonly", "--appendfsync", "--save", "--dir", "--dbfilename", "--appendfilename"],
         "data that is to survive is kept in DIR by '--log-device file:DIR'",
@@ -33,9 +33,11 @@ const SERVE: Tips = &[
     ),
     (&["--daemonize", "--pidfile", "--supervised"], "it stays in the foreground: 'nicol serve &'"),
     (&["--logfile", "--loglevel"], "messages go to standard error: 'nicol serve 2> FILE'"),
-    (&["--maxclients"], "as many clients are served as 'ulimit -n' has descriptors for"),
-    (&["--tls-port", "--tls-cert-file", "--tls-key-file"], "it has no TLS"),
-    (&["--databases"], "there is one database, 0"),
+    (
+        &["--tls-port", "--tls-cluster", "--tls-replication"],
+        "with '--tls-cert-file FILE' and '--tls-key-file FILE' clients speak TLS at '--listen ADDR'",
+    ),
+    (&["--databases"], "there are 16 databases, 0 to 15"),
     (&["--loadmodule"], "it has no modules"),
     (&["--protected-mode"], "only the loopback needs no '--password PASSWORD'"),
 ];
@@ -193,7 +195,7 @@ mod tests {
             ("nicol serve --appendonly yes", "'--log-device file:DIR'"),
             ("nicol serve --dir /tmp", "'--log-device file:DIR'"),
             ("nicol serve redis.conf", "'--config FILE'"),
-            ("nicol serve --requirepass x", "'--password PASSWORD'"),
+            ("nicol serve --user x", "'--password PASSWORD'"),
             ("nicol bench -n 1000", "'--transactions N'"),
             ("nicol bench smallbank -c 50", "'--clients N'"),
             ("nicol bench ycsb --duration 5", "'--seconds S'"),

@@ -29,18 +29,18 @@ use crate::config::BenchConfig;
 use crate::family::{Built, Family, Judged, Outline};
 use crate::report::Promised;
 use crate::runner;
-use crate::settings::{Sizes, SystemConfig, apply, keys};
+use crate::settings::{Sizes, SystemConfig, apply, describe};
 use crate::system::{Needs, System};
 
 /// How a system of single operations runs.
 pub trait KeyValueConfig: SystemConfig {
-    /// What the system promises as it is set: linearizable operations, and what else survives a
+    /// The promise of the system as it is set: linearizable operations, and what else survives a
     /// crash.
     fn promise(&self) -> Promise {
         Promise::Linearizable
     }
 
-    /// What it promises besides, as long as no host crashes.
+    /// Its promise besides, as long as no host crashes.
     fn promise_while_hosts_live(&self) -> Option<Promise> {
         None
     }
@@ -85,7 +85,7 @@ where
         harmless: &[],
         least_faults: System::LEAST_FAULTS,
         trials: |_, _| Vec::new(),
-        settings: || keys::<N::Config>().collect(),
+        settings: describe::<N::Config>,
         accepts: |_, spec| workloads::accepts(spec, N::OFFERED, N::VALUE_BYTES_MAX),
         clients_apart: |_, _, _| true,
         variation: |_, _, _| Vec::new(),

@@ -20,7 +20,7 @@ use nicol_workload::ycsb::Mix;
 use super::{KeyValueConfig, system, workloads};
 use crate::bench::{BenchConfig, BenchRun, Length, run};
 use crate::settings::{
-    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+    Setting, Settings, Sizes, SystemConfig, broken, numbers_as, sabotage, switch,
 };
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
@@ -59,19 +59,19 @@ struct Config {
 }
 
 impl Settings for Config {
-    const KEYS: &'static [Setting] = &[
-        ("pause_ms", "0..60000", "how late answers come"),
-        ("told", "on|off", "does it say that it pauses?"),
-    ];
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "pause_ms" => self.pause = Nanos::from_millis(number(value, 0, 60_000)?),
-            "told" => self.told = switch(value)?,
-            _ => self.sabotage = sabotage(&SABOTAGES, value)?,
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let millis = numbers_as(
+            0..=60_000,
+            |ms| Some(Nanos::from_millis(ms)),
+            |late| Some(late.0 / 1_000_000),
+        );
+        vec![
+            sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage),
+            Setting::new("pause_ms", millis, |to: &mut Self| &mut to.pause)
+                .help("how late answers come"),
+            Setting::new("told", switch(), |to: &mut Self| &mut to.told)
+                .help("does it say that it pauses?"),
+        ]
     }
 }
 
@@ -491,8 +491,8 @@ fn what_is_not_offered_is_refused_in_words() {
         let spec = WorkloadSpec { mix, ..WorkloadSpec::named(workload) };
         workloads::accepts(&spec, Offered::default(), 64).unwrap_err()
     };
-    assert!(refusal("ycsb", Some(Mix::D)).starts_with("--mix D: it inserts records"));
-    assert!(refusal("ycsb", Some(Mix::E)).starts_with("--mix E: it scans"));
+    assert!(refusal("ycsb", Some(Mix::D)).starts_with("`mix` D: it inserts records"));
+    assert!(refusal("ycsb", Some(Mix::E)).starts_with("`mix` E: it scans"));
     assert!(refusal("churn", None).starts_with("it inserts records"));
     assert!(refusal("smallbank", None).contains("choose one of ycsb, churn"));
     let mut spec = WorkloadSpec::named("ycsb");
@@ -501,5 +501,5 @@ fn what_is_not_offered_is_refused_in_words() {
     assert_eq!(spec.value_bytes, Some(24), "the default is made to fit");
     spec.value_bytes = Some(32);
     let refusal = workloads::accepts(&spec, Offered::default(), 24).unwrap_err();
-    assert!(refusal.starts_with("--value-bytes 32"), "{refusal}");
+    assert!(refusal.starts_with("`value_bytes` 32"), "{refusal}");
 }

@@ -13,10 +13,15 @@ const ONE_PROFILE: &[&str] = &[SMARTNIC];
 /// What the figure called `id` is; `None` if it is none of these.
 pub(crate) fn about(id: &str) -> Option<About> {
     let found = match id {
-        "minos-fig4" => About { profiles: &[CLUSTER], ..ycsb("IV: where a write's time goes") },
-        "minos-fig9" => ycsb("VIII-A: by the share of writes, from 20 to 100 %, and reads alone"),
+        "minos-fig4" => {
+            About { profiles: &[CLUSTER], ..one("IV: where a write's time goes", load::BUSY_CORES) }
+        }
+        "minos-fig9" => {
+            one("VIII-A: by the share of writes, from 20 to 100 %, and reads alone", ALONE)
+        }
+        "minos-clients" => ycsb("clients of a node, beyond the paper"),
         "minos-fig10" => {
-            let mut about = ycsb("VIII-B: 2 to 10 nodes");
+            let mut about = one("VIII-B: 2 to 10 nodes", ALONE);
             about.scale.retain(|line| line.what != "nodes");
             about.scale.push(Extent::same("nodes", format!("{NODES:?}")));
             about
@@ -28,7 +33,7 @@ pub(crate) fn about(id: &str) -> Option<About> {
                 Extent::same("nodes", APPLICATION_NODES),
                 Extent::of("users", |form| form.of(USERS).to_string()),
                 Extent::of("requests of a node", |form| form.of(REQUESTS).to_string()),
-                Extent::same("clients of a node", load::CLIENTS),
+                Extent::same("clients of a node", format!("{:?}", load::CLIENTS)),
             ],
             left_out: &["what the functions do besides gets and sets, which nobody publishes"],
             ..ycsb("")
@@ -41,7 +46,7 @@ pub(crate) fn about(id: &str) -> Option<About> {
             scale: vec![
                 Extent::of("nodes", |form| form.of(SCALE_NODES).to_string()),
                 Extent::same("records of a node", SCALE_RECORDS),
-                Extent::same("clients of a node", load::CLIENTS),
+                Extent::same("clients of a node", ALONE),
             ],
             ..ycsb("")
         },
@@ -50,13 +55,24 @@ pub(crate) fn about(id: &str) -> Option<About> {
     Some(found)
 }
 
+/// Clients of a node where they are not varied. AMB-49
+const ALONE: usize = load::CLIENTS[0];
+
+/// A figure with so many clients of a node.
+fn one(figure: &'static str, clients: usize) -> About {
+    let mut about = ycsb(figure);
+    about.scale.retain(|line| line.what != "clients of a node");
+    about.scale.push(Extent::same("clients of a node", clients));
+    about
+}
+
 fn ycsb(figure: &'static str) -> About {
     About {
         paper: WORKLOAD,
         scale: vec![
             Extent::same("what is varied", figure),
             Extent::same("nodes", load::NODES),
-            Extent::same("clients of a node", load::CLIENTS),
+            Extent::same("clients of a node", format!("{:?}", load::CLIENTS)),
             Extent::of("records on every node", |form| form.of(RECORDS).to_string()),
             Extent::of("requests of a node", |form| form.of(REQUESTS).to_string()),
         ],

@@ -50,7 +50,7 @@ const RECORD_MEMORY: u64 = 2_400;
 /// A run of one system.
 pub(super) struct Run<'r> {
     pub(super) system: &'r str,
-    pub(super) settings: &'static [&'static str],
+    pub(super) settings: &'r [&'static str],
     /// What the server, and its clients, stand on.
     pub(super) on: &'r Testbed,
     pub(super) clients: usize,

@@ -3,7 +3,7 @@
 //! figures 1 and 2 only. Beside them stands the baseline with plain verbs. [PRISM21 4, 6.2, 7.4,
 //! 8.3]
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use nicol_workload::ycsb::Mix;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::closed_loop::{CLIENTS, sweep};
 use super::load::{Load, Point};
 use super::registers::{self, BLOCKS, CLIENTS_OF_FIGURE_7};
 use super::testbed::{Executor, Testbed};
-use super::transactions::{self, Case};
+use super::transactions::{self, Case, Shown};
 use super::{key_values, load};
 use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
 
@@ -160,7 +160,7 @@ fn measured<X: Copy + Sync>(
     }
     let points = context.pool.map(&runs, |&(series, at)| measure(series, at))?;
     let rows = runs.into_iter().zip(points);
-    Ok(shown(context, every, rows.map(|((series, at), point)| (series, row(at, &point), point))))
+    Ok(table_of(context, every, rows.map(|((series, at), point)| (series, row(at, &point), point))))
 }
 
 /// A table of one row for each load of `ladder` on each of `every` series, by `measure`.
@@ -176,11 +176,11 @@ fn climbed(
     let rows = found
         .into_iter()
         .map(|(series, clients, point)| (series, row(clients, &point).collect(), point));
-    Ok(shown(context, every, rows))
+    Ok(table_of(context, every, rows))
 }
 
 /// The table of these rows.
-fn shown<'s>(
+fn table_of<'s>(
     context: &Context<'_>,
     every: &[Series],
     rows: impl Iterator<Item = (&'s Series, Vec<Value>, Point)>,
@@ -190,6 +190,11 @@ fn shown<'s>(
     let reason = "bluefield1-25g in the network of the others: the paper's is at 25 GbE without a \
                   switch, and runs no application";
     table.assume("servers of bluefield", "rate and latency of the clients' link", reason);
+    // The link of the server binds both at their peaks; the card's are the lower where a chain
+    // carries data, since 96 B of headers come with each packet.
+    let reason = "a chain on a card is packets of its own; requests and answers of software gather \
+                  in frames under load, and share their headers";
+    table.assume("packets of asic", "one request or response each", reason);
     for (series, row, point) in rows {
         let mut cells = vec![json!(series.system), json!(series.executor)];
         cells.extend(row);
@@ -236,9 +241,16 @@ fn contended_blocks(context: &Context<'_>) -> Result<Table> {
     Ok(table)
 }
 
+/// The system of `series` as its paper describes it.
+fn shown(series: &Series) -> Result<Shown> {
+    let shown = Shown::as_described(series.system);
+    shown.with_context(|| format!("{} runs no transactions", series.system))
+}
+
 fn transactions_of_load(context: &Context<'_>) -> Result<Table> {
     let measure = |series: &Series, clients: usize| {
-        Case { system: series.system, clients, zipf_percent: 0 }.measure(context, &series.on)
+        let shown = shown(series)?;
+        Case { shown, clients, zipf_percent: 0 }.measure(context, &series.on)
     };
     let ladder = context.options.form.of(CLIENTS);
     let mut table = climbed(context, &every_series(context)?, &ladder, measure)?;
@@ -250,8 +262,9 @@ fn peaks(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
     let ladder = form.of(transactions::CLIENTS_AT_PEAK);
     let measure = |series: &Series, zipf_percent: u8| {
+        let shown = shown(series)?;
         let at = |clients| {
-            let case = Case { system: series.system, clients, zipf_percent };
+            let case = Case { shown, clients, zipf_percent };
             case.measure(context, &series.on)
         };
         Point::peak_of(ladder.climb(|point: &Point| point.throughput, at)?)

@@ -34,6 +34,8 @@ pub(super) struct Load {
     pub(super) servers: usize,
     /// Objects: in the full form, and in the quick one.
     pub(super) objects: [u64; 2],
+    /// Settings of the system.
+    pub(super) settings: &'static [&'static str],
     /// Zipf parameter times 100; 0 is uniform.
     pub(super) zipf_percent: u8,
     /// Clients of the whole experiment.
@@ -76,6 +78,7 @@ impl Load {
         let per_node = self.clients / client_nodes;
         ensure!(per_node * client_nodes == self.clients, "{} clients", self.clients);
         Ok(BenchConfig {
+            settings: self.settings.iter().map(ToString::to_string).collect(),
             nodes: self.servers,
             replicas: self.servers,
             client_nodes,
