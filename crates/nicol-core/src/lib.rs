@@ -21,6 +21,7 @@ pub mod records;
 pub mod rng;
 pub mod serving;
 pub mod steering;
+mod sync;
 pub mod system;
 pub mod trace;
 pub mod txn;

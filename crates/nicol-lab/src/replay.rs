@@ -6,8 +6,9 @@ use nicol_core::faults::FaultFamilies;
 use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
+use crate::command_line::{flag, shell_word};
 use crate::config::{BenchConfig, Length};
-use crate::experiments::shell_word;
+
 use crate::workloads::WorkloadSpec;
 
 /// The `nicol bench` command that runs `config` again; with the faults of the plan in `plan` where
@@ -49,11 +50,6 @@ pub fn command(config: &BenchConfig, plan: Option<&Path>) -> String {
         add("set", Some(setting.clone()));
     }
     line
-}
-
-/// A field as a flag of the command.
-pub(crate) fn flag(field: &str) -> String {
-    format!("--{}", field.replace('_', "-"))
 }
 
 fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>)) {

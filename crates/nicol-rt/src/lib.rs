@@ -15,6 +15,9 @@ mod mailbox;
 mod orders;
 mod parker;
 mod ring;
+mod sync;
+#[cfg(test)]
+mod tests;
 mod thread;
 pub mod view_service;
 mod world;

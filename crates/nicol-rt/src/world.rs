@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) clock: SharedClock,
     /// Per engine: the engines that have left frames for it.
     pub(crate) ready: Vec<ReadySet>,
-    /// Per engine: the bed of its thread.
+    /// Per engine: its thread's parker.
     pub(crate) parkers: Vec<Arc<Parker>>,
     /// Per node: the way to its log file. Empty where memory is durable.
     pub(crate) logs: Vec<LogQueue>,

@@ -1,9 +1,10 @@
 //! A model of the commit family's recovery in Stateright, written before its code: EXECUTE,
-//! VALIDATE, LOG, COMMIT, ABORT and the mark of [Xenic21 4.2], views, leases and new primaries, and FaRM's
-//! votes and decisions, which [Xenic21 4.2.1] takes over. Small scopes are explored whole. The page
-//! `docs/research/recovery-model.md` tells how to read it, what it leaves out, and what it found.
+//! VALIDATE, LOG, COMMIT, ABORT and the mark of [Xenic21 4.2], views, leases and new primaries, and
+//! FaRM's votes and decisions, which [Xenic21 4.2.1] takes over. Small scopes are explored whole.
+//! The page `docs/research/recovery-model.md` tells how to read it, what it leaves out, and what it
+//! found.
 //!
-//! The form that takes minutes is ignored; `docs/contribute/changing.md` has its command.
+//! The forms that take minutes are ignored; `docs/contribute/changing.md` has their command.
 
 mod explore;
 mod properties;

@@ -8,6 +8,8 @@ mod region;
 mod seqlock;
 mod swap;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use buffers::{BufferUse, BufferUses, Buffers, CHAINS_MAX, ChainMark, Entered};
 pub use doorbell::Doorbell;

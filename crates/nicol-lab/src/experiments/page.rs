@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::plot::provenance;
 use super::table::{Outcome, shown};
 use super::{Experiment, checkpoint, shell_word, svg};
-use crate::replay::flag;
+use crate::command_line::flag;
 
 const STYLE: &str = "\
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #222 }

@@ -14,8 +14,8 @@ const ALL: u64 = u64::MAX;
 /// The key of what only touches the chain's scratch.
 const NOWHERE: RKey = RKey(0);
 
-/// The scratch of write checks that stage their items: TS, then PW and PR as the CAS has found them,
-/// which are the marks of an item, and the address of its buffer.
+/// The scratch of write checks that stage their items: TS, then PW and PR as the CAS has found
+/// them, which are the marks of an item, and the address of its buffer.
 const MARKS: u64 = scratch(0);
 const FOUND: u64 = scratch(8);
 const BUFFER: u64 = scratch(24);

@@ -18,8 +18,8 @@
 //! conflict with its own reads (AMB-13), an abort waits for its turn before it raises C (AMB-14),
 //! RC comes from C, read before the buffer (AMB-14b), and writes are staged with their check, so
 //! that servers can end what a dead client leaves (AMB-14c). Both validations of the keys on one
-//! server are one chain, so that a commit takes two round trips (AMB-53). A key without a record gets a slot
-//! before it is read or written, since it is slots that have timestamps.
+//! server are one chain, so that a commit takes two round trips (AMB-53). A key without a record
+//! gets a slot before it is read or written, since it is slots that have timestamps.
 //!
 //! It promises serializability, and not in the order of real time: clocks of clients may differ.
 

@@ -545,6 +545,25 @@ mod tests {
         }
     }
 
+    /// What there is a number of takes memory for each: a slip of the finger must not take all.
+    #[test]
+    fn every_count_has_a_bound() {
+        for name in Profile::list() {
+            let (file, text) = Profile::source(name).unwrap();
+            let profile = Profile::parse(&file, &text).unwrap();
+            let counts = profile.stated().iter();
+            for line in counts.filter(|line| matches!(line.value, Measured::Count(_))) {
+                for count in ["65537", "999999999999"] {
+                    let asked = format!("{name}:{}={count}", line.key);
+                    let error = Profile::load(&asked).unwrap_err().to_string();
+                    let key = line.key.rsplit('.').next().unwrap();
+                    let named = error.contains(key) && error.contains("65536 at most");
+                    assert!(named, "{asked}: {error}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn errors_name_file_line_key_and_remedy() {
         let (_, text) = Profile::source("liquidio3").unwrap();

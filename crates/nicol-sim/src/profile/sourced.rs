@@ -47,6 +47,10 @@ impl fmt::Display for RawValue {
     }
 }
 
+/// The highest count: more than any hardware has of anything, and few enough for a model to hold
+/// one of each in memory.
+const COUNT_MAX: u64 = 65_536;
+
 /// What a profile's values may be.
 pub trait Quantity: Sized {
     /// How to write it, for error messages.
@@ -86,11 +90,11 @@ impl Quantity for bool {
 }
 
 impl Quantity for u64 {
-    const SHAPE: &'static str = "a whole number such as 24";
+    const SHAPE: &'static str = "a whole number such as 24, of 65536 at most";
 
     fn read(raw: &RawValue) -> Option<Self> {
         match raw {
-            RawValue::Count(count) => Some(*count),
+            RawValue::Count(count) if *count <= COUNT_MAX => Some(*count),
             _ => None,
         }
     }

@@ -43,8 +43,8 @@ impl<F: Fabric> Checks<F> {
         Self { context: context.clone(), space: Reservations::new(context) }
     }
 
-    /// Checks every key that is not locked, or every key (`validate_keys`), and takes space for values that need it (`reserve`);
-    /// all nodes at once.
+    /// Checks every key that is not locked, or every key (`validate_keys`), and takes space for
+    /// values that need it (`reserve`); all nodes at once.
     pub(super) async fn validate(
         &self,
         txn: &Txn,

@@ -8,9 +8,9 @@ use crate::config::{BenchConfig, Length};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
-/// Few records and many clients: crashes of everything, early and late, of a node, of all NICs and of one, message
-/// faults, and none. And a crash of a node among so many records that nobody writes again what it
-/// has left.
+/// Few records and many clients: crashes of everything, early and late, of a node, of all NICs and
+/// of one, message faults, and none. And a crash of a node among so many records that nobody writes
+/// again what it has left.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(2),

@@ -161,15 +161,15 @@ pub(super) static ALL: [Experiment; 6] = [
 /// Writes, in percent, of figure 9: the paper's shares of writes, and those of reads.
 const WRITES: [u8; 5] = [20, 50, 80, 100, 0];
 /// Nodes of figure 10.
-const NODES: [usize; 5] = [2, 4, 6, 8, 10];
+pub(super) const NODES: [usize; 5] = [2, 4, 6, 8, 10];
 /// Of `minos-scale`: nodes, requests of each, records per node, nodes that hold one.
-const SCALE_NODES: [usize; 2] = [1_000, 48];
+pub(super) const SCALE_NODES: [usize; 2] = [1_000, 48];
 const SCALE_REQUESTS: [u64; 2] = [1_000, 100];
-const SCALE_RECORDS: u64 = 100;
+pub(super) const SCALE_RECORDS: u64 = 100;
 const SCALE_REPLICAS: usize = 3;
 /// Figure 11: nodes, users of each of them, and half of the round trip.
-const APPLICATION_NODES: usize = 16;
-const USERS: [u64; 2] = [100_000, 2_000];
+pub(super) const APPLICATION_NODES: usize = 16;
+pub(super) const USERS: [u64; 2] = [100_000, 2_000];
 const HALF_OF_500_US: &str = "minos-snic:link.latency=250us";
 const APPLICATIONS: [(&str, &str); 2] = [("social", "login-social"), ("media", "login-media")];
 

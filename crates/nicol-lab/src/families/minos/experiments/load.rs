@@ -26,7 +26,7 @@ pub(super) const BUSY_CORES: usize = 5;
 const RECORD_BYTES: u32 = 1_024;
 pub(super) const RECORDS: [u64; 2] = [100_000, 2_000];
 /// Requests of a node. [MINOS24 VII]
-const REQUESTS: [u64; 2] = [100_000, 200];
+pub(super) const REQUESTS: [u64; 2] = [100_000, 200];
 /// Bytes of memory that a record takes on a node, rounded up, and what a run needs besides.
 const FOOTPRINT: u64 = 1_400;
 const BASE: u64 = 600 << 20;

@@ -90,7 +90,7 @@ pub(super) static ALL: [Experiment; 3] = [
 ];
 
 /// Cores of the primary's host that clients may run on.
-const CORES: usize = 8;
+pub(super) const CORES: usize = 8;
 /// Chunks of a client that wait or are on their way at most: one more than its log has slots for.
 const AHEAD: usize = 1;
 /// Memory of a run besides its chunks.

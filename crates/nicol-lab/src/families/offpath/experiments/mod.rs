@@ -1,5 +1,6 @@
 //! The figures of the off-path study, a file to a group. [OffPath23]
 
+mod about;
 mod breakdown;
 mod files;
 mod key_values;
@@ -14,6 +15,7 @@ use nicol_sim::Profile;
 
 use crate::experiments::{Context, Experiment, Table};
 use crate::refused::refuse;
+pub(crate) use about::about;
 
 /// The card, the plain NIC beside which it is measured, and the clients. [OffPath23 2.4]
 const SNIC: &str = "bluefield2";

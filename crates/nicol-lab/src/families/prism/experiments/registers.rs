@@ -3,16 +3,19 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::closed_loop::{CHART, COLUMNS, row};
+use super::closed_loop::{CHART, COLUMNS, row, sweep};
 use super::load::{Load, assume};
 use super::testbed::Testbed;
-use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
 
 /// "PRISM-RS and the two variants of lock-based ABD".
 const SYSTEMS: [&str; 3] = ["prism-rs", "abdlock", "abdlock-software"];
 
-/// Clients of the whole experiment: those of the full form, and of the quick one.
-const CLIENTS: [&[usize]; 2] = [&[1, 2, 4, 8, 11, 22, 44, 88, 176, 352, 704], &[1, 8, 44, 176]];
+/// Clients of the whole experiment.
+pub(super) const CLIENTS: [Ladder; 2] = [
+    Ladder { low: &[1, 2, 4, 8], from: 11, factor: 2, most: 2_816 },
+    Ladder { low: &[1, 8], from: 44, factor: 4, most: 2_816 },
+];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 /// "100 closed-loop clients".
@@ -76,19 +79,17 @@ pub(super) static ALL: [Experiment; 2] = [
 ];
 
 fn figure_6(context: &Context<'_>) -> Result<Table> {
-    let mut runs = Vec::new();
-    for shown in every_shown(context) {
-        runs.extend(of(context.options.form, CLIENTS).iter().map(|&clients| (shown, clients)));
-    }
+    let ladder = context.options.form.of(CLIENTS);
     let on = &Testbed::new(context)?;
-    let at = |&((system, settings, _), clients): &(Shown, usize)| {
+    let every = every_shown(context);
+    let found = sweep(context, &every, &ladder, |&(system, settings, _), clients| {
         Load { clients, settings, ..BLOCKS }.run(context, system, on)
-    };
-    let points = context.pool.map(&runs, at)?;
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
     assume(context, &mut table, &BLOCKS);
-    for (((.., name), clients), point) in runs.into_iter().zip(points) {
+    ladder.assume(&mut table, "clients of the whole experiment");
+    for ((.., name), clients, point) in found {
         table.push_bound(row(name, clients, &point), &point.binding);
         table.judge(point.violations);
     }
@@ -98,7 +99,7 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
 fn figure_7(context: &Context<'_>) -> Result<Table> {
     let mut runs = Vec::new();
     for shown in every_shown(context) {
-        runs.extend(of(context.options.form, ZIPF).iter().map(|&zipf| (shown, zipf)));
+        runs.extend(context.options.form.of(ZIPF).iter().map(|&zipf| (shown, zipf)));
     }
     let on = &Testbed::new(context)?;
     let at = |&((system, settings, _), zipf_percent): &(Shown, u8)| {
@@ -116,8 +117,4 @@ fn figure_7(context: &Context<'_>) -> Result<Table> {
         table.judge(point.violations);
     }
     Ok(table)
-}
-
-fn of<T: Copy>(form: Form, [full, quick]: [&'static [T]; 2]) -> &'static [T] {
-    form.of([full, quick])
 }

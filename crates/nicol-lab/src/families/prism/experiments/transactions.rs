@@ -4,11 +4,11 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::closed_loop::{
-    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row,
+    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row, sweep,
 };
 use super::load::Point;
 use super::testbed::Testbed;
-use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
 use crate::workloads::WorkloadSpec;
 
 /// "Both hardware and software RDMA implementations for FaRM".
@@ -101,7 +101,10 @@ pub(super) static ALL: [Experiment; 2] = [
 ];
 
 /// Clients among which the peak is looked for.
-const CLIENTS_AT_PEAK: [&[usize]; 2] = [&[44, 88, 176, 352, 704, 1_408], &[88, 352]];
+pub(super) const CLIENTS_AT_PEAK: [Ladder; 2] = [
+    Ladder { low: &[], from: 44, factor: 2, most: 5_632 },
+    Ladder { low: &[], from: 88, factor: 4, most: 5_632 },
+];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 
@@ -134,8 +137,8 @@ impl Case {
     }
 }
 
-/// "We use only a single shard": one server.
-pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
+/// "We use only a single shard": one server, under loads as `ladder` has them.
+pub(super) fn assume(context: &Context<'_>, table: &mut Table, ladder: Ladder) {
     assume_time(context, table);
     let objects = context.options.form.of(RECORDS);
     table.assume("objects", objects, "of 512 B each; the paper has 8 million");
@@ -145,6 +148,7 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
     let reason = "PRISM-TX: not published; as far as clocks are synchronized in a machine room";
     table.assume("clocks of clients differ", "up to 5 us", reason);
     assume_clients(table);
+    ladder.assume(table, "clients of the whole experiment");
 }
 
 /// What is shown of the systems that are asked for.
@@ -154,18 +158,17 @@ fn every_shown(context: &Context<'_>) -> impl Iterator<Item = Shown> {
 }
 
 fn figure_9(context: &Context<'_>) -> Result<Table> {
-    let mut cases = Vec::new();
-    for shown in every_shown(context) {
-        let of = |&clients: &usize| Case { shown, clients, zipf_percent: 0 };
-        cases.extend(context.options.form.of(CLIENTS).iter().map(of));
-    }
+    let ladder = context.options.form.of(CLIENTS);
     let on = &Testbed::new(context)?;
-    let found = context.pool.map(&cases, |case| case.measure(context, on))?;
+    let every: Vec<Shown> = every_shown(context).collect();
+    let found = sweep(context, &every, &ladder, |&shown, clients| {
+        Case { shown, clients, zipf_percent: 0 }.measure(context, on)
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
-    assume(context, &mut table);
-    for (case, point) in cases.iter().zip(found) {
-        table.push_bound(row(&case.shown.name(), case.clients, &point), &point.binding);
+    assume(context, &mut table, ladder);
+    for (shown, clients, point) in found {
+        table.push_bound(row(&shown.name(), clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -173,24 +176,24 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
 
 fn figure_10(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
-    let clients = form.of(CLIENTS_AT_PEAK);
-    let mut cases = Vec::new();
+    let ladder = form.of(CLIENTS_AT_PEAK);
+    let mut series = Vec::new();
     for shown in every_shown(context) {
-        for &zipf_percent in form.of(ZIPF) {
-            cases.extend(clients.iter().map(|&clients| Case { shown, clients, zipf_percent }));
-        }
+        series.extend(form.of(ZIPF).iter().map(|&zipf_percent| (shown, zipf_percent)));
     }
     let on = &Testbed::new(context)?;
-    let found = context.pool.map(&cases, |case| case.measure(context, on))?;
+    let found = context.pool.map(&series, |&(shown, zipf_percent)| {
+        let at = |clients| Case { shown, clients, zipf_percent }.measure(context, on);
+        Point::peak_of(ladder.climb(|point: &Point| point.throughput, at)?)
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
-    assume(context, &mut table);
-    for (cases, points) in cases.chunks(clients.len()).zip(found.chunks(clients.len())) {
-        let peak = Point::peak(points);
-        let zipf = rounded(f64::from(cases[0].zipf_percent) / 100.0, 2);
-        let measured = vec![json!(cases[0].shown.name()), zipf, rounded(peak.throughput, 0)];
+    assume(context, &mut table, ladder);
+    for ((shown, zipf_percent), peak) in series.into_iter().zip(found) {
+        let zipf = rounded(f64::from(zipf_percent) / 100.0, 2);
+        let measured = vec![json!(shown.name()), zipf, rounded(peak.throughput, 0)];
         table.push_bound(measured, &peak.binding);
-        points.iter().for_each(|point| table.judge(point.violations.clone()));
+        table.judge(peak.violations);
     }
     Ok(table)
 }
