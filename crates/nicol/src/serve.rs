@@ -11,7 +11,7 @@ use nicol_core::units::Bytes;
 use nicol_core::view::View;
 use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
-use nicol_lab::store::{Keeper, Stored};
+use nicol_lab::store::{Found, Keeper, Stored};
 use nicol_lab::systems::{ServeConfig, Served, System};
 use nicol_resp::{
     Address, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError, Tls,
@@ -72,12 +72,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     starting.end();
     let (clients, few) = clients(config.limits.clients);
     config.limits.clients = clients;
-    let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
-    (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
-    info.cpu = limits::cpu_time;
-    info.resident = || memory::Resident::read().map(|resident| resident.now);
-    let synced = settings.may_lose().is_none();
-    info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found, synced));
+    let info = server_info(&settings, &run_id, keeper.as_ref(), found);
     config.threads = fronts(config.single, world.threads());
     let warned = warnings(&settings, world.threads(), free);
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
@@ -116,6 +111,22 @@ pub fn run(args: &ServeArgs) -> Result<End> {
         output::tell(&line);
     }
     Ok(End::Held)
+}
+
+/// What INFO tells of the store.
+fn server_info(
+    settings: &Settings,
+    run_id: &str,
+    keeper: Option<&Keeper>,
+    found: Found,
+) -> ServerInfo {
+    let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), run_id);
+    (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
+    info.cpu = limits::cpu_time;
+    info.resident = || memory::Resident::read().map(|resident| resident.now);
+    let synced = settings.may_lose().is_none();
+    info.persistence = keeper.map(|keeper| kept::persistence(keeper, found, synced));
+    info
 }
 
 /// The number of clients that the system has file descriptors for, of those `wanted`; what to say

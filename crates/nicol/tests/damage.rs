@@ -120,6 +120,7 @@ fn harm(harm: Harm, path: &Path, earlier: Option<&Path>, rng: &mut Stream) {
 }
 
 /// Starts a server; what it says up to when it serves, or else its exit code and all that it says.
+#[expect(clippy::zombie_processes, reason = "what serves is waited for where it is dropped")]
 fn start(dir: &Path) -> Result<(Live, String), (Option<i32>, String)> {
     let mut command = command(dir, &SHORT_LOGS);
     let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
