@@ -107,11 +107,12 @@ impl Churn {
         seen
     }
 
-    /// Random sizes of 10 to 3,000 bytes with lives of 1 to 3 s.
-    fn random_sizes(&self) {
+    /// Random sizes of 10 to 3,000 bytes with lives of 1 to 3 s. The number of keys bounds the live
+    /// data, however fast the machine is.
+    fn random_sizes(&self, keys: u64) {
         let seen = self.run(|random, _| {
             let (len, life) = (10 + random.below(2_991), 1_000 + random.below(2_001));
-            set(&format!("c{}", random.below(1 << 40)), len, Some(life))
+            set(&format!("c{}", random.below(keys)), len, Some(life))
         });
         // No slope: what it takes in the last quarter is what it took in the second.
         let quarter = seen.len() / 4;
@@ -136,8 +137,8 @@ fn churn_stays_within_the_limit() {
     let length = Duration::from_secs(8);
     // A small limit holds the program and its buffers as well.
     let churn = Churn { limit_mb: 300, steady: 10_000_000, length, most_percent: 115 };
-    churn.random_sizes();
-    churn.drifting_sizes(4_000);
+    churn.random_sizes(8_000);
+    churn.drifting_sizes(1_500);
 }
 
 #[test]
@@ -146,6 +147,6 @@ fn long_churn_stays_within_the_limit() {
     let seconds = std::env::var("NICOL_CHURN_SECONDS").map_or(1_200, |text| text.parse().unwrap());
     let length = Duration::from_secs(seconds);
     let churn = Churn { limit_mb: 1_024, steady: 100_000_000, length, most_percent: 115 };
-    churn.random_sizes();
+    churn.random_sizes(60_000);
     churn.drifting_sizes(10_000);
 }

@@ -9,6 +9,7 @@ use nicol_core::ids::Side;
 use nicol_core::medium::{Medium, MediumCounts, MediumWrite};
 use nicol_core::rng::{Purpose, Stream};
 
+use super::files::is_full;
 use super::queue::{Answer, Ask, LogQueue, Next, Persist};
 use super::{Disk, HEADER_LEN, LogEntry, LogReader, LogRecord, RECORD_BYTES_MAX, RECORD_FRAMING};
 
@@ -241,11 +242,6 @@ enum Appended {
     NoRoom,
     /// The device has failed, now or before.
     Failed,
-}
-
-/// Is this a device without room, and not one that has failed?
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// May a record be so large?

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use nicol_core::ids::NodeId;
 use nicol_core::view::{Role, View};
 
-use super::files::{at, draw, make, make_folders, sync_names};
+use super::files::{at, draw, is_full, make, make_folders, sync_names};
 use super::format::LogHeader;
 use super::manifest::is_manifest;
 use super::reader::LogReader;
@@ -44,12 +44,14 @@ pub struct LogFile {
     end: u64,
     /// The file's length: zeros from `end` on.
     len: u64,
+    /// Was there no room for them?
+    full: bool,
 }
 
 impl LogFile {
     /// Writes a header into `file`, which is empty.
     fn begin(path: PathBuf, file: File, header: &LogHeader) -> io::Result<Self> {
-        let mut log = Self { path, file, nonce: header.nonce, end: 0, len: 0 };
+        let mut log = Self { path, file, nonce: header.nonce, end: 0, len: 0, full: false };
         log.append(&header.emit())?;
         log.file.sync_all().map_err(at(&log.path))?;
         Ok(log)
@@ -64,7 +66,9 @@ impl LogFile {
     fn reserve(&mut self) {
         let [least, most] = RESERVED;
         let wanted = (self.end as usize / 4).clamp(least, most);
-        if self.file.write_all_at(&ZEROS[..wanted], self.end).is_ok() {
+        let reserved = self.file.write_all_at(&ZEROS[..wanted], self.end);
+        self.full = reserved.as_ref().is_err_and(is_full);
+        if reserved.is_ok() {
             self.len = self.end + wanted as u64;
         } else {
             self.len = self.end;
@@ -92,7 +96,7 @@ impl Disk for LogFile {
         if self.len <= self.end {
             self.reserve();
         }
-        self.len > self.end
+        !self.full
     }
 
     fn sync(&mut self) -> io::Result<()> {
