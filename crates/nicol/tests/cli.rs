@@ -378,7 +378,7 @@ fn bad_usage_is_exit_2() {
 #[test]
 fn a_profile_off_its_published_measurements_fails_the_check() {
     let printed = ends(0, &["profiles", "check", "connectx5"]);
-    assert!(printed.contains("11 of 11 lines are within 10 %"), "{printed}");
+    assert!(printed.contains("13 of 13 lines are within 10 %"), "{printed}");
     let slower = "connectx5:verbs.requester_interval=100ns";
     let printed = ends(1, &["profiles", "check", slower]);
     assert!(printed.contains("FAILS"), "{printed}");
@@ -394,7 +394,8 @@ fn a_live_run_by_turns_repeats_step_by_step() {
         let printed = ends(0, &[&flags[..], &turns].concat());
         let mut report: serde_json::Value = serde_json::from_str(&printed).unwrap();
         let fields = report.as_object_mut().unwrap();
-        for name in ["wall_s", "memory", "start_us_per_node", "resources"] {
+        // What threads were busy with goes by the machine's clock.
+        for name in ["wall_s", "memory", "start_us_per_node", "resources", "binds", "busiest"] {
             fields.remove(name);
         }
         report

@@ -181,7 +181,7 @@ fn of_several_experiments_a_summary_is_printed() {
 fn what_does_not_fit_is_refused_with_exit_code_2() {
     for (args, wanted) in [
         (&["run", "xenic-fig0"][..], "no experiment is called 'xenic-fig0'"),
-        (&["run", "xenic-fig2", "--profile", "connectx5"], "no on-path SmartNIC"),
+        (&["run", "xenic-fig2", "--profile", "connectx5"], "an on-path SmartNIC, which it lacks"),
         (&["run", "xenic-table2", "--profile", "liquidio3"], "no timing model"),
         (&["run", "xenic-fig2", "--jobs", "0"], "give at least 1"),
         (&["run", "xenic-fig8d", "--systems", "redis"], "compares xenic"),

@@ -70,7 +70,7 @@ fn every_field_of_a_bench_report_is_documented_and_every_documented_field_printe
         format!("bench smallbank --records 100 --on liquidio3 {small}"),
         format!("bench ycsb --records 100 --system prism-kv --on connectx5-40g {small}"),
         format!("bench ycsb --records 100 --system minos-b:synch --on minos-snic {small}"),
-        "bench smallbank --records 100 --transactions 200 --client-nodes 1".to_owned(),
+        "bench smallbank --records 100 --transactions 200 --threads 4 --client-nodes 1".to_owned(),
     ] {
         fields("", &printed(&run), &OPEN, &mut found);
     }

@@ -22,8 +22,15 @@ pub(crate) struct Ladder {
     pub(crate) most: usize,
 }
 
+/// A load under which clients get too few turns for a rate to be measured.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct TooFewTurns(pub(crate) String);
+
 impl Ladder {
     /// Measures load by load; what was measured, by load.
+    ///
+    /// A load under which clients get too few turns is left out, and ends it.
     ///
     /// Errors: what `measure` says.
     pub(crate) fn climb<P>(
@@ -38,7 +45,10 @@ impl Ladder {
         let mut load = self.from;
         while load <= self.most {
             let before = points.iter().map(|(_, point)| throughput(point)).fold(0.0, f64::max);
-            let point = measure(load)?;
+            let point = match measure(load) {
+                Err(error) if error.is::<TooFewTurns>() && !points.is_empty() => break,
+                point => point?,
+            };
             let grows = throughput(&point) >= before * RISE;
             points.push((load, point));
             if !grows {
@@ -60,8 +70,8 @@ impl Ladder {
         let Self { low, from, factor, most } = self;
         let low: String = low.iter().map(|load| format!("{load}, ")).collect();
         format!(
-            "{low}then from {from} on times {factor}, until throughput grows by less than {:.0} %, \
-             to {most} at most",
+            "{low}then from {from} on times {factor}, until throughput grows by less than {:.0} % or \
+             clients get too few turns, to {most} at most",
             (RISE - 1.0) * 100.0
         )
     }
@@ -88,5 +98,18 @@ mod tests {
         assert_eq!(climbed(falls), [1, 3, 8, 16, 32]);
         let slowly = |clients: usize| 100.0 + clients as f64 / 10.0;
         assert_eq!(climbed(slowly), [1, 3, 8], "less than a twentieth is no growth");
+    }
+
+    #[test]
+    fn a_load_of_too_few_turns_ends_it_and_another_error_is_told() {
+        let climb = |fails: fn() -> anyhow::Error| {
+            LADDER.climb(
+                |rate: &f64| *rate,
+                |load| if load < 32 { Ok(load as f64) } else { Err(fails().context("a run")) },
+            )
+        };
+        let points = climb(|| TooFewTurns("few".into()).into()).unwrap();
+        assert_eq!(points.last(), Some(&(16, 16.0)));
+        assert!(climb(|| anyhow::anyhow!("another")).is_err());
     }
 }

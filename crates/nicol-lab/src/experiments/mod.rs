@@ -26,7 +26,7 @@ use crate::command_line::{flag, shell_word};
 pub use about::{About, Extent, Reading, Readings};
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::digest;
-pub(crate) use ladder::Ladder;
+pub(crate) use ladder::{Ladder, TooFewTurns};
 pub(crate) use page::page_of;
 pub use plot::{Chart, Scale, svg};
 pub use points::{Progress, memory_available};

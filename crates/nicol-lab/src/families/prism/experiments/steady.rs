@@ -7,11 +7,11 @@
 //! is repeated with more. The time is a function of the configuration, so that two tables that name
 //! the same one have the same numbers.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use nicol_core::units::Nanos;
 
 use crate::config::{BenchConfig, Length};
-use crate::experiments::Table;
+use crate::experiments::{Table, TooFewTurns};
 use crate::report::BenchReport;
 
 /// Transactions of each client in the measured time, in the mean, at least.
@@ -59,12 +59,14 @@ pub(super) fn measure(
         if report.committed >= needed {
             return Ok(report);
         }
-        ensure!(
-            measured < LONGEST,
-            "{} transactions of {clients} clients took effect in {measured:?}, fewer than {TURNS} \
-             each",
-            report.committed
-        );
+        if measured >= LONGEST {
+            let took_effect = report.committed;
+            return Err(TooFewTurns(format!(
+                "{took_effect} transactions of {clients} clients took effect in {measured:?}, fewer \
+                 than {TURNS} each"
+            ))
+            .into());
+        }
         measured = longer(measured, needed, report.committed).min(LONGEST);
     }
 }
