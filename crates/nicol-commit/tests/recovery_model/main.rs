@@ -149,7 +149,7 @@ fn small_scopes_keep_every_property() {
 /// Two transactions over two shards with removed nodes that run on; two failures of three replicas;
 /// and nodes that come back.
 #[test]
-#[ignore = "takes minutes: docs/contribute/changing.md has the command"]
+#[ignore = "hours and gigabytes: docs/contribute/changing.md has the command"]
 fn large_scopes_keep_every_property() {
     each(&SCOPES, LONG, false);
 }
