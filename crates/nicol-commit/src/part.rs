@@ -6,15 +6,18 @@ use nicol_core::view::NODES_MAX;
 use nicol_core::wire::{Malformed, Reader};
 
 /// What a LOG or COMMIT is of its transaction: the shard, how many keys follow, and how many shards
-/// the transaction updates, so that recovery knows whether it has the records of all shards.
+/// the transaction updates, so that recovery knows whether it has the records of all shards. The
+/// list of these says whom it must ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) shard: ShardId,
     pub(super) keys: u16,
     pub(super) shards: u16,
+    /// Does the epoch of its begin follow, and the list of the other shards?
+    pub(super) listed: bool,
 }
 
-/// Shards that one transaction may update, at most: their number travels in 9 bits.
+/// Shards that one transaction may update, at most: their number travels in 8 bits.
 pub(super) const SHARDS_MAX: u16 = (1 << Part::SHARDS_BITS) - 1;
 const _: () = assert!(NODES_MAX <= 1 << Part::SHARD_BITS, "a shard's number has 12 bits");
 const _: () = assert!(KEYS_MAX < 1 << Part::KEYS_BITS, "a number of keys has 11 bits");
@@ -22,11 +25,11 @@ const _: () = assert!(KEYS_MAX < 1 << Part::KEYS_BITS, "a number of keys has 11 
 impl Part {
     const SHARD_BITS: u32 = 12;
     const KEYS_BITS: u32 = 11;
-    const SHARDS_BITS: u32 = 32 - Self::SHARD_BITS - Self::KEYS_BITS;
+    const SHARDS_BITS: u32 = 31 - Self::SHARD_BITS - Self::KEYS_BITS;
 
     pub(super) fn pack(self) -> u32 {
         let high = u32::from(self.shards.min(SHARDS_MAX)) << Self::KEYS_BITS | u32::from(self.keys);
-        high << Self::SHARD_BITS | u32::from(self.shard.0)
+        u32::from(self.listed) << 31 | high << Self::SHARD_BITS | u32::from(self.shard.0)
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -37,7 +40,8 @@ impl Part {
             return Err(Malformed { what: "more keys than a transaction may touch" });
         }
         let shards = field(Self::SHARD_BITS + Self::KEYS_BITS, Self::SHARDS_BITS);
-        Ok(Self { shard: ShardId(field(0, Self::SHARD_BITS)), keys, shards })
+        let shard = ShardId(field(0, Self::SHARD_BITS));
+        Ok(Self { shard, keys, shards, listed: word >> 31 == 1 })
     }
 }
 
@@ -66,11 +70,13 @@ mod tests {
     fn a_part_survives_its_word() {
         let keys = KEYS_MAX as u16;
         for (shard, keys, shards) in [(0, 0, 1), (4_095, keys, SHARDS_MAX), (17, 3, 2)] {
-            let part = Part { shard: ShardId(shard), keys, shards };
-            let word = part.pack().to_le_bytes();
-            assert_eq!(Part::parse(&mut Reader::new(&word)).unwrap(), part);
+            for listed in [false, true] {
+                let part = Part { shard: ShardId(shard), keys, shards, listed };
+                let word = part.pack().to_le_bytes();
+                assert_eq!(Part::parse(&mut Reader::new(&word)).unwrap(), part);
+            }
         }
-        let many = Part { shard: ShardId(0), keys: keys + 1, shards: 1 };
+        let many = Part { shard: ShardId(0), keys: keys + 1, shards: 1, listed: false };
         assert!(Part::parse(&mut Reader::new(&many.pack().to_le_bytes())).is_err());
     }
 

@@ -9,7 +9,8 @@ use nicol_commit::rdma_occ::{
     Validation, Verbs,
 };
 use nicol_commit::xenic::{
-    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, Recovery, TABLE_MEMORY_MAX,
+    XenicConfig,
 };
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
@@ -176,6 +177,15 @@ fn mechanisms() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.locks_until,
         )
         .help("whose logs must be durable before a commit releases its locks (decision 0058)"),
+        Setting::new(
+            "recovery",
+            words([("printed", Recovery::Printed), ("prepared", Recovery::Prepared)]),
+            |to: &mut It| &mut to.recovery,
+        )
+        .help(
+            "prepared: requests say when their transaction began, logs list its shards, and \
+             receivers refuse what a later view has overruled (decision 0100)",
+        ),
     ]
 }
 
