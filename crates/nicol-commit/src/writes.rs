@@ -25,7 +25,7 @@ impl WriteSet<'_> {
         let mut part = Part { shard: self.shard, keys: 0, shards: self.shards };
         to.u64(self.txn.id.0);
         let at = to.position();
-        to.u32(part.pack());
+        part.emit(self.keys.len(), to);
         for &index in self.keys {
             match self.txn.update(index) {
                 Some(Write { key, version, value }) => {
@@ -41,7 +41,7 @@ impl WriteSet<'_> {
             }
             part.keys += 1;
         }
-        to.put_u32(at, part.pack());
+        part.put_keys(at, self.keys.len(), to);
     }
 }
 
@@ -181,7 +181,8 @@ impl<'a> Writes<&'a [u8]> {
 
     /// The transaction, the shard and the number of shards, of a body that may be cut behind them.
     pub(super) fn parse_lead(lead: &'a [u8]) -> Result<(TxnId, ShardId, u16), Malformed> {
-        let (txn, part) = Self::parse_head(&mut Reader::new(lead))?;
+        let mut from = Reader::new(lead);
+        let (txn, part) = (TxnId(from.u64()?), Part::parse_lead(&mut from)?);
         Ok((txn, part.shard, part.shards))
     }
 

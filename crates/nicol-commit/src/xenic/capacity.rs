@@ -3,12 +3,12 @@
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::host_table::ExhaustedSpace;
 
-use crate::part::SHARDS_MAX;
+use crate::part::{PART_BYTES_MAX, SHARDS_MAX};
 
 /// Bytes that a write takes in a message besides its value.
 const WRITE_FRAMING: usize = 20;
-/// Bytes of a LOG's or COMMIT's own header.
-const SET_FRAMING: usize = 12;
+/// Bytes of a LOG's or COMMIT's own header, at most: the transaction and its part.
+const SET_FRAMING: usize = size_of::<u64>() + PART_BYTES_MAX;
 
 /// Errors: a value or a new record has no space at its primary, which is `exhausted`. What was
 /// locked and is not written needs none.
