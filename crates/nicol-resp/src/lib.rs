@@ -44,6 +44,7 @@
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod admin;
 mod commands;
 mod config;

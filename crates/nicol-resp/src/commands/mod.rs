@@ -14,6 +14,7 @@ mod keys;
 pub mod kind;
 pub mod number;
 mod object;
+pub mod rights;
 pub mod spec;
 mod string;
 

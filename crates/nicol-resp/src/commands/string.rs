@@ -48,8 +48,8 @@ pub const COMMANDS: &[Spec] = &[
         "Add to the decimal value of a key",
     ),
     string("mget", -2, (READ, KeyPlaces::ALL), mget, "Get the values of keys"),
-    string("mset", -3, (WRITE, PAIRS), mset, "Set keys to values"),
-    string("msetnx", -3, (WRITE, PAIRS), mset_nx, "Set keys, only if none of them exists"),
+    string("mset", -3, (GROW, PAIRS), mset, "Set keys to values"),
+    string("msetnx", -3, (GROW, PAIRS), mset_nx, "Set keys, only if none of them exists"),
     planned(
         "psetex",
         4,
@@ -57,8 +57,7 @@ pub const COMMANDS: &[Spec] = &[
         (plan_set_ex::<false>, set),
         "Set a key that expires, in milliseconds",
     ),
-    planned("set", -3, (WRITE, KeyPlaces::ONE), (plan_set, set), "Set the value of a key")
-        .single(3),
+    planned("set", -3, (GROW, KeyPlaces::ONE), (plan_set, set), "Set the value of a key").single(3),
     planned(
         "setex",
         4,
