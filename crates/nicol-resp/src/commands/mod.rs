@@ -12,8 +12,10 @@ pub mod glob;
 pub mod key_places;
 mod keys;
 pub mod kind;
+mod long_double;
 pub mod number;
 mod object;
+pub mod rights;
 pub mod spec;
 mod string;
 

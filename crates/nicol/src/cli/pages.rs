@@ -59,7 +59,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "log_format",
         ],
     ),
-    ("Clients", &["listen", "password", "transaction_ms"]),
+    ("Clients", &["listen", "password", "acl_file", "transaction_ms"]),
     ("Memory", &["max_memory", "log_bytes"]),
 ];
 /// The heading of what no other group of a command with a workload has.

@@ -85,6 +85,10 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub password: Option<String>,
+    /// File of users, as ACL SAVE writes it: a line "user NAME RULES" each. It must exist, and may be
+    /// empty.
+    #[arg(long, alias = "aclfile", value_name = "FILE", env = "NICOL_ACL_FILE")]
+    pub acl_file: Option<PathBuf>,
     /// The server's certificate in PEM, behind it those between it and the root: clients at an
     /// address and a port must speak TLS. With --tls-key-file.
     #[arg(long, value_name = "FILE", env = "NICOL_TLS_CERT_FILE")]
