@@ -33,7 +33,6 @@ pub struct Store {
 const RECORD_BYTES: u64 = 2 * size_of::<(Key, Record)>() as u64;
 
 impl Store {
-    /// No records.
     pub(super) fn new() -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default());
         let [locked, value_bytes, records] = Default::default();
@@ -104,8 +103,8 @@ impl Store {
         self.change(key, |_| ());
     }
 
-    /// What `take` makes of a record, if it makes anything of it; else the bell that the next
-    /// change rings, and how often it has rung. It wakes nobody.
+    /// The result of `take` on a record. If that is `None`, the bell that the next change rings,
+    /// and how often it has rung so far; it wakes nobody.
     pub(super) fn take_or_watch<T>(
         &self,
         key: Key,

@@ -134,7 +134,7 @@ impl<F: Fabric> Survivor<F> {
     }
 }
 
-/// Is the life that issued `ts` no member of `view`?
+/// Whether the life that issued `ts` is not a member of `view`.
 pub(super) fn is_orphan(view: &View, ts: Timestamp) -> bool {
     let alive = SideState { up: true, incarnation: ts.life() };
     ts.version() > 0 && view.side(ts.node(), Side::Host) != alive

@@ -23,7 +23,7 @@ pub struct Table {
     free: VecDeque<u64>,
 }
 
-/// Where a key's item is, or may go.
+/// The entry of a key, or a free one for it.
 enum Found {
     At(u64, Extent),
     Unused(u64),
@@ -122,7 +122,6 @@ impl Table {
         Ok(true)
     }
 
-    /// Removes `key`.
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<(), AccessError> {
         let Found::At(index, old) = self.find(key) else { return Ok(()) };
         let empties = self.config.hooks().empties_entries();
