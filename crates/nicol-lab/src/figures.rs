@@ -14,8 +14,8 @@ use crate::families::{commit, engine, minos, offpath, prism};
 use crate::refused::refuse;
 use crate::systems;
 
-/// The systems that `experiment` compares, and the settings of theirs that it varies, that are not
-/// there: it refuses to run without them.
+/// The systems that `experiment` compares and the settings that it varies which do not exist.
+/// Without them it refuses to run.
 pub fn missing(experiment: &Experiment) -> Vec<String> {
     missing_of(experiment, experiment.systems)
 }

@@ -214,9 +214,9 @@ impl Bound {
     }
 }
 
-/// Runs until every client has ended; says who waits if one never does. A system whose survivors
-/// cannot go on runs for a while after a crash, in which it must not answer wrongly. What has not
-/// ended is then stopped: attempts under way end as unknown.
+/// Runs until every client has ended. If one never does, returns which clients wait. A system whose
+/// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
+/// has not ended is then stopped: attempts under way end as unknown.
 fn run_clients(world: &LiveCluster, cluster: &Cluster, bound: &Bound) -> Result<Option<String>> {
     let (deadline, mut watch) = match *bound {
         Bound::End(limit) => (Instant::now().checked_add(limit), None),

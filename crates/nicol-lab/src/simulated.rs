@@ -131,9 +131,9 @@ impl Watch<'_> {
     }
 }
 
-/// Runs until every client has ended; says who waits if one never does. A system whose survivors
-/// cannot go on runs for a while after a crash, in which it must not answer wrongly, and is then
-/// stopped: attempts under way end as unknown.
+/// Runs until every client has ended. If one never does, returns which clients wait. A system whose
+/// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
+/// has not ended is then stopped: attempts under way end as unknown.
 fn run_clients(
     world: &SimCluster,
     cluster: &Cluster,

@@ -109,7 +109,7 @@ impl Queue {
         self.left.ring();
     }
 
-    /// Forgets who uses it: their lives are over.
+    /// Forgets all users, whose lives are over.
     pub(super) fn forget_users(&self) {
         self.forgotten.fetch_add(1, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);

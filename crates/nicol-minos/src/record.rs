@@ -33,8 +33,8 @@ pub(super) struct Record {
     pub(super) bell: Option<Arc<Doorbell>>,
 }
 
-/// A record's metadata on one node, as whoever checks the protocol sees it (Table I, 4b).
-/// Timestamps are in the order of their numbers; what is loaded has 1.
+/// A record's metadata on one node, as a checker of the protocol sees it (Table I, 4b). Timestamps
+/// are in the order of their numbers; what is loaded has 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub rd_lock: Option<u64>,

@@ -39,8 +39,8 @@ impl<F: Fabric> Survivor<F> {
         fabric.spawn(follow_views(fabric.clone(), move |view| self.learn(view)));
     }
 
-    /// Another view: every write under way asks its followers of this view, whoever has answered in
-    /// an earlier one, because those may have become others.
+    /// Learns another view: every write under way asks all followers of this view again, also those
+    /// that answered in an earlier one, since they may have restarted.
     fn learn(&self, view: &View) {
         let (fabric, node) = (self.member.fabric(), self.member.node());
         let (epoch, here) = (u64::from(view.epoch().0), fabric.here());

@@ -40,7 +40,8 @@ pub(super) struct Write {
     pub(super) again: Cell<bool>,
     /// The view in which its INVs were sent last.
     pub(super) epoch: Cell<u64>,
-    /// RcvedACK_SenderID, RcvedACK_C_SenderID, turned round: who has not acknowledged.
+    /// RcvedACK_SenderID and RcvedACK_C_SenderID, inverted: the followers that have not
+    /// acknowledged.
     missing: RefCell<Vec<NodeId>>,
     /// The same for RcvedACK_P_SenderID.
     missing_p: RefCell<Vec<NodeId>>,

@@ -115,7 +115,7 @@ pub(super) fn of_scheduler<C: 'static>(
     setting.within(move |config| part(config).as_mut().ok_or_else(|| without_scheduler(key)))
 }
 
-/// The setting of who schedules; none: nobody.
+/// The setting that names the scheduler; `None`: there is none.
 pub(super) fn scheduler<C: 'static>(
     get: fn(&C) -> Option<Option<Kind>>,
     set: fn(&mut C, Option<Kind>),

@@ -304,7 +304,7 @@ impl State {
         true
     }
 
-    /// Notes that everybody lacks the files who `due` says may have them.
+    /// Notes that every node lacks the files which `due` expected them to have.
     pub(super) fn give_up(&mut self, due: &Due) {
         if self.is_current(due) {
             self.of_mut(due.shard).lost = true;

@@ -60,8 +60,8 @@ struct Locked {
     late: LateLocks,
 }
 
-/// The locks that are granted after a majority's, until the write phase begins. `None`: it has, or
-/// never will; who is granted a lock from then on releases it.
+/// Locks that are granted after a majority of them, until the write phase begins. `None`: it has
+/// begun, or never will. A lock that is granted from then on is released.
 #[derive(Clone, Default)]
 struct LateLocks(Rc<RefCell<Option<Vec<Posted>>>>);
 

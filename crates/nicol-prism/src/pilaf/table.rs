@@ -131,8 +131,9 @@ impl Table {
         Ok(())
     }
 
-    /// Cuckoo: moves items to other places of theirs until one of `key` is unused. Each is copied
-    /// before its old entry is used again, the last one first, so that none is missing meanwhile.
+    /// Cuckoo: moves items to their other places until one of the places for `key` is unused. Each
+    /// item is copied before its old entry is used again, the last one first, so that none is
+    /// missing meanwhile.
     fn make_room(&mut self, key: &[u8]) -> Result<Option<u64>, AccessError> {
         if self.config.index == Index::Probing {
             return Ok(None);

@@ -30,7 +30,7 @@ pub(super) struct Counts {
     pub(super) not_needed: AtomicU64,
     /// Keys whose C an abort has raised.
     pub(super) bumps: AtomicU64,
-    /// Looks at C by which aborts have waited for the writes before theirs.
+    /// Reads of C by which aborts have waited for earlier writes.
     pub(super) bump_waits: AtomicU64,
     /// Write checks that went unanswered, and that servers have told of.
     pub(super) resolved: AtomicU64,
