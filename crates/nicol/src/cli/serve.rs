@@ -84,8 +84,8 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub password: Option<String>,
-    /// File of users, as ACL SAVE writes it: a line "user NAME RULES" each. It must exist, and may be
-    /// empty.
+    /// File of users, as ACL SAVE writes it: a line "user NAME RULES" each. It must exist, and may
+    /// be empty.
     #[arg(long, alias = "aclfile", value_name = "FILE", env = "NICOL_ACL_FILE")]
     pub acl_file: Option<PathBuf>,
     /// The server's certificate in PEM, then the intermediate ones: clients at an address and a
