@@ -15,7 +15,7 @@ use nicol_core::units::Bytes;
 use nicol_core::wire::{Malformed, Reader};
 use nicol_kit::Item;
 
-use crate::writes::{Change, WriteOf, Writes};
+use crate::writes::{Change, WriteOf, WritesHead};
 
 /// Bytes of a record besides its body: head, kind and foot.
 const FRAMING: u64 = 3 * WORD as u64;
@@ -385,8 +385,8 @@ fn corrupted(malformed: Malformed) -> ! {
 #[inline]
 pub(super) fn logged(body: &[u8]) -> Logged<'_> {
     let mut rest = Reader::new(body);
-    let parsed = Writes::parse_head(&mut rest);
-    let (txn, part) = parsed.unwrap_or_else(|malformed| corrupted(malformed));
+    let parsed = WritesHead::parse(&mut rest);
+    let WritesHead { txn, part, .. } = parsed.unwrap_or_else(|malformed| corrupted(malformed));
     Logged { txn, shard: part.shard, left: part.keys, rest }
 }
 

@@ -16,9 +16,10 @@ use std::fmt;
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::memory::WORD;
 use nicol_core::view::View;
+use nicol_core::wire::Reader;
 
 use super::log::{RecordKind, record_len};
-use super::writes::Writes;
+use super::writes::{Writes, WritesHead};
 pub use nicol_kit::{Counts, EachWrite, Recovered};
 
 /// Leading bytes of a log record that say whose it is: framing, transaction, shards.
@@ -40,6 +41,8 @@ struct Part {
 struct Known {
     /// Shards that it updates.
     shards: u16,
+    /// Which these are, if a record lists them.
+    listed: Vec<ShardId>,
     /// A primary has logged its COMMIT.
     committed: bool,
     parts: Vec<Part>,
@@ -107,6 +110,8 @@ struct Head {
     txn: TxnId,
     shard: ShardId,
     shards: u16,
+    /// Which these are, if the record lists them and is whole.
+    listed: Vec<ShardId>,
 }
 
 /// Takes a record out of its framing.
@@ -120,9 +125,20 @@ fn parse(record: &[u8]) -> Result<(Head, Writes<&[u8]>), NotARecord> {
         return Err(NotARecord);
     }
     let kind = kind_of(word(WORD)).ok_or(NotARecord)?;
-    let writes = Writes::parse(&record[2 * WORD..2 * WORD + len]).map_err(|_| NotARecord)?;
+    let body = &record[2 * WORD..2 * WORD + len];
+    let writes = Writes::parse(body).map_err(|_| NotARecord)?;
+    let head = WritesHead::parse(&mut Reader::new(body)).map_err(|_| NotARecord)?;
+    let listed = listed(&head).ok_or(NotARecord)?;
     let (txn, shard, shards) = (writes.txn, writes.shard, writes.shards);
-    Ok((Head { kind, txn, shard, shards }, writes))
+    Ok((Head { kind, txn, shard, shards, listed }, writes))
+}
+
+/// The shards that a record lists, in ascending order; `None` if it has one twice.
+fn listed(head: &WritesHead<'_>) -> Option<Vec<ShardId>> {
+    let Some((_, others)) = head.listed else { return Some(Vec::new()) };
+    let mut shards: Vec<ShardId> = others.iter().chain([head.part.shard]).collect();
+    shards.sort_unstable();
+    shards.is_sorted_by(|one, other| one < other).then_some(shards)
 }
 
 /// Whose record it was that begins like this.
@@ -132,7 +148,7 @@ fn parse_lead(lead: &[u8]) -> Option<Head> {
     };
     let kind = kind_of(word(WORD))?;
     let (txn, shard, shards) = Writes::parse_lead(lead.get(2 * WORD..LEAD)?).ok()?;
-    Some(Head { kind, txn, shard, shards })
+    Some(Head { kind, txn, shard, shards, listed: Vec::new() })
 }
 
 fn kind_of(word: Option<u64>) -> Option<RecordKind> {
@@ -192,6 +208,12 @@ impl<'v> Logs<'v> {
         let known = self.txns.entry(head.txn).or_default();
         if known.shards != 0 && known.shards != head.shards {
             return Err(NotARecord);
+        }
+        if !known.listed.is_empty() && !head.listed.is_empty() && known.listed != head.listed {
+            return Err(NotARecord);
+        }
+        if known.listed.is_empty() {
+            known.listed.clone_from(&head.listed);
         }
         known.shards = head.shards;
         known.committed |= head.kind == RecordKind::Commit;

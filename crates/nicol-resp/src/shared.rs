@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::acl::Users;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::clients::Clients;
@@ -199,6 +200,7 @@ pub struct Shared {
     /// Unix time when the server started.
     started_ms: i64,
     pub logins: Logins,
+    pub users: Users,
     pub events: Events,
     pub stats: Stats,
     /// Bytes of all clients' buffers.
@@ -211,6 +213,7 @@ impl Shared {
         config: ServerConfig,
         backend: Arc<dyn Backend>,
         info: ServerInfo,
+        users: Users,
         address: Address,
     ) -> Self {
         let (keyspace, stats) = (Keyspace::new(config.keys), Stats::new(config.threads));
@@ -231,6 +234,7 @@ impl Shared {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as i64),
             logins: Logins::default(),
+            users,
             events: Events::default(),
             stats,
             client_bytes: AtomicU64::new(0),

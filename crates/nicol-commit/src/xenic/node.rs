@@ -1,5 +1,6 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
+mod begun;
 mod counted;
 mod losses;
 mod syncing;
@@ -38,6 +39,7 @@ use crate::backups::Backups;
 use crate::load_shard;
 use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
+use begun::Begun;
 use losses::deny;
 use syncing::Syncing;
 
@@ -56,6 +58,7 @@ pub struct Node {
     id: NodeId,
     view: View,
     survival: Survival,
+    begun: Begun,
     config: XenicConfig,
     lost_sides: LostSides,
     schedule: Option<Arc<Shared>>,
@@ -109,6 +112,18 @@ impl Node {
     /// How its coordinators choose where execution logic runs, if that is planned at run time.
     pub(super) const fn choice(&self) -> Option<&Choice> {
         self.choice.as_ref()
+    }
+
+    /// Which transactions a later view has overruled.
+    pub(super) const fn begun(&self) -> &Begun {
+        &self.begun
+    }
+
+    /// Learns from a later view who is lost, and which shards have changed.
+    pub(super) fn learn(&self, view: &View) {
+        self.lost().learn(view);
+        let lost = self.view.shard_ids().filter(|&shard| self.is_lost(shard));
+        lost.for_each(|shard| self.begun.note_lost(shard, view));
     }
 
     /// Its id.
@@ -444,6 +459,7 @@ impl SystemNode for Node {
             id,
             lost_sides: LostSides::default(),
             survival: Survival::new(&view, config.hooks()),
+            begun: Begun::new(&view, &config),
             shard,
             primary: led.unwrap_or(none),
             backups,

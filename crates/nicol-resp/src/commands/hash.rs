@@ -3,7 +3,8 @@
 use super::draw;
 use super::key_places::KeyPlaces;
 use super::kind::Type;
-use super::number::{Decimal, NOT_AN_INTEGER, NotADecimal, parse_i64, push_i64};
+use super::long_double::{LongDouble, NotFinite};
+use super::number::{NOT_AN_INTEGER, parse_i64, push_i64};
 use super::packed::{Rows, count, elements};
 use super::scan;
 use super::spec::{Plan, READ, REMOVE, Run, SLOW_READ, Spec, WRITE, as_sent, with_seed};
@@ -219,18 +220,21 @@ fn hincrbyfloat<'t>(
 ) -> Result<(), Stop> {
     let [key, name, amount] = args else { return Err(Stop::Malformed) };
     let too_large = &b"ERR increment would produce NaN or Infinity"[..];
-    let amount = match Decimal::parse(amount.bytes) {
+    let amount = match LongDouble::parse(amount.bytes) {
         Ok(amount) => Some(amount),
-        Err(NotADecimal::TooLarge) => None,
-        Err(NotADecimal::Malformed) => {
+        Err(NotFinite::Infinite) => {
+            return Err(Stop::Error(b"ERR value is NaN or Infinity"));
+        }
+        Err(NotFinite::Malformed) => {
             return Err(Stop::Error(b"ERR value is not a valid float"));
         }
     };
     let found = work.typed(key, &TYPE)?;
-    let current = match field(work, found, name.bytes)?.map_or(Ok(Decimal::ZERO), Decimal::parse) {
+    let value = field(work, found, name.bytes)?;
+    let current = match value.map_or(Ok(LongDouble::ZERO), LongDouble::parse) {
         Ok(current) => Some(current),
-        Err(NotADecimal::TooLarge) => None,
-        Err(NotADecimal::Malformed) => return Err(Stop::Error(b"ERR hash value is not a float")),
+        Err(NotFinite::Infinite) => None,
+        Err(NotFinite::Malformed) => return Err(Stop::Error(b"ERR hash value is not a float")),
     };
     let sum = current.zip(amount).and_then(|(current, amount)| current.checked_add(amount));
     let text = sum.ok_or(too_large)?.to_string().into_bytes();

@@ -21,7 +21,7 @@ pub const COMMANDS: &[Spec] = &[
         (plan_copy, copy),
         "Copy a key, to another database if asked",
     ),
-    generic("del", -2, (REMOVE, KeyPlaces::ALL), del, "Delete keys").single(2),
+    generic("del", -2, (SLOW_WRITE, KeyPlaces::ALL), del, "Delete keys").single(2),
     generic("exists", -2, (READ, KeyPlaces::ALL), exists, "Count the keys that exist").single(2),
     Spec::data(
         "generic",

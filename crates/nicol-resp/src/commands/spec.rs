@@ -1,6 +1,7 @@
 //! What a line of the table of commands says.
 
 use super::key_places::KeyPlaces;
+use super::rights::Categories;
 use crate::connection::clients::CommandNumber;
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
@@ -16,6 +17,7 @@ pub type Run = for<'t> fn(&mut Work<'t>, &[Arg<'t>], &mut Reply<'_>) -> Result<(
 /// A command that the front answers; `admin` says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin {
+    Acl,
     Auth,
     Client,
     Cluster,
@@ -202,8 +204,10 @@ impl Spec {
         reply.set(self.flags.len());
         self.flags.iter().for_each(|flag| reply.status(flag));
         [first, last, step].into_iter().for_each(|number| reply.integer(number));
-        // No ACL categories, tips, key specifications or subcommands.
-        reply.set(0);
+        let categories: Vec<_> = Categories::of(self).names().collect();
+        reply.set(categories.len());
+        categories.iter().for_each(|name| reply.status(&format!("@{name}")));
+        // No tips, key specifications or subcommands.
         (0..3).for_each(|_| reply.array(0));
     }
 

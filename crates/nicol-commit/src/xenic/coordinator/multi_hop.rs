@@ -212,7 +212,7 @@ impl<F: Fabric> MultiHop<F> {
         remote: ShardId,
     ) -> Result<Shipped, Undecided> {
         let delegated = open.logs.iter().map(|call| call.delegated);
-        let message = Ship { txn: &open.txn, delegated };
+        let message = Ship { txn: &open.txn, began: open.began, delegated };
         let mut reply = self.steps.ask(remote, &message).await;
         let writes = open.txn.entries().iter().any(|entry| entry.write);
         if let Err(FabricError::TimedOut { request }) = reply
@@ -317,13 +317,13 @@ impl<F: Fabric> MultiHop<F> {
             true => Timeout::Never,
         };
         open.note_shards_updated();
-        let OpenTxn { logs, txn, shards, shards_updated, keys, .. } = &mut *open;
+        let OpenTxn { logs, txn, shards, updates, keys, .. } = &mut *open;
         let mut selected = None;
         for &LogCall { shard, delegated, .. } in logs.iter() {
             if selected.replace(shard) != Some(shard) {
                 keys.of(shard, shards.of(txn, Entry::is_updated));
             }
-            let log = Log { txn, shard, shards: *shards_updated, keys };
+            let log = Log { txn, shard, updated: updates.told(), keys };
             self.fabric.retransmit(delegated, &log, timeout);
         }
         self.log_on_this_node(open, remote, timeout);

@@ -95,7 +95,8 @@ impl<F: Fabric> Steps<F> {
             if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
                 open.locks.asked(shard);
             }
-            let reply = self.ask(shard, &Execute { txn: &open.txn, keys: &open.keys });
+            let reply =
+                self.ask(shard, &Execute { txn: &open.txn, began: open.began, keys: &open.keys });
             open.calls.push(PrimaryCall::to(shard), reply);
             last = Some(shard);
         }
@@ -165,7 +166,10 @@ impl<F: Fabric> Steps<F> {
         self.scatter(
             open,
             |entry| !entry.write,
-            |open, shard| self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys }),
+            |open, shard| {
+                let OpenTxn { txn, keys, began, .. } = open;
+                self.ask(shard, &Validate { txn, began: *began, keys })
+            },
         );
         let checked = open.calls.gather(|call, reply| self.node.verdict(call.shard, reply)).await?;
         Ok(granted.and(checked).into())
@@ -186,10 +190,12 @@ impl<F: Fabric> Steps<F> {
             return Ok(Logged(Outcome::Committed));
         }
         self.node.check_served(&open.txn, |_, entry| entry.write)?;
+        // Locks of a shard that has changed since are known to nobody.
+        self.node.begun().check_shards(open.began, open.shards.iter())?;
         let log = self.node.log(self.fabric.here().core);
-        capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
         open.note_shards_updated();
-        capacity::check_shards(open.shards_updated)?;
+        capacity::check_writes(open, log.body_max())?;
+        capacity::check_shards(open.updates.count())?;
         let mut last = None;
         while let Some(shard) = open.next_shard(last, Entry::is_updated) {
             for backup in self.fabric.view().backups(shard) {
@@ -258,8 +264,8 @@ impl<F: Fabric> Steps<F> {
         timeout: Timeout,
         superseded: Option<RequestId>,
     ) -> F::Completion {
-        let (shard, shards) = (call.shard, open.shards_updated);
-        let message = Log { txn: &open.txn, shard, shards, keys: &open.keys };
+        let (shard, updated) = (call.shard, open.updates.told());
+        let message = Log { txn: &open.txn, shard, updated, keys: &open.keys };
         let to = self.fabric.view().nic_of(call.backup, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
@@ -280,8 +286,8 @@ impl<F: Fabric> Steps<F> {
     pub(in crate::xenic) async fn install(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("step 6: COMMIT");
         self.tell_primaries(open, |open, PrimaryCall { shard, .. }| {
-            let shards = open.shards_updated;
-            self.demand(shard, &Commit { txn: &open.txn, shard, shards, keys: &open.keys })
+            let updated = open.updates.told();
+            self.demand(shard, &Commit { txn: &open.txn, shard, updated, keys: &open.keys })
         })
         .await;
     }
