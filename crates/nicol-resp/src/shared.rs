@@ -1,5 +1,6 @@
 //! What the fronts share: configuration, backend, counters.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -193,6 +194,8 @@ pub struct Shared {
     /// When the server started.
     pub started: Instant,
     pub next_connection: AtomicU64,
+    /// The seed of the next command's draws.
+    next_seed: AtomicU64,
     pub keyspace: Keyspace,
     /// Unix time when the server started.
     started_ms: i64,
@@ -226,6 +229,7 @@ impl Shared {
             is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
+            next_seed: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             started_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as i64),
@@ -246,5 +250,6 @@ impl Shared {
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
         Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
+            .seeded(self.next_seed.fetch_add(1, Ordering::Relaxed))
     }
 }

@@ -94,6 +94,7 @@ impl Settings for XenicConfig {
     fn table() -> Vec<Setting<Self>> {
         let mut table = vec![sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage)];
         table.extend(mechanisms());
+        table.extend(readings_of_xenic());
         table.extend(memory_of_xenic());
         table.push(timeout(|to: &mut Self| &mut to.timeout));
         table.push(
@@ -162,6 +163,13 @@ fn mechanisms() -> Vec<Setting<XenicConfig>> {
             }),
         Setting::new("local_paths", switch(), |to: &mut It| &mut to.local_paths)
             .help("the host may execute a transaction whose keys are all local"),
+    ]
+}
+
+/// Settings that choose among readings of what the paper leaves open.
+fn readings_of_xenic() -> Vec<Setting<XenicConfig>> {
+    type It = XenicConfig;
+    vec![
         Setting::new(
             "local_read",
             words([("paper", LocalRead::Paper), ("strict", LocalRead::Strict)]),
@@ -183,8 +191,8 @@ fn mechanisms() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.recovery,
         )
         .help(
-            "prepared: requests say when their transaction began, logs list its shards, and \
-             receivers refuse what a later view has overruled (decision 0100)",
+            "prepared: receivers refuse what a later view has overruled, and backups apply what \
+             is decided only (decisions 0100 and 0101)",
         ),
     ]
 }
