@@ -377,8 +377,8 @@ fn differing_keys(cluster: &Cluster, shard: ShardId, nodes: &[NodeId]) -> Vec<(K
 }
 
 /// The keys of `shard` that a dead node may have left undecided: those which the living say or, if
-/// its primary is dead, those that operations of unknown outcome may have written. `None`: any. Where
-/// nodes recover, so do the records: none is left undecided.
+/// its primary is dead, those that operations of unknown outcome may have written. `None`: any.
+/// Where nodes recover, so do the records: none is left undecided.
 fn undecided_keys(
     cluster: &Cluster,
     audits: &[(NodeId, Audit)],

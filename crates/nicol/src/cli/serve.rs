@@ -58,8 +58,8 @@ pub struct ServeArgs {
     /// Configuration file (TOML, see below); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// The system. For GET, SET, DEL and EXISTS of one key also prism-kv and those of MINOS, such as
-    /// minos-b:synch; `nicol systems show NAME` says of each whether it serves [default: xenic].
+    /// The system. For GET, SET, DEL and EXISTS of one key also prism-kv and those of MINOS, such
+    /// as minos-b:synch; `nicol systems show NAME` says of each whether it serves [default: xenic].
     #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
     pub system: Option<String>,
     /// Nodes of the embedded cluster [default: 3, or 1 of a system that keeps one copy].
