@@ -183,8 +183,8 @@ fn mechanisms() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.recovery,
         )
         .help(
-            "prepared: receivers refuse what a later view has overruled, and backups apply what \
-             is decided only (decisions 0100 and 0101)",
+            "prepared: backups apply what is decided only, and survivors decide what a lost \
+             coordinator began (decisions 0100 to 0102)",
         ),
     ]
 }
