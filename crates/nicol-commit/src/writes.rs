@@ -31,12 +31,13 @@ impl Updated<'_> {
         Part { shard, keys: 0, shards, listed }
     }
 
-    /// Bytes of a LOG or COMMIT before its writes.
-    pub(super) const fn head_len(self) -> usize {
-        match self {
-            Self::Counted(_) => 12,
-            Self::Listed { shards, .. } => 16 + 2 * shards.len(),
-        }
+    /// Bytes of a LOG or COMMIT of `keys` keys before its writes.
+    pub(super) const fn head_len(self, keys: usize) -> usize {
+        let list = match self {
+            Self::Counted(_) => 0,
+            Self::Listed { shards, .. } => size_of::<Epoch>() + 2 * shards.len(),
+        };
+        size_of::<TxnId>() + Part::len(keys) + list
     }
 
     /// The list, if it is one.
@@ -61,7 +62,7 @@ impl WriteSet<'_> {
         let mut part = self.updated.part(self.shard);
         to.u64(self.txn.id.0);
         let at = to.position();
-        to.u32(part.pack());
+        part.emit(self.keys.len(), to);
         self.updated.emit_list(to);
         for &index in self.keys {
             match self.txn.update(index) {
@@ -78,7 +79,7 @@ impl WriteSet<'_> {
             }
             part.keys += 1;
         }
-        to.put_u32(at, part.pack());
+        part.put_keys(at, self.keys.len(), to);
     }
 }
 
@@ -250,7 +251,7 @@ impl<'a> Writes<&'a [u8]> {
     /// The transaction, the shard and the number of shards, of a body that may be cut behind them.
     pub(super) fn parse_lead(lead: &'a [u8]) -> Result<(TxnId, ShardId, u16), Malformed> {
         let mut from = Reader::new(lead);
-        let (txn, part) = (TxnId(from.u64()?), Part::parse(&mut from)?);
+        let (txn, part) = (TxnId(from.u64()?), Part::parse_lead(&mut from)?);
         Ok((txn, part.shard, part.shards))
     }
 
@@ -303,7 +304,7 @@ mod tests {
             let mut body = Vec::new();
             let log = Log { txn: &txn, shard: ShardId(4), updated, keys: &[0] };
             log.emit(&mut Writer::new(&mut body));
-            assert_eq!(body.len(), updated.head_len() + WRITE_HEAD + 5);
+            assert_eq!(body.len(), updated.head_len(1) + WRITE_HEAD + 5);
             let Ok(parsed) = Writes::parse(&body) else { panic!("{updated:?} is parsed") };
             assert_eq!((parsed.shard, parsed.shards, parsed.began), (ShardId(4), 3, began));
             assert_eq!(parsed.keys().collect::<Vec<_>>(), [Key(1)]);

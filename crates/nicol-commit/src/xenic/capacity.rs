@@ -34,11 +34,12 @@ pub(super) fn check_writes<F: Fabric>(open: &OpenTxn<F>, body_max: usize) -> Res
     let txn = &open.txn;
     check_values(open.exhausted, txn)?;
     let write_set = txn.entries().iter().enumerate().filter(|(_, entry)| entry.write);
-    let bytes: usize = write_set
+    let head = open.updates.told().head_len(write_set.clone().count());
+    let writes: usize = write_set
         .map(|(index, _)| txn.update(index).and_then(|write| write.value))
         .map(|value| WRITE_FRAMING + value.map_or(0, <[u8]>::len))
         .sum();
-    if bytes + open.updates.told().head_len() > body_max { Err(Abort::NoResources) } else { Ok(()) }
+    if head + writes > body_max { Err(Abort::NoResources) } else { Ok(()) }
 }
 
 /// Errors: a transaction updates more shards than its log records can say.
