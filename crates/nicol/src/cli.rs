@@ -206,7 +206,7 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
     /// Faults to inject, drawn from the seed: none, or a list with commas of messages, crashes,
-    /// stalls and partitions.
+    /// stalls, partitions, pauses and slow.
     #[arg(long, default_value = "none", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Inject the faults of a plan in FILE instead, as a failed `nicol sweep` writes it.
@@ -306,8 +306,8 @@ pub struct SweepArgs {
     /// Seeds to run in parallel [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls
-    /// and partitions.
+    /// Families of faults that a seed draws from: a list with commas of messages, crashes,
+    /// stalls, partitions, pauses and slow.
     #[arg(long, default_value = "messages", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay
