@@ -485,7 +485,8 @@ impl Faults {
         self.stands_still_until(now, index, count).max(rests)
     }
 
-    /// Until when engine `index` of `count` stands still, if it does now. One that is slow does not.
+    /// Until when engine `index` of `count` stands still, if it does now. One that is slow does
+    /// not.
     pub fn stands_still_until(&self, now: Nanos, index: usize, count: usize) -> Option<Nanos> {
         let quiet = self.plan.quiet_after;
         let ends = self.plan.stalls.iter().filter(|stall| stall.engine as usize % count == index);

@@ -70,12 +70,13 @@ pub struct SweepReport {
     pub invalid: Vec<Invalid>,
     /// Runs under faults that take no node down.
     #[serde(skip)]
-    whole: u64,
+    pub whole: u64,
     /// Invalid ones among these.
     #[serde(skip)]
-    whole_invalid: u64,
+    pub whole_invalid: u64,
+    /// What each run did of its plan, in percent.
     #[serde(skip)]
-    shares: Vec<u8>,
+    pub shares: Vec<u8>,
     /// The findings by system, workload and world.
     pub parts: Vec<Part>,
     /// Runs with a violation.
