@@ -16,13 +16,45 @@ const ANY: &[&str] = &["l1", "l2", "s1", "s2", "h1", "h2", "z1", "z2", "str", "n
 const MEMBERS: &[&str] =
     &["a", "b", "c", "d", "e", "f", "", "1", "-7", "a b", "\r\n", "member of some length"];
 const NUMBERS: &[&str] = &[
-    "0", "1", "2", "3", "-1", "-2", "-3", "100", "-100", "9223372036854775807",
-    "-9223372036854775808", "9223372036854775808", "x", "", "1.5", "01",
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "-2",
+    "-3",
+    "100",
+    "-100",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "x",
+    "",
+    "1.5",
+    "01",
 ];
 const COUNTS: &[&str] = &["0", "1", "2", "3", "100", "-1", "x", "9223372036854775807"];
 const SCORES: &[&str] = &[
-    "0", "1", "2", "3", "-1", "0.1", "1e3", "-2.5", "inf", "-inf", "+Infinity", "nan", "x", "",
-    "1e400", " 1", "0.30000000000000004", "1e17", "1e-7", "-0",
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "0.1",
+    "1e3",
+    "-2.5",
+    "inf",
+    "-inf",
+    "+Infinity",
+    "nan",
+    "x",
+    "",
+    "1e400",
+    " 1",
+    "0.30000000000000004",
+    "1e17",
+    "1e-7",
+    "-0",
 ];
 const BOUNDS: &[&str] = &[
     "0", "1", "(1", "2", "(2", "3", "-1", "-inf", "+inf", "inf", "(-inf", "(inf", "0.1", "x", "(x",
@@ -122,7 +154,10 @@ const HASH: &[(&str, &[Part])] = &[
     ("HINCRBY", &[One(HASHES), One(MEMBERS), One(NUMBERS)]),
     ("HINCRBYFLOAT", &[One(&["h4", "l1"]), One(MEMBERS), One(FLOATS)]),
     ("HRANDFIELD", &[One(HASHES), One(&["100", "0", "x"]), Maybe(&["WITHVALUES", "x"])]),
-    ("HSCAN", &[One(HASHES), One(&["0", "0", "x"]), With("MATCH", PATTERNS), With("COUNT", COUNTS)]),
+    (
+        "HSCAN",
+        &[One(HASHES), One(&["0", "0", "x"]), With("MATCH", PATTERNS), With("COUNT", COUNTS)],
+    ),
 ];
 
 const ZSET: &[(&str, &[Part])] = &[
@@ -233,8 +268,20 @@ const KEYS: &[(&str, &[Part])] = &[
 
 /// Commands whose elements stand in no order.
 const UNORDERED: &[&str] = &[
-    "SMEMBERS", "SPOP", "SRANDMEMBER", "SINTER", "SUNION", "SDIFF", "SSCAN", "HRANDFIELD", "HKEYS",
-    "HVALS", "HGETALL", "HSCAN", "ZRANDMEMBER", "ZSCAN",
+    "SMEMBERS",
+    "SPOP",
+    "SRANDMEMBER",
+    "SINTER",
+    "SUNION",
+    "SDIFF",
+    "SSCAN",
+    "HRANDFIELD",
+    "HKEYS",
+    "HVALS",
+    "HGETALL",
+    "HSCAN",
+    "ZRANDMEMBER",
+    "ZSCAN",
 ];
 
 fn one(random: &mut Stream, of: &[&str]) -> Vec<u8> {

@@ -163,9 +163,7 @@ impl Adding {
             ));
         }
         if increments && args.len() > 2 {
-            return Err(Stop::Error(
-                b"ERR INCR option supports a single increment-element pair",
-            ));
+            return Err(Stop::Error(b"ERR INCR option supports a single increment-element pair"));
         }
         Ok((adding, args))
     }
@@ -382,7 +380,8 @@ fn zrandmember<'t>(
         reply.bulk_or_null(drawn);
         return Ok(());
     };
-    let with_scores = matches!(options, [_, word] if word.bytes.eq_ignore_ascii_case(b"withscores"));
+    let with_scores =
+        matches!(options, [_, word] if word.bytes.eq_ignore_ascii_case(b"withscores"));
     let wanted = draw::count(wanted.bytes, with_scores)?;
     if options.len() > 1 && !with_scores {
         return Err(Stop::Error(SYNTAX));
