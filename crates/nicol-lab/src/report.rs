@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
+use crate::befell::ByKind;
 use crate::binding::{Binding, Resource};
 
 /// The schema's name, first in every object.
@@ -45,6 +46,13 @@ pub struct BenchReport {
     pub seed: u64,
     /// Families of faults, `plan`, or `none`.
     pub faults: String,
+    /// What these did, by kind; nothing where there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub befell: ByKind,
+    /// Operations that the plan schedules; `None` if it ends by time.
+    pub planned: Option<u64>,
+    /// Operations that committed or were refused by the application, whenever.
+    pub done: u64,
     /// The device that makes writes durable: `memory` (as if battery-backed), `file`, or as the
     /// `profile` says.
     pub log_device: &'static str,
@@ -124,6 +132,14 @@ pub struct BenchReport {
     pub events_per_wall_s: Option<f64>,
     /// Simulated seconds per wall-clock second.
     pub simulated_to_wall: Option<f64>,
+}
+
+impl BenchReport {
+    /// Why the run shows nothing, in words: less than half of what its plan schedules was done.
+    pub fn invalid(&self) -> Option<String> {
+        let planned = self.planned.filter(|planned| self.done * 2 < *planned)?;
+        Some(format!("{} of {planned} operations were done", self.done))
+    }
 }
 
 /// Percentiles of a latency distribution, in microseconds; where there is no sample, none is a
