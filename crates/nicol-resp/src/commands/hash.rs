@@ -79,11 +79,7 @@ fn hmset<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Re
 }
 
 /// Sets fields; the number of those that are new.
-fn set_all<'t>(
-    work: &mut Work<'t>,
-    args: &[Arg<'t>],
-    wrong: &'static [u8],
-) -> Result<usize, Stop> {
+fn set_all<'t>(work: &mut Work<'t>, args: &[Arg<'t>], wrong: &'static [u8]) -> Result<usize, Stop> {
     let (key, pairs) = args.split_first().ok_or(Stop::Malformed)?;
     let (pairs, []) = pairs.as_chunks::<2>() else { return Err(Stop::Error(wrong)) };
     let found = work.typed(key, &TYPE)?;
@@ -266,7 +262,8 @@ fn hrandfield<'t>(
         reply.bulk_or_null(drawn);
         return Ok(());
     };
-    let with_values = matches!(options, [_, word] if word.bytes.eq_ignore_ascii_case(b"withvalues"));
+    let with_values =
+        matches!(options, [_, word] if word.bytes.eq_ignore_ascii_case(b"withvalues"));
     let wanted = draw::count(wanted.bytes, with_values)?;
     if options.len() > 1 && !with_values {
         return Err(Stop::Error(SYNTAX));

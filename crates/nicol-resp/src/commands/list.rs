@@ -122,7 +122,10 @@ fn pop<'t, const FRONT: bool>(
     let (key, wanted) = args.split_first().ok_or(Stop::Malformed)?;
     let wanted = match wanted {
         [] => None,
-        [wanted] => Some(usize::try_from(integer(wanted)?).map_err(|_| NOT_POSITIVE)?),
+        [wanted] => {
+            let wanted = parse_i64(wanted.bytes).and_then(|wanted| usize::try_from(wanted).ok());
+            Some(wanted.ok_or(NOT_POSITIVE)?)
+        }
         _ if FRONT => {
             return Err(Stop::Error(b"ERR wrong number of arguments for 'lpop' command"));
         }
@@ -361,14 +364,19 @@ fn moved<'t>(
         return Ok(());
     }
     let to = work.typed(to, &TYPE)?;
-    let popped = take(work, from, from_front, 1)?;
-    let old = work.contents(to);
-    let mut all = elements(&old)?;
-    for element in &popped {
-        reply.bulk(element);
-        all.insert(if to_front { 0 } else { all.len() }, element);
+    let (old, other) = (work.contents(from), work.contents(to));
+    let mut left = elements(&old)?;
+    let last = left.len().checked_sub(1).ok_or(Stop::Malformed)?;
+    let element = left.remove(if from_front { 0 } else { last });
+    work.spend(element.len())?;
+    reply.bulk(element);
+    if from == to {
+        left.insert(if to_front { 0 } else { last }, element);
+        return work.put(from, pack(&left));
     }
-    work.put(to, pack(&all))
+    let mut all = elements(&other)?;
+    all.insert(if to_front { 0 } else { all.len() }, element);
+    work.put_both([(from, pack(&left)), (to, pack(&all))])
 }
 
 /// What a command that pops from the first of several keys says: behind the number of keys and the

@@ -5,6 +5,7 @@
 //! value is a file beside `string.rs` and a line in [`TYPES`].
 
 mod admin;
+mod bitmap;
 mod deadlines;
 mod draw;
 pub mod errors;
@@ -40,7 +41,8 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 3] = [keys::COMMANDS, deadlines::COMMANDS, admin::COMMANDS];
+const OTHERS: [&[Spec]; 4] =
+    [bitmap::COMMANDS, keys::COMMANDS, deadlines::COMMANDS, admin::COMMANDS];
 
 /// The type with `number`; `None` if a record is malformed or of a later version.
 pub fn type_of(number: u8) -> Option<&'static Type> {

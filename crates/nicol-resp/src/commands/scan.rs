@@ -41,7 +41,8 @@ pub fn options<'t>(args: &[Arg<'t>]) -> Result<Options<'t>, Stop> {
         match name.bytes.to_ascii_lowercase().as_slice() {
             b"count" => {
                 let count = parse_i64(value.bytes).ok_or(NOT_AN_INTEGER)?;
-                options.count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+                options.count =
+                    usize::try_from(count).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
             }
             b"match" => options.pattern = Some(value.bytes),
             _ => return Err(Stop::Error(SYNTAX)),
@@ -56,8 +57,7 @@ pub fn step<'a, const W: usize>(
     cursor: u64,
     options: Options<'_>,
 ) -> (u64, Vec<[&'a [u8]; W]>) {
-    let mut rows: Vec<_> =
-        rows.map(|row| (xxh3_64(row[0]) >> CURSOR_SHIFT, row)).collect();
+    let mut rows: Vec<_> = rows.map(|row| (xxh3_64(row[0]) >> CURSOR_SHIFT, row)).collect();
     let mut next = 0;
     if rows.len() > WHOLE {
         rows.retain(|(hash, _)| *hash >= cursor);
@@ -89,7 +89,8 @@ mod tests {
         let stay: Vec<_> = (0..300).map(name).collect();
         let (mut next, mut seen, mut round) = (0, Vec::new(), 0);
         loop {
-            let others: Vec<_> = (0..200).map(|number| name(1_000 + number * (round + 1))).collect();
+            let others: Vec<_> =
+                (0..200).map(|number| name(1_000 + number * (round + 1))).collect();
             let rows = stay.iter().chain(&others).map(|name| [&name[..]]);
             let (cursor, rows) = step(rows, next, Options { pattern: None, count: 10 });
             assert!(rows.len() <= 11, "{}", rows.len());

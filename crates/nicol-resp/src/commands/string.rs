@@ -48,7 +48,13 @@ pub const COMMANDS: &[Spec] = &[
     ),
     string("mget", -2, (READ, KeyPlaces::ALL), mget, "Get the values of keys"),
     string("mset", -3, (GROW, KeyPlaces::PAIRS), mset, "Set keys to values"),
-    string("msetnx", -3, (GROW, KeyPlaces::PAIRS), mset_nx, "Set keys, only if none of them exists"),
+    string(
+        "msetnx",
+        -3,
+        (GROW, KeyPlaces::PAIRS),
+        mset_nx,
+        "Set keys, only if none of them exists",
+    ),
     planned(
         "psetex",
         4,

@@ -105,16 +105,6 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// A number with a fraction.
-    pub fn double(&mut self, number: f64) {
-        match self.protocol {
-            Protocol::Resp2 => self.bulk(number.to_string().as_bytes()),
-            Protocol::Resp3 => {
-                self.out.extend_from_slice(format!(",{number}\r\n").as_bytes());
-            }
-        }
-    }
-
     /// The null of an array: an EXEC that was refused.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.protocol {

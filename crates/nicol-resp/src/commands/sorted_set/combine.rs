@@ -151,7 +151,9 @@ fn run<'t>(
     reply: &mut Reply<'_>,
 ) -> Result<(), Stop> {
     let (to, args) = match into {
-        Into::Key => args.split_first().map(|(to, args)| (Some(to), args)).ok_or(Stop::Malformed)?,
+        Into::Key => {
+            args.split_first().map(|(to, args)| (Some(to), args)).ok_or(Stop::Malformed)?
+        }
         Into::Reply | Into::Count => (None, args),
     };
     let (number, args) = args.split_first().ok_or(Stop::Malformed)?;
@@ -235,7 +237,10 @@ mod tests {
             limit: 0,
         };
         let sum = with(Aggregate::Sum, [2.0, 0.0]);
-        assert_eq!(combine(How::Union, &sources, &sum), [(0.0, &b"c"[..]), (2.0, b"a"), (4.0, b"b")]);
+        assert_eq!(
+            combine(How::Union, &sources, &sum),
+            [(0.0, &b"c"[..]), (2.0, b"a"), (4.0, b"b")]
+        );
         let max = with(Aggregate::Max, [1.0, 1.0]);
         assert_eq!(combine(How::Inter, &sources, &max), [(2.0, &b"b"[..])]);
         let min = with(Aggregate::Min, [1.0, 1.0]);

@@ -163,9 +163,7 @@ impl Adding {
             ));
         }
         if increments && args.len() > 2 {
-            return Err(Stop::Error(
-                b"ERR INCR option supports a single increment-element pair",
-            ));
+            return Err(Stop::Error(b"ERR INCR option supports a single increment-element pair"));
         }
         Ok((adding, args))
     }
@@ -320,7 +318,10 @@ fn zpop<'t, const LOWEST: bool>(
     let (key, wanted) = args.split_first().ok_or(Stop::Malformed)?;
     let wanted = match wanted {
         [] => None,
-        [wanted] => Some(usize::try_from(integer(wanted)?).map_err(|_| NOT_POSITIVE)?),
+        [wanted] => {
+            let wanted = parse_i64(wanted.bytes).and_then(|wanted| usize::try_from(wanted).ok());
+            Some(wanted.ok_or(NOT_POSITIVE)?)
+        }
         _ => return Err(Stop::Error(SYNTAX)),
     };
     let found = work.typed(key, &TYPE)?;
@@ -382,7 +383,8 @@ fn zrandmember<'t>(
         reply.bulk_or_null(drawn);
         return Ok(());
     };
-    let with_scores = matches!(options, [_, word] if word.bytes.eq_ignore_ascii_case(b"withscores"));
+    let with_scores =
+        matches!(options, [_, word] if word.bytes.eq_ignore_ascii_case(b"withscores"));
     let wanted = draw::count(wanted.bytes, with_scores)?;
     if options.len() > 1 && !with_scores {
         return Err(Stop::Error(SYNTAX));

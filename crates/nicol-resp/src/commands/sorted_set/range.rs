@@ -104,10 +104,11 @@ impl<'t> Asked<'t> {
             Self::Scores(low, high) => {
                 between(&|(score, _)| low.is_below(score), &|(score, _)| high.is_above(score))
             }
-            Self::Names(low, high) => between(
-                &|(_, name)| low.is_below(&Name::Is(name)),
-                &|(_, name)| high.is_above(&Name::Is(name)),
-            ),
+            Self::Names(low, high) => {
+                between(&|(_, name)| low.is_below(&Name::Is(name)), &|(_, name)| {
+                    high.is_above(&Name::Is(name))
+                })
+            }
         }
     }
 }
@@ -177,7 +178,12 @@ impl<'t> Reading<'t> {
         }
     }
 
-    fn run<'w>(self, work: &mut Work<'w>, key: &Arg<'w>, reply: &mut Reply<'_>) -> Result<(), Stop> {
+    fn run<'w>(
+        self,
+        work: &mut Work<'w>,
+        key: &Arg<'w>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Stop> {
         let found = work.typed(key, &TYPE)?;
         let selected = self.select(&members(work, found)?);
         answer(work, selected.into_iter(), self.with_scores, reply)
@@ -194,7 +200,11 @@ fn read<'t>(
     Reading::parse(args, by, reversed, false)?.run(work, key, reply)
 }
 
-pub fn zrange<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn zrange<'t>(
+    work: &mut Work<'t>,
+    args: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     read(work, args, (None, None), reply)
 }
 
@@ -267,7 +277,11 @@ fn counted<'t>(
     Ok(())
 }
 
-pub fn zcount<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn zcount<'t>(
+    work: &mut Work<'t>,
+    args: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     counted(work, args, By::Score, reply)
 }
 
