@@ -30,6 +30,8 @@ pub enum Sabotage {
     ForgetsBackups,
     /// After a crash: requests of transactions that a later view has overruled are served.
     TakesOverruled,
+    /// Backups apply what they have logged at once, though they should wait for its decision.
+    AppliesUndecided,
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
@@ -48,6 +50,11 @@ impl Hooks {
     /// Is a backup not waited for? `lost`: a view says that it is gone.
     pub(crate) fn excuses(self, lost: bool) -> bool {
         lost || self.is(Sabotage::ForgetsBackups)
+    }
+
+    /// Does a backup apply what nobody has decided yet?
+    pub(crate) fn applies_undecided(self) -> bool {
+        self.is(Sabotage::AppliesUndecided)
     }
 
     /// Are requests served that a later view has overruled?

@@ -35,6 +35,8 @@ pub(super) enum RecordKind {
     Message,
     /// A part of a message, of which more follows.
     Part,
+    /// What a backup has been told of transactions that it has logged.
+    Decisions,
 }
 
 /// Bytes of a record with a body of `body` bytes.
@@ -339,6 +341,7 @@ impl LogReader {
                 0 => RecordKind::Log,
                 1 => RecordKind::Commit,
                 2 => RecordKind::Message,
+                4 => RecordKind::Decisions,
                 _ => RecordKind::Part,
             };
             let start = records.last().map_or(0, |&(_, end)| end);

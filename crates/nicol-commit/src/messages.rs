@@ -22,6 +22,8 @@ pub(super) const LOG: u16 = 12;
 pub(super) const COMMIT: u16 = 13;
 /// Coordinator to primary: release the locks of a transaction that will not commit.
 pub(super) const ABORT: u16 = 14;
+/// Coordinator to backup: how transactions have ended that it has logged.
+pub(super) const DECIDED: u16 = 19;
 
 /// Length that marks a record which is not there.
 pub(super) const ABSENT: u32 = u32::MAX;

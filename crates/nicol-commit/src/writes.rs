@@ -35,16 +35,16 @@ impl Updated<'_> {
     pub(super) const fn head_len(self, keys: usize) -> usize {
         let list = match self {
             Self::Counted(_) => 0,
-            Self::Listed { shards, .. } => size_of::<Epoch>() + 2 * (shards.len() - 1),
+            Self::Listed { shards, .. } => size_of::<Epoch>() + 2 * shards.len(),
         };
         size_of::<TxnId>() + Part::len(keys) + list
     }
 
-    /// The list, if it is one, without the shard of the message itself.
-    fn emit_list(self, own: ShardId, to: &mut Writer<'_>) {
+    /// The list, if it is one.
+    fn emit_list(self, to: &mut Writer<'_>) {
         if let Self::Listed { began, shards } = self {
             to.u32(began.0);
-            shards.iter().filter(|&&shard| shard != own).for_each(|shard| to.u16(shard.0));
+            shards.iter().for_each(|shard| to.u16(shard.0));
         }
     }
 }
@@ -63,7 +63,7 @@ impl WriteSet<'_> {
         to.u64(self.txn.id.0);
         let at = to.position();
         part.emit(self.keys.len(), to);
-        self.updated.emit_list(self.shard, to);
+        self.updated.emit_list(to);
         for &index in self.keys {
             match self.txn.update(index) {
                 Some(Write { key, version, value }) => {
@@ -209,15 +209,16 @@ pub(super) struct Writes<B> {
 pub(super) struct WritesHead<'a> {
     pub(super) txn: TxnId,
     pub(super) part: Part,
-    /// The epoch in which the transaction began, and the other shards that it updates.
-    pub(super) listed: Option<(Epoch, OtherShards<'a>)>,
+    /// The epoch in which the transaction began, and the shards that it updates.
+    pub(super) listed: Option<(Epoch, ListedShards<'a>)>,
 }
 
-/// The shards that a LOG or COMMIT lists besides its own, as they stand in its body.
+/// The shards that a LOG or COMMIT lists, as they stand in its body. A COMMIT that only unlocks
+/// keys lists its own not.
 #[derive(Clone, Copy)]
-pub(super) struct OtherShards<'a>(&'a [u8]);
+pub(super) struct ListedShards<'a>(&'a [u8]);
 
-impl OtherShards<'_> {
+impl ListedShards<'_> {
     pub(super) fn iter(self) -> impl Iterator<Item = ShardId> {
         let (shards, _) = self.0.as_chunks();
         shards.iter().map(|shard| ShardId(u16::from_le_bytes(*shard)))
@@ -228,14 +229,11 @@ impl<'a> WritesHead<'a> {
     /// Takes it.
     pub(super) fn parse(from: &mut Reader<'a>) -> Result<Self, Malformed> {
         let (txn, part) = (TxnId(from.u64()?), Part::parse(from)?);
-        let listed = match (part.listed, part.shards.checked_sub(1)) {
-            (false, _) => None,
-            (true, None) => return Err(Malformed { what: "a list of no shards" }),
-            (true, Some(others)) => {
-                let began = Epoch(from.u32()?);
-                Some((began, OtherShards(from.bytes(2 * usize::from(others))?)))
-            }
-        };
+        let mut listed = None;
+        if part.listed {
+            let began = Epoch(from.u32()?);
+            listed = Some((began, ListedShards(from.bytes(2 * usize::from(part.shards))?)));
+        }
         Ok(Self { txn, part, listed })
     }
 }
@@ -302,10 +300,7 @@ mod tests {
         txn.put(0, b"value");
         let shards = [ShardId(2), ShardId(4), ShardId(4_095)];
         let listed = Updated::Listed { began: Epoch(9), shards: &shards };
-        for (updated, began, others) in [
-            (Updated::Counted(3), None, vec![]),
-            (listed, Some(Epoch(9)), vec![ShardId(2), ShardId(4_095)]),
-        ] {
+        for (updated, began) in [(Updated::Counted(3), None), (listed, Some(Epoch(9)))] {
             let mut body = Vec::new();
             let log = Log { txn: &txn, shard: ShardId(4), updated, keys: &[0] };
             log.emit(&mut Writer::new(&mut body));
@@ -314,12 +309,20 @@ mod tests {
             assert_eq!((parsed.shard, parsed.shards, parsed.began), (ShardId(4), 3, began));
             assert_eq!(parsed.keys().collect::<Vec<_>>(), [Key(1)]);
             let Ok(head) = WritesHead::parse(&mut Reader::new(&body)) else { panic!("a head") };
-            let told = head.listed.map_or(vec![], |(_, others)| others.iter().collect());
-            assert_eq!(told, others);
+            let told = head.listed.map(|(_, listed)| listed.iter().collect::<Vec<_>>());
+            assert_eq!(told, began.map(|_| shards.to_vec()));
             assert_eq!(Writes::parse_lead(&body[..12]).unwrap(), (TxnId(5), ShardId(4), 3));
             for len in 0..body.len() {
                 assert!(Writes::parse(&body[..len]).is_err(), "{len} bytes of {updated:?}");
             }
+            // A COMMIT where it has locked and updates nothing.
+            txn.id = TxnId(6);
+            txn.write(Key(2));
+            let commit = Commit { txn: &txn, shard: ShardId(5), updated, keys: &[1] };
+            let mut body = Vec::new();
+            commit.emit(&mut Writer::new(&mut body));
+            assert!(matches!(Writes::parse(&body), Ok(only) if only.installs().count() == 0));
+            txn.id = TxnId(5);
         }
     }
 

@@ -376,9 +376,9 @@ fn differing_keys(cluster: &Cluster, shard: ShardId, nodes: &[NodeId]) -> Vec<(K
     differing.map(|(&key, held)| (key, line(key, held))).collect()
 }
 
-/// The keys of `shard` that a dead node may have left undecided: those which its primary says or,
-/// if that is dead, those that operations of unknown outcome may have written. `None`: any. Where
-/// nodes recover, so do the records: none is left undecided.
+/// The keys of `shard` that a dead node may have left undecided: those which the living say or, if
+/// its primary is dead, those that operations of unknown outcome may have written. `None`: any.
+/// Where nodes recover, so do the records: none is left undecided.
 fn undecided_keys(
     cluster: &Cluster,
     audits: &[(NodeId, Audit)],
@@ -389,8 +389,10 @@ fn undecided_keys(
         return Some(BTreeSet::new());
     }
     let primary = cluster.view.primary(shard);
-    if let Some((_, audit)) = audits.iter().find(|(node, _)| *node == primary) {
-        return Some(audit.keys_awaiting_recovery.iter().copied().collect());
+    if audits.iter().any(|(node, _)| *node == primary) {
+        // A backup may keep what its primary has committed.
+        let keys = audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery);
+        return Some(keys.copied().collect());
     }
     let unknown = || operations.iter().filter(|operation| operation.end == End::Unknown);
     let writes_more = unknown().any(|operation| operation.txn().is_some_and(|txn| txn.writes_more));

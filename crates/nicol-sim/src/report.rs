@@ -29,7 +29,8 @@ impl Utilization {
 
     /// Share of the time, 0 to 1, in the mean over its parts; 0 if it has none.
     pub fn busy(&self) -> f64 {
-        let sum: f64 = self.taken.iter().map(|part| self.share(*part)).sum();
+        // A sum of none is -0.
+        let sum = self.taken.iter().map(|part| self.share(*part)).fold(0.0, |sum, part| sum + part);
         sum / self.taken.len().max(1) as f64
     }
 

@@ -172,7 +172,7 @@ pub struct BenchArgs {
     /// different ones, as in `server=liquidio3,client=connectx5` or `0-1=liquidio3,2=connectx5`.
     #[arg(long, default_value = THREADS, value_name = "threads|PROFILE", env = "NICOL_ON")]
     pub on: String,
-    /// Nodes for clients only, besides those that hold shards. With 0, clients run on the latter.
+    /// Nodes for clients only, besides those that hold shards (0: clients run on the latter).
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub client_nodes: usize,
     /// Use the scale of Xenic's paper unless a flag overrides it: 2,400,000 accounts, 1,000,000
@@ -244,8 +244,8 @@ pub struct BenchArgs {
     /// --faults [default: 30].
     #[arg(long, value_name = "S")]
     pub stuck_after: Option<f64>,
-    /// Record and judge no history. On threads, this leaves out the second, recorded run. Not with
-    /// --faults.
+    /// Record and judge no history. A run on threads then has no second run that is recorded. Not
+    /// with --faults.
     #[arg(long)]
     pub no_recorded_run: bool,
     /// What makes writes durable on threads: memory or file:DIR. memory counts as battery-backed,
@@ -289,7 +289,7 @@ pub struct SweepArgs {
     #[arg(long, default_value = "liquidio3,connectx5", value_name = "WORLDS")]
     #[arg(value_delimiter = ',')]
     pub on: Vec<String>,
-    /// Nodes for clients only, besides those that hold shards. With 0, clients run on the latter.
+    /// Nodes for clients only, besides those that hold shards (0: clients run on the latter).
     /// `--system all` leaves out systems whose clients cannot run on other nodes.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub client_nodes: usize,

@@ -76,7 +76,8 @@ pub enum Recovery {
     /// transaction updates.
     Printed,
     /// Requests say in which epoch their transaction began, LOGs list the shards that it updates,
-    /// and receivers refuse what a later view has overruled.
+    /// and receivers refuse what a later view has overruled. Backups apply what is decided only, so
+    /// that what they have logged can be taken back. (decision 0101)
     Prepared,
 }
 

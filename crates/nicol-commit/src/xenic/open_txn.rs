@@ -130,6 +130,11 @@ impl UpdatedShards {
         self.count
     }
 
+    /// They, in ascending order, where messages list them.
+    pub(super) fn list(&self) -> &[ShardId] {
+        &self.list
+    }
+
     /// As LOGs and COMMITs say it.
     pub(super) fn told(&self) -> Updated<'_> {
         match self.began {

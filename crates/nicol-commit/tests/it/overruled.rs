@@ -1,5 +1,6 @@
-//! Requests in the name of a coordinator whose life is over, as a third node may send them on its
-//! behalf, or as they wait somewhere while it dies: nobody serves them once a view has said so.
+//! Requests by hand, with `recovery=prepared`. In the name of a coordinator whose life is over, as a
+//! third node may send them on its behalf, or as they wait somewhere while it dies: nobody serves
+//! them once a view has said so. And LOGs, which nobody applies before they are decided.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +21,7 @@ use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 const EXECUTE: u16 = 10;
 const LOG: u16 = 12;
 const ABORT: u16 = 14;
+const DECIDED: u16 = 19;
 
 const ROWS: u64 = 60;
 const ASKER: EngineId = EngineId::nic(NodeId(0), 0);
@@ -76,6 +78,7 @@ fn log(txn: TxnId, began: Epoch, shard: ShardId, key: Key) -> Raw<LOG> {
     to.u64(txn.0);
     to.u32(1 << 31 | 1 << 23 | 1 << 12 | u32::from(shard.0));
     to.u32(began.0);
+    to.u16(shard.0);
     to.u64(key.0);
     to.u64(1_000);
     to.u32(3);
@@ -86,7 +89,17 @@ fn log(txn: TxnId, began: Epoch, shard: ShardId, key: Key) -> Raw<LOG> {
 /// What one request came to: granted or not, or an error.
 type Answers = Arc<Mutex<Vec<Result<bool, FabricError>>>>;
 
+/// What one engine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    /// It asks in the name of the living and, once a view leaves it out, of the dead.
+    Late,
+    /// It logs, and decides later.
+    Undecided,
+}
+
 struct Late {
+    script: Script,
     nodes: Vec<Arc<Node>>,
     view: View,
     answers: Answers,
@@ -98,7 +111,10 @@ impl Start for Late {
             self.nodes[fabric.here().node.index()].start(fabric, &Procedures::new(&[]));
         if fabric.here() == ASKER {
             let (fabric, answers, view) = (fabric.clone(), self.answers.clone(), self.view.clone());
-            fabric.clone().spawn(ask(fabric, view, answers));
+            match self.script {
+                Script::Late => fabric.clone().spawn(ask(fabric, view, answers)),
+                Script::Undecided => fabric.clone().spawn(decide_later(fabric, view, answers)),
+            }
         }
     }
 
@@ -133,8 +149,35 @@ async fn ask<F: Fabric>(fabric: F, view: View, answers: Answers) {
     }
 }
 
-/// The answers to EXECUTE and LOG of the living, then of the dead, and how many keys stay locked.
-fn answers(sabotage: Sabotage) -> (Vec<Result<bool, FabricError>>, usize) {
+/// `txn` has ended.
+fn decided(txn: TxnId, commits: bool) -> Raw<DECIDED> {
+    let mut body = Vec::new();
+    let mut to = Writer::new(&mut body);
+    to.u16(1);
+    to.u64(txn.0);
+    to.u8(u8::from(commits));
+    Raw(body)
+}
+
+/// Two transactions log a key each; after 200 us the first commits, and the second aborts.
+async fn decide_later<F: Fabric>(fabric: F, view: View, answers: Answers) {
+    let keys: Vec<Key> = keys_of(&view, ShardId(DEAD.0)).take(2).collect();
+    let txn =
+        |number| TxnId::new(EngineId::host(ASKER.node, 0), Incarnation::FIRST, number as u64 + 1);
+    for (number, &key) in keys.iter().enumerate() {
+        let log = log(txn(number), Epoch::FIRST, ShardId(DEAD.0), key);
+        let reply = fabric.call(SERVER, &log, Timeout::Never).await;
+        answers.lock().unwrap().push(reply.map(|_| true));
+    }
+    fabric.sleep_until(fabric.now() + Nanos::from_micros(200)).await;
+    for number in 0..2 {
+        let reply = fabric.call(SERVER, &decided(txn(number), number == 0), Timeout::Never).await;
+        answers.lock().unwrap().push(reply.map(|_| true));
+    }
+}
+
+/// A cluster in which one engine follows `script`.
+fn cluster(sabotage: Sabotage, script: Script) -> (SimCluster, Vec<Arc<Node>>, Answers) {
     let view = View::new(3, 2, 1, 1).unwrap().with_halves(Halves::Together);
     let recovery = Recovery::Prepared;
     let config = XenicConfig { recovery, sabotage, ..XenicConfig::paper(ROWS, 8) };
@@ -143,11 +186,20 @@ fn answers(sabotage: Sabotage) -> (Vec<Result<bool, FabricError>>, usize) {
     sim.view_service = true;
     let world = SimCluster::new(sim);
     let told = Answers::default();
-    world.start(Arc::new(Late { nodes: nodes.clone(), view, answers: told.clone() }));
+    let answers = told.clone();
+    world.start(Arc::new(Late { script, nodes: nodes.clone(), view, answers }));
+    (world, nodes, told)
+}
+
+/// The answers to EXECUTE and LOG of the living, then of the dead, and how many keys stay locked.
+fn answers(sabotage: Sabotage) -> (Vec<Result<bool, FabricError>>, usize) {
+    let (world, nodes, told) = cluster(sabotage, Script::Late);
     world.crash(Loss { node: DEAD, host: true, nic: true });
     let done = || told.lock().unwrap().len() == 4;
     assert_eq!(world.run_until(&mut |_| done(), Nanos::from_millis(100)), RunEnd::Done);
-    let locked = nodes[SERVER.node.index()].audit().keys_awaiting_recovery.len();
+    let audit = nodes[SERVER.node.index()].audit();
+    let locks = audit.awaiting_recovery.iter().find(|(name, _)| *name == "locks");
+    let locked = locks.map_or(0, |(_, locked)| *locked as usize);
     let answers = told.lock().unwrap().clone();
     (answers, locked)
 }
@@ -166,4 +218,31 @@ fn a_coordinator_whose_life_is_over_locks_and_logs_nothing() {
 fn a_fault_that_serves_it_leaves_a_lock_for_ever() {
     let (told, locked) = answers(Sabotage::TakesOverruled);
     assert_eq!((&told[..], locked), (&[Ok(true); 4][..], 1));
+}
+
+/// How many records of the shard that it backs up the server has with a new value: before anything
+/// was decided, and at the end.
+fn applied(sabotage: Sabotage) -> (usize, usize) {
+    let (world, nodes, told) = cluster(sabotage, Script::Undecided);
+    let server = &nodes[SERVER.node.index()];
+    let new = || {
+        let mut new = 0;
+        server.for_each_of(ShardId(DEAD.0), &mut |_, _, value| new += usize::from(value == b"new"));
+        new
+    };
+    let done = |count| told.lock().unwrap().len() == count;
+    assert_eq!(world.run_until(&mut |_| done(2), Nanos::from_millis(1)), RunEnd::Done);
+    world.run_until(&mut |_| false, world.now() + Nanos::from_micros(100));
+    let (before, was_settled) = (new(), server.is_settled());
+    assert_eq!(was_settled, sabotage != Sabotage::None, "records that are kept wait for somebody");
+    assert_eq!(world.run_until(&mut |_| done(4), Nanos::from_millis(2)), RunEnd::Done);
+    world.run_until(&mut |_| false, world.now() + Nanos::from_micros(100));
+    assert!(server.is_settled() && told.lock().unwrap().iter().all(|told| *told == Ok(true)));
+    (before, new())
+}
+
+#[test]
+fn a_backup_applies_what_is_decided_and_drops_what_is_taken_back() {
+    assert_eq!(applied(Sabotage::None), (0, 1));
+    assert_eq!(applied(Sabotage::AppliesUndecided), (2, 2), "a fault that applies it at once");
 }

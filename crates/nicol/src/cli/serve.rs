@@ -58,8 +58,8 @@ pub struct ServeArgs {
     /// Configuration file (TOML, see below); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// The system [default: xenic]. For GET, SET, DEL and EXISTS of one key also prism-kv and those
-    /// of MINOS, such as minos-b:synch; `nicol systems show NAME` says of each whether it serves.
+    /// The system. For GET, SET, DEL and EXISTS of one key also prism-kv and those of MINOS, such
+    /// as minos-b:synch; `nicol systems show NAME` says of each whether it serves [default: xenic].
     #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
     pub system: Option<String>,
     /// Nodes of the embedded cluster [default: 3, or 1 of a system that keeps one copy].
@@ -70,8 +70,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
     /// Where to listen: ADDRESS:PORT or HOST:PORT, or unix:PATH for a socket in the file system, to
-    /// which only its owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a
-    /// password or clients' certificates. A socket that a killed server has left is replaced.
+    /// which only its owner may connect. Non-loopback addresses require a password or clients'
+    /// certificates. A socket that a killed server has left is replaced [default: 127.0.0.1:6380].
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
     /// Password that clients must give with AUTH. Other users of the machine can see flags: rather
@@ -84,8 +84,8 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub password: Option<String>,
-    /// File of users, as ACL SAVE writes it: a line "user NAME RULES" each. It must exist, and may be
-    /// empty.
+    /// File of users, as ACL SAVE writes it: a line "user NAME RULES" each. It must exist, and may
+    /// be empty.
     #[arg(long, alias = "aclfile", value_name = "FILE", env = "NICOL_ACL_FILE")]
     pub acl_file: Option<PathBuf>,
     /// The server's certificate in PEM, then the intermediate ones: clients at an address and a
@@ -120,7 +120,7 @@ pub struct ServeArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(MAX_CLIENTS))]
     pub max_clients: Option<u64>,
     /// Milliseconds after which a transaction without an outcome is answered with -UNKNOWN: it may
-    /// or may not take effect [default: 5000]. Checked every 250 ms.
+    /// or may not take effect. Checked every 250 ms [default: 5000].
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
@@ -128,10 +128,10 @@ pub struct ServeArgs {
     /// node, read back at the next start) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
-    /// Bytes of all logs together from which on they are merged into saved tables [default:
-    /// 1073741824]. During the merge new logs are written; once they have as many bytes too,
-    /// commands wait for its end. DIR needs room for twice these bytes, a few MB more, and four
-    /// copies of the records.
+    /// Bytes of all logs together from which on they are merged into saved tables. During the merge
+    /// new logs are written; once they have as many bytes too, commands wait for its end. DIR needs
+    /// room for twice these bytes, a few MB more, and four copies of the records [default:
+    /// 1073741824].
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,

@@ -184,7 +184,7 @@ pub struct WorkloadArgs {
     /// Name a record to insert after its pair's scan (churn-ordered) [default: false].
     #[arg(long, value_name = "true|false")]
     pub scan_first: Option<bool>,
-    /// Add transactions over both tables (churn-ordered): deletions, and reads that scan
+    /// Add transactions over both tables (churn-ordered). These delete records or scan after a read
     /// [default: false].
     #[arg(long, value_name = "true|false")]
     pub both_tables: Option<bool>,

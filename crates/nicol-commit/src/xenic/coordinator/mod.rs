@@ -5,6 +5,7 @@
 //! `local`), and the ablation that must ask for everything twice (`split_requests`).
 
 mod current;
+mod decisions;
 mod local;
 mod logic;
 mod multi_hop;

@@ -186,6 +186,10 @@ impl<F: Fabric> MultiHop<F> {
             }
             Err(Undecided) => {
                 self.abandon_logs(open, |_| false);
+                self.node.did(Without::ExecutionNode);
+                if open.began.is_some() {
+                    return Err(self.take_back(open, execution, remote).await);
+                }
                 self.leave_undecided(open);
                 Ok(Ended::Whole)
             }
@@ -196,11 +200,17 @@ impl<F: Fabric> MultiHop<F> {
     /// no writes to send after them, and must not release what backups may have been written.
     fn leave_undecided(&self, open: &mut OpenTxn<F>) {
         self.steps.report(open, Outcome::Unknown);
-        self.node.did(Without::ExecutionNode);
         if !open.locks.is_empty() {
             self.node.lost().leave_undecided(open.txn.id);
             open.locks.clear();
         }
+    }
+
+    /// P2 is gone and may have executed. Nobody applies its LOGs before P1 says so: P1 aborts.
+    async fn take_back(&self, open: &OpenTxn<F>, execution: Execution, remote: ShardId) -> Abort {
+        let shards = execution.own.into_iter().chain([remote]).collect::<Vec<_>>();
+        self.steps.take_back(open, &shards).await;
+        Abort::ShardUnavailable { shard: remote }
     }
 
     /// Asks P2 to execute and, if it does not answer, what has become of that.
@@ -292,7 +302,8 @@ impl<F: Fabric> MultiHop<F> {
 
     /// P2 has executed: waits for the acks of its LOGs, reports, commits at both primaries.
     ///
-    /// Errors: it has written nothing, and this node may not say what it has read.
+    /// Errors: it has written nothing, and this node may not say what it has read; or as of
+    /// [`Steps::await_logs`].
     async fn count_acks(
         &self,
         open: &mut OpenTxn<F>,
@@ -327,7 +338,7 @@ impl<F: Fabric> MultiHop<F> {
             self.fabric.retransmit(delegated, &log, timeout);
         }
         self.log_on_this_node(open, remote, timeout);
-        let logged = self.steps.await_logs(open).await;
+        let logged = self.steps.await_logs(open).await?;
         // [Xenic21 4.2 step 6] Committed: the host is told, then COMMIT at the primaries.
         let reported = self.steps.report_logged(open, logged);
         self.steps.commit(open, reported).await;

@@ -23,9 +23,11 @@ use super::messages::ship::parse_ship_outcome;
 use super::messages::{LOCK, READ, SHIP, SHIP_OUTCOME};
 use super::node::Node;
 use super::open_txn::OpenTxns;
+use crate::decided::parse_decided;
 use crate::log::RecordKind;
 use crate::messages::{
-    ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE, ValidateReply,
+    ABORT, Ack, COMMIT, DECIDED, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE,
+    ValidateReply,
 };
 use crate::survivor::Survivor;
 use crate::writes::Writes;
@@ -91,6 +93,12 @@ impl<F: Fabric> NicServer<F> {
                 self.fabric.spawn(async move { this.abort(keys, reply_to) });
                 Ok(())
             }
+            DECIDED => {
+                parse_decided(body)?;
+                let (body, this) = (self.fabric.keep(body), self.clone());
+                self.fabric.spawn(async move { this.note_decided(body.as_ref(), reply_to).await });
+                Ok(())
+            }
             SHIP => self.shipped.take(body, reply_to),
             SHIP_OUTCOME => {
                 self.shipped.tell_outcome(parse_ship_outcome(body)?, reply_to);
@@ -129,8 +137,8 @@ impl<F: Fabric> NicServer<F> {
         if !self.node.is_backup_of(writes.shard) {
             return Err(Malformed { what: "a LOG for a shard not backed up here" });
         }
-        if !self.admits_log(writes.txn, writes.began) {
-            self.fabric.refuse(reply_to, FabricError::Unreachable);
+        if let Err(abort) = self.admits_log(&writes) {
+            self.refuse_log(abort, reply_to);
         } else if self.logs_at_once(body) {
             let (_, landing) = self.log.append_now(RecordKind::Log, body);
             self.acknowledge_log(at_once(landing), reply_to);
@@ -221,11 +229,18 @@ impl<F: Fabric> NicServer<F> {
         self.node.begun().check(self.fabric.view(), txn, began, self.node.shard())
     }
 
-    /// Is the life in which the coordinator of `txn` began it over? Its LOG is not taken then. A
-    /// shard that has changed is none of a backup's concern, as long as it applies at once what it
-    /// has logged: who has begun to log goes on.
-    fn admits_log(&self, txn: TxnId, began: Option<Epoch>) -> bool {
-        self.node.begun().check(self.fabric.view(), txn, began, None).is_ok()
+    /// Errors: a later view has overruled a LOG.
+    fn admits_log(&self, writes: &Writes<impl AsRef<[u8]>>) -> Result<(), Abort> {
+        let Writes { txn, began, shard, .. } = *writes;
+        self.node.begun().check(self.fabric.view(), txn, began, [shard])
+    }
+
+    /// Tells a coordinator that its LOG is not taken: a living one takes the others back.
+    fn refuse_log(&self, abort: Abort, reply_to: ReplyTo) {
+        match abort {
+            Abort::Fabric(error) => self.fabric.refuse(reply_to, error),
+            abort => self.fabric.reply(reply_to, &ValidateReply(Err(abort))),
+        }
     }
 
     fn deny(&self, reply_to: ReplyTo, abort: Abort) {
@@ -296,16 +311,28 @@ impl<F: Fabric> NicServer<F> {
     async fn log(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: LOG");
         // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
-        let admits = || self.admits_log(writes.txn, writes.began);
+        let admits = || self.admits_log(&writes).is_ok();
         let landing = match self.log.append(RecordKind::Log, writes.body(), admits).await {
             Ok((_, landing)) => landing,
-            Err(error) => return self.fabric.refuse(reply_to, error),
+            // It was overruled while it waited for space, or fits into no log.
+            Err(error) => {
+                let refusal = self.admits_log(&writes).err().unwrap_or(Abort::Fabric(error));
+                return self.refuse_log(refusal, reply_to);
+            }
         };
         let landed = landing.await;
-        if admits() {
-            self.acknowledge_log(landed, reply_to);
-        } else {
-            self.fabric.refuse(reply_to, FabricError::Unreachable);
+        match self.admits_log(&writes) {
+            Ok(()) => self.acknowledge_log(landed, reply_to),
+            Err(abort) => self.refuse_log(abort, reply_to),
+        }
+    }
+
+    /// DECIDED: goes behind the LOGs that it is about, into the same log. (decision 0101)
+    async fn note_decided(&self, body: &[u8], reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: DECIDED");
+        match self.log.append(RecordKind::Decisions, body, || true).await {
+            Ok((_, landing)) => self.acknowledge_log(landing.await, reply_to),
+            Err(error) => self.fabric.refuse(reply_to, error),
         }
     }
 

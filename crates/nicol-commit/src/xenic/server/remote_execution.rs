@@ -174,7 +174,8 @@ impl<F: Fabric> ShippedTxns<F> {
             }
             if !keys.is_empty() {
                 let asker = ReplyTo { engine: coordinator, request };
-                let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
+                // The engine for which the coordinator has opened the request.
+                let to = self.fabric.view().nic_of(backup, coordinator.core);
                 let log = Log { txn, shard, updated: updates.told(), keys };
                 self.fabric.send_on_behalf_of(asker, to, &log);
             }

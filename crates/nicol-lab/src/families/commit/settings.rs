@@ -191,8 +191,8 @@ fn readings_of_xenic() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.recovery,
         )
         .help(
-            "prepared: requests say when their transaction began, logs list its shards, and \
-             receivers refuse what a later view has overruled (decision 0100)",
+            "prepared: receivers refuse what a later view has overruled, and backups apply what \
+             is decided only (decisions 0100 and 0101)",
         ),
     ]
 }
