@@ -150,7 +150,7 @@ fn answer(elements: &[Vec<u8>], reply: &mut Reply<'_>) {
 }
 
 /// Removes up to `wanted` elements from an end of a list, the outermost first.
-fn take(
+pub fn take(
     work: &mut Work<'_>,
     found: Found,
     front: bool,
@@ -340,13 +340,17 @@ fn lpos<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     Ok(())
 }
 
-fn lmove<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn lmove<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [from, to, from_end, to_end] = args else { return Err(Stop::Malformed) };
     let ends = (end(from_end)?, end(to_end)?);
     moved(work, [from, to], ends, reply)
 }
 
-fn rpoplpush<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn rpoplpush<'t>(
+    work: &mut Work<'t>,
+    args: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     let [from, to] = args else { return Err(Stop::Malformed) };
     moved(work, [from, to], (false, true), reply)
 }
@@ -405,7 +409,7 @@ pub fn pop_count(options: &[Arg<'_>]) -> Result<usize, Stop> {
     }
 }
 
-fn lmpop<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn lmpop<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let (keys, word, options) = several(args)?;
     let (front, count) = (end(word)?, pop_count(options)?);
     for key in keys {
