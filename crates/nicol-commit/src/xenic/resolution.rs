@@ -192,11 +192,11 @@ mod tests {
         let resolved = resolution(&[0, 1], &[(2, &[0, 1], false), (0, &[], true), (1, &[], true)]);
         assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Committed }]);
         let of = |records: &BTreeMap<NodeId, Vec<Box<[u8]>>>| {
-            let shards = |record: &Box<[u8]>| {
+            let shard = |record: &[u8]| {
                 WritesHead::parse(&mut Reader::new(record)).map(|head| head.part.shard.0).unwrap()
             };
             let of_node = |(node, records): (&NodeId, &Vec<Box<[u8]>>)| {
-                (node.0, records.iter().map(shards).collect::<Vec<_>>())
+                (node.0, records.iter().map(|record| shard(record)).collect::<Vec<_>>())
             };
             records.iter().map(of_node).collect::<Vec<_>>()
         };

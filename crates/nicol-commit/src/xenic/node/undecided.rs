@@ -18,10 +18,18 @@ use crate::xenic::messages::recovery::Account;
 #[derive(Debug, Default)]
 pub(in crate::xenic) struct Undecided(Mutex<Kept>);
 
+/// What a log has of one undecided transaction.
+#[derive(Debug)]
+struct Open {
+    /// The number of its first record.
+    number: u64,
+    /// The bodies of its LOGs.
+    records: Vec<Box<[u8]>>,
+}
+
 #[derive(Debug, Default)]
 struct Kept {
-    /// The bodies of its LOGs, of each transaction, and the number of the first.
-    txns: BTreeMap<TxnId, (u64, Vec<Box<[u8]>>)>,
+    txns: BTreeMap<TxnId, Open>,
     /// The numbers of those.
     numbers: BTreeSet<u64>,
     /// Records that were ever kept.
@@ -35,7 +43,7 @@ struct Kept {
 
 impl Kept {
     fn take(&mut self, txn: TxnId) -> Vec<Box<[u8]>> {
-        let Some((number, records)) = self.txns.remove(&txn) else { return Vec::new() };
+        let Some(Open { number, records }) = self.txns.remove(&txn) else { return Vec::new() };
         self.numbers.remove(&number);
         records
     }
@@ -54,9 +62,9 @@ impl Undecided {
             .entry(txn)
             .or_insert_with(|| {
                 kept.numbers.insert(number);
-                (number, Vec::new())
+                Open { number, records: Vec::new() }
             })
-            .1
+            .records
             .push(body.into());
     }
 
@@ -77,7 +85,7 @@ impl Undecided {
     pub(in crate::xenic) fn tell(&self, account: &mut Account, wanted: impl Fn(TxnId) -> bool) {
         let kept = self.kept();
         let records = kept.txns.iter().filter(|(txn, _)| wanted(**txn));
-        account.records.extend(records.flat_map(|(_, (_, records))| records.iter().cloned()));
+        account.records.extend(records.flat_map(|(_, open)| open.records.iter().cloned()));
         let fates = [(&kept.committed, Fate::Committed), (&kept.aborted, Fate::Aborted)];
         for (txns, fate) in fates {
             let decided = txns.iter().filter(|txn| wanted(**txn));
@@ -101,7 +109,7 @@ impl Undecided {
 
     /// Calls `each` with every undecided transaction and the keys that it writes.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(TxnId, &mut dyn Iterator<Item = Key>)) {
-        for (&txn, (_, records)) in &self.kept().txns {
+        for (&txn, Open { records, .. }) in &self.kept().txns {
             each(txn, &mut records.iter().flat_map(|body| logged(body)).map(|(key, ..)| key));
         }
     }
