@@ -54,13 +54,7 @@ pub fn run(args: &SweepArgs) -> Result<End> {
         ))
         .into());
     }
-    let jobs = match args.jobs {
-        Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => jobs,
-        Some(jobs) => {
-            return Err(Usage(anyhow!("--jobs {jobs}: give 1 to {JOBS_MAX}")).into());
-        }
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
+    let jobs = jobs(args)?;
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new(configs.len() as u64).with_style(ProgressStyle::default_bar())
     } else {
@@ -114,6 +108,15 @@ pub fn run(args: &SweepArgs) -> Result<End> {
         output::tell(&format!("failed: never seen: {}", missing.join(", ")));
     }
     Ok(verdict(&report, unseen || shows_too_little.is_some(), asked.exit_code()))
+}
+
+/// How many runs are under way at once.
+fn jobs(args: &SweepArgs) -> Result<usize> {
+    match args.jobs {
+        Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => Ok(jobs),
+        Some(jobs) => Err(Usage(anyhow!("--jobs {jobs}: give 1 to {JOBS_MAX}")).into()),
+        None => Ok(thread::available_parallelism().map_or(1, usize::from)),
+    }
 }
 
 /// Names runs that did so little that they show nothing.
@@ -180,7 +183,8 @@ fn keep(folder: Option<&Path>, ran: &BenchRun) {
 }
 
 /// How a sweep ended. What failed has failed, however it ended; what an interrupted one has not
-/// seen, it might have seen later. `unseen`: it shows too little. `code` is that of an interrupted one.
+/// seen, it might have seen later. `unseen`: it shows too little. `code` is that of an interrupted
+/// one.
 fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     if !report.failures.is_empty() || unseen {
         End::Failed
