@@ -166,7 +166,7 @@ fn beyond(
     description: &Description,
     parts: &[Alternative],
 ) -> Option<u64> {
-    let rates = ["card.dma.way", "card.dma.both"];
+    let rates = ["card.dma.large", "card.dma.both"];
     let engine = profile.card.as_ref()?.dma.as_ref()?;
     if !rates.contains(&stated.key.as_str()) {
         return None;

@@ -384,8 +384,9 @@ fn what_is_used_beyond_what_was_published_is_said() {
         );
         let plan = plan(&read(&text), false).unwrap();
         for grounds in plan.grounds().unwrap() {
-            let way = grounds.iter().find(|one| one.key == "card.dma.way").unwrap();
-            assert_eq!(way.measured_to, beyond, "{bytes}");
+            let key = if beyond.is_some() { "card.dma.large" } else { "card.dma.way" };
+            let rate = grounds.iter().find(|one| one.key == key).unwrap();
+            assert_eq!(rate.measured_to, beyond, "{bytes}");
             assert_eq!(grounds.iter().find(|one| one.key.ends_with("_beyond")), None, "{bytes}");
         }
         let report = plan.report().unwrap().to_string();

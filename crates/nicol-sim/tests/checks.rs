@@ -269,3 +269,26 @@ fn adaptive_doorbells_are_as_good_as_the_better_rule_at_every_load() {
     }
     assert!(shared >= 3 && single >= 6, "{shared} loads are for sharing, {single} against");
 }
+
+/// Lines that bound one side: "up to", "not above".
+const BOUNDS: [&str; 1] = ["C4.10"];
+
+#[test]
+fn every_line_can_fail() {
+    for name in Profile::list() {
+        for line in lines_of(name).iter().filter(|line| line.holds() && !line.contradicted) {
+            let one_sided = BOUNDS.contains(&&*line.line) && line.published.0 == 0.0;
+            assert!(line.can_fail() || one_sided, "{name}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn lines_without_a_run_say_so() {
+    for name in Profile::list() {
+        for line in lines_of(name) {
+            assert_eq!(line.arithmetic, line.line == "C4.21", "{name}: {line:?}");
+            assert!(!line.arithmetic || line.note.contains("without a run"), "{name}: {line:?}");
+        }
+    }
+}

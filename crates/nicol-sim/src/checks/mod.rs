@@ -44,6 +44,9 @@ pub struct CheckLine {
     pub fitted: bool,
     /// Does the published value contradict other published ones? The note says which.
     pub contradicted: bool,
+    /// Does the value follow from the profile by arithmetic alone, without a run? The note says
+    /// which lines measure the same.
+    pub arithmetic: bool,
     /// How it was measured, and what explains a difference.
     pub note: &'static str,
 }
@@ -81,8 +84,21 @@ impl CheckLine {
             assumed: false,
             fitted: false,
             contradicted: false,
+            arithmetic: false,
             note: "",
         }
+    }
+
+    /// Does an end of a published range state a direction, such as "1.08 to 1.48 times": above 1?
+    /// Beyond such an end nothing is tolerated, or the direction could be lost.
+    fn directions(&self) -> (bool, bool) {
+        let (low, high) = self.published;
+        let neutral = match self.unit {
+            "times" => 1.0,
+            "%" => 0.0,
+            _ => return (false, false),
+        };
+        (low < high && low >= neutral, low < high && high <= neutral)
     }
 
     fn ordering(line: impl Into<Cow<'static, str>>, what: impl Into<String>, holds: bool) -> Self {
@@ -114,9 +130,26 @@ impl CheckLine {
         self.is_close() || self.contradicted
     }
 
-    /// Is it within [`TOLERANCE`]?
+    fn arithmetic(mut self, note: &'static str) -> Self {
+        self.arithmetic = true;
+        self.note(note)
+    }
+
+    /// Is it within [`TOLERANCE`] of a published value, or of an end of a range that states no
+    /// direction?
     pub fn is_close(&self) -> bool {
-        self.relative_error.abs() <= TOLERANCE
+        let ((low, high), (from_low, to_high)) = (self.published, self.directions());
+        let lost = from_low && self.measured < low || to_high && self.measured > high;
+        self.relative_error.abs() <= TOLERANCE && !lost
+    }
+
+    /// Can it fail: is it missed if the model's value moves by 30 % one way or the other?
+    pub fn can_fail(&self) -> bool {
+        const MOVED: f64 = 0.3;
+        let moved = |by: f64| {
+            Self::new(self.line.clone(), "", self.published, self.measured * by, self.unit)
+        };
+        [1.0 - MOVED, 1.0 + MOVED].into_iter().any(|by| !moved(by).is_close())
     }
 }
 
@@ -196,6 +229,17 @@ fn cluster(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_of_a_range_that_states_a_direction_is_no_other_direction_s() {
+        let holds = |published, measured, unit| {
+            CheckLine::new("C4.10", "of the host's", published, measured, unit).holds()
+        };
+        assert!(holds((1.08, 1.48), 1.1, "times") && holds((1.08, 1.48), 1.6, "times"));
+        assert!(!holds((1.08, 1.48), 1.07, "times") && !holds((1.08, 1.48), 1.0, "times"));
+        assert!(holds((15.0, 30.0), 32.0, "%") && !holds((15.0, 30.0), 14.0, "%"));
+        assert!(holds((2.0, 4.0), 1.9, "us") && holds((43.0, 43.0), 40.0, "%"));
+    }
 
     #[test]
     fn what_was_not_measured_does_not_hold() {

@@ -105,15 +105,17 @@ pub struct Memory {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DmaEngine {
-    /// In one direction.
+    /// In one direction, by transfers up to `measured_to`.
     pub way: Sourced<BitsPerSec>,
+    /// In one direction, by larger transfers; without it, as by the smaller ones.
+    pub large: Option<Sourced<BitsPerSec>>,
     /// In both together.
     pub both: Sourced<BitsPerSec>,
     /// What a DMA takes of the host's memory controller, from which READs of the card come next.
     pub host_interval: Sourced<Picos>,
     /// A transfer of more bytes moves as slowly as `[card.suspected]` says.
     pub stalls_beyond: Sourced<Bytes>,
-    /// The largest transfer for which a rate was published.
+    /// The largest transfer for which the rate of one direction was published.
     pub measured_to: Sourced<Bytes>,
 }
 
@@ -164,6 +166,23 @@ pub struct MemoryTimes {
     pub write_interval: Picos,
 }
 
+/// What a DMA engine moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaRates {
+    small: BitsPerSec,
+    large: BitsPerSec,
+    small_to: Bytes,
+    /// In both directions together.
+    pub both: BitsPerSec,
+}
+
+impl DmaRates {
+    /// In one direction, by transfers of so many bytes.
+    pub fn way(&self, bytes: Bytes) -> BitsPerSec {
+        if bytes > self.small_to { self.large } else { self.small }
+    }
+}
+
 impl Card {
     /// What requests to the memory of `side` take.
     pub fn memory_times(&self, side: Side) -> MemoryTimes {
@@ -190,13 +209,18 @@ impl Card {
         soc
     }
 
-    /// What its DMA engine moves in one direction, and in both together: what PCIe does, which is
-    /// `pcie`, unless the engine is suspected to be slower. None without an engine.
-    pub fn dma_rates(&self, pcie: BitsPerSec) -> Option<(BitsPerSec, BitsPerSec)> {
+    /// What its DMA engine moves: what PCIe does, which is `pcie`, unless the engine is suspected
+    /// to be slower. None without an engine.
+    pub fn dma_rates(&self, pcie: BitsPerSec) -> Option<DmaRates> {
         let engine = self.dma.as_ref()?;
+        let small_to = engine.measured_to.value;
         Some(match self.suspected.weak_dma.value {
-            true => (engine.way.value, engine.both.value),
-            false => (pcie, BitsPerSec(2 * pcie.0)),
+            true => {
+                let small = engine.way.value;
+                let large = engine.large.as_ref().map_or(small, |large| large.value);
+                DmaRates { small, large, small_to, both: engine.both.value }
+            }
+            false => DmaRates { small: pcie, large: pcie, small_to, both: BitsPerSec(2 * pcie.0) },
         })
     }
 
