@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nicol_core::faults::FaultFamilies;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{self, Chopping, DeliveryMode, Features, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::config::{BenchConfig, Length};
@@ -84,6 +84,11 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
         Chopping::Pieces => "pieces",
     });
     add("--chopping", chopping.map(str::to_owned));
+    let delivery = spec.delivery.map(|delivery| match delivery {
+        DeliveryMode::Deferred => "deferred",
+        DeliveryMode::Interactive => "interactive",
+    });
+    add("--delivery", delivery.map(str::to_owned));
     let indices = spec.indices.map(|indices| match indices {
         Indices::Records => "records",
         Indices::Trees => "trees",
@@ -107,6 +112,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--later-keys", spec.later_keys.map(|value| value.to_string()));
     add("--later-after", spec.later_after.map(|value| value.to_string()));
     add("--value-bytes", spec.value_bytes.map(|value| value.to_string()));
+    add("--content", spec.content.map(|content| content.to_string()));
     add("--zipf", spec.zipf_percent.map(|value| value.to_string()));
     add("--zipf-over", spec.zipf_over.map(|value| value.to_string()));
     add("--hot-moves", spec.hot_moves.map(|value| value.to_string()));

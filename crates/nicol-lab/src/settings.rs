@@ -152,6 +152,17 @@ pub(crate) fn value_of<'s>(settings: &'s [String], key: &str) -> Option<&'s str>
     pairs.rfind(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
 }
 
+/// Refuses each of `keys` that is set, for it would change nothing.
+///
+/// # Errors
+/// The setting, why it is not taken, and the remedy.
+pub(crate) fn refuse_idle(settings: &[String], keys: &[&str], why: &str) -> Result<()> {
+    match keys.iter().find_map(|key| Some((key, value_of(settings, key)?))) {
+        Some((key, value)) => bail!("--set {key}={value}: {why}; leave it out"),
+        None => Ok(()),
+    }
+}
+
 /// Is one of these settings an engine's?
 pub(crate) fn change_engines(settings: &[String]) -> bool {
     EngineSettings::KEYS.iter().any(|(key, ..)| value_of(settings, key).is_some())

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Suppliers, Terminals};
+use nicol_workload::key_value::Content;
+use nicol_workload::tpcc::{self, Chopping, DeliveryMode, Features, Indices, Suppliers, Terminals};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
@@ -47,6 +48,8 @@ pub struct WorkloadSpec {
     pub terminals: Option<Terminals>,
     /// Are long transactions chopped?
     pub chopping: Option<Chopping>,
+    /// When is a Delivery executed?
+    pub delivery: Option<DeliveryMode>,
     /// How TPC-C finds orders whose keys it does not know.
     pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
@@ -61,6 +64,8 @@ pub struct WorkloadSpec {
     pub later_after: Option<u64>,
     /// Bytes of a value.
     pub value_bytes: Option<u32>,
+    /// What is in YCSB's values, for single operations.
+    pub content: Option<Content>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,
     /// Ranks of YCSB's scrambled generator, which then draws instead: ten billion in YCSB.
@@ -87,16 +92,20 @@ impl WorkloadSpec {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// YCSB's operations on `nodes` nodes, which any family may run.
+    /// YCSB's operations on `nodes` nodes, which any family may run, on values of so many bytes at
+    /// most.
     ///
     /// # Errors
     /// Names the flag and the remedy.
-    pub fn ycsb(&self, nodes: u16) -> Result<YcsbConfig> {
+    pub fn ycsb(&self, nodes: u16, value_bytes_max: u32) -> Result<YcsbConfig> {
         let mix = self.mix.unwrap_or_default();
         let records = self.records.unwrap_or(YCSB_RECORDS);
         ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
         let value_bytes = self.value_bytes.unwrap_or(VALUE_BYTES);
-        ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
+        ensure!(
+            (8..=value_bytes_max).contains(&value_bytes),
+            "--value-bytes {value_bytes}: give 8 to {value_bytes_max}"
+        );
         let theta = Theta(u16::from(self.zipf_percent.unwrap_or(99)) * 10);
         let popularity = match self.popularity.unwrap_or(mix.popularity()) {
             Popularity::Uniform => Popularity::Uniform,
@@ -221,6 +230,7 @@ impl WorkloadSpec {
             ("--mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
             ("--terminals", self.terminals.is_some(), tpcc),
             ("--chopping", self.chopping.is_some(), tpcc),
+            ("--delivery", self.delivery.is_some(), self.name == "tpcc"),
             ("--indices", self.indices.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
             ("--blind-percent", self.blind_percent.is_some(), ycsb_t),
@@ -241,12 +251,17 @@ impl WorkloadSpec {
             ("--mix", self.mix.is_some(), ycsb),
             ("--distribution", self.popularity.is_some(), ycsb),
             ("--key-form", self.key_form.is_some(), ycsb),
+            ("--content", self.content.is_some(), ycsb),
         ];
         let other = "leave --mix out, or give one of";
         ensure!(!ycsb || self.tpcc_mix.is_none(), "--mix: that is TPC-C's; {other} A to F");
         ensure!(
             self.name != "tpcc" || self.mix.is_none(),
             "--mix: that is YCSB's; {other} full, new-order-payment, payment"
+        );
+        ensure!(
+            self.delivery.is_none() || matches!(self.tpcc_mix, None | Some(tpcc::Mix::Full)),
+            "--delivery: only --mix full has Deliveries; leave it out"
         );
         for (flag, given, known) in flags {
             ensure!(!given || known, "{flag} is not a setting of '{}': leave it out", self.name);

@@ -18,7 +18,7 @@
 //! in the testbed the data is written to the host, and the vector alone to the FPGA.
 //!
 //! DEVIATION [AlNiCo artifact], in five points:
-//! - A client's hint is the next worker in turn, not a random one.
+//! - A client's hint is the next worker of an order of its own, not a random one each time.
 //! - In the mode `artifact` the scheduler looks at its counters again after 1,024 decisions. The
 //!   artifact counts rounds of its polling loop; there is no such loop here.
 //! - Requests are messages of the fabric. The artifact finds them by a flag that flips in a slot.

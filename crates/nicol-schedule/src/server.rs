@@ -436,6 +436,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         loop {
             self.fabric.sleep_until(self.fabric.now() + config.feedback).await;
             let counts = contention.counts();
+            count(&self.shared.counts.epochs);
             self.fabric.work(CoreWork::Copy { bytes: (counts.len() * size_of::<u32>()) as u32 });
             let Some(made) = feedback.vectors(config.policy, &counts) else { continue };
             match config.kind {

@@ -74,6 +74,8 @@ pub(crate) struct Counts {
     pub(crate) aborts: AtomicU64,
     /// Requests that were refused since every queue was full.
     pub(crate) refused: AtomicU64,
+    /// Feedback epochs that have ended, at each of which vectors were computed.
+    pub(crate) epochs: AtomicU64,
     /// Vectors that were published.
     pub(crate) published: AtomicU64,
     /// Aborts on keys whose feature weighs anything, and all of them since vectors were published.
@@ -157,8 +159,8 @@ impl Shared {
 
     /// What a report counts of scheduling.
     pub fn counters(&self) -> Vec<Counter> {
-        let Counts { scheduled, aborts, refused, published, detected, aborts_since_vectors } =
-            &self.counts;
+        let Counts { scheduled, aborts, refused, epochs, published, .. } = &self.counts;
+        let Counts { detected, aborts_since_vectors, .. } = &self.counts;
         let named = [
             ("scheduled", scheduled),
             ("aborts", aborts),
@@ -167,6 +169,9 @@ impl Shared {
             ("aborts_on_weighed", detected),
             ("aborts_since_vectors", aborts_since_vectors),
         ];
-        counters("schedule", named).collect()
+        let of_feedback =
+            self.config.kind.weighs_features().then_some([("feedback_epochs", epochs)]);
+        let of_feedback = of_feedback.into_iter().flat_map(|named| counters("schedule", named));
+        counters("schedule", named).chain(of_feedback).collect()
     }
 }

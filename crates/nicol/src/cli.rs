@@ -26,8 +26,8 @@ pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{LOG_BYTES, ServeArgs, TRANSACTION_MS};
 pub use workload::{
-    ChoppingArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg, SuppliersArg,
-    TerminalsArg, WorkloadArgs,
+    ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
+    SuppliersArg, TerminalsArg, WorkloadArgs,
 };
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.

@@ -7,6 +7,7 @@ use nicol_schedule::{
 };
 
 use crate::config::BenchConfig;
+use crate::family::Counters;
 use crate::hardware;
 use crate::settings::number;
 
@@ -59,7 +60,8 @@ pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str
         ("completion", _) => bail!("'{value}': choose reply or slot"),
         ("publish", "always") => schedule.policy = Policy::Always,
         ("publish", "on-change") => schedule.policy = Policy::OnChange,
-        ("publish", _) => bail!("'{value}': choose always or on-change"),
+        ("publish", "never") => schedule.policy = Policy::Never,
+        ("publish", _) => bail!("'{value}': choose always, on-change or never"),
         ("feedback_us", _) => {
             schedule.feedback = Nanos::from_micros(number(value, 1, 10_000_000)?);
         }
@@ -89,6 +91,16 @@ pub(super) fn check_cores(schedule: &ScheduleConfig, config: &BenchConfig) -> Re
         );
     }
     Ok(())
+}
+
+/// The warning of a run whose scheduler weighs features, and that has ended before it could: what
+/// is compared then is the shortest queue.
+pub(super) fn without_feedback(counters: &Counters) -> Vec<String> {
+    let epochs = counters.get("schedule").and_then(|group| group.get("feedback_epochs"));
+    let warning = "the run has ended before its first feedback epoch: no vector was published, and \
+                   requests went to the shortest queue; run it for longer (--seconds), or --set \
+                   feedback_us=N";
+    if epochs == Some(&0) { vec![warning.to_owned()] } else { Vec::new() }
 }
 
 /// Why a scheduler's setting means nothing without one.

@@ -60,6 +60,15 @@ pub enum Chopping {
     Pieces,
 }
 
+/// When a Delivery is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryMode {
+    /// In the background: it is queued, and its client goes on at once. (2.7.2)
+    Deferred,
+    /// While its client waits.
+    Interactive,
+}
+
 /// The values of a TPC-C run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpccConfig {
@@ -79,6 +88,8 @@ pub struct TpccConfig {
     pub suppliers: Suppliers,
     /// Are long transactions chopped?
     pub chopping: Chopping,
+    /// When is a Delivery executed?
+    pub delivery: DeliveryMode,
     /// How orders are found.
     pub indices: Indices,
     /// What a scheduler is told of a request.
@@ -101,6 +112,7 @@ impl TpccConfig {
             terminals: Terminals::Shared,
             suppliers: Suppliers::Specification,
             chopping: Chopping::Pieces,
+            delivery: DeliveryMode::Deferred,
             indices: Indices::Records,
             features: Features::Written,
             ship: true,

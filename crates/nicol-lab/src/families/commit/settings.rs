@@ -167,7 +167,11 @@ impl Settings for XenicConfig {
         ("ranking", "artifact|improved", "how alnico breaks ties, and when its counters count"),
         ("planes", "1|2", "does alnico tell reads from writes"),
         ("completion", "reply|slot", "when alnico learns that a transaction is done"),
-        ("publish", "always|on-change", "which vectors alnico's software publishes"),
+        (
+            "publish",
+            "always|on-change|never",
+            "which vectors alnico's software publishes; never: nothing weighs, the shortest queue wins",
+        ),
         ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
         ("window", "1..2^20", "aborts that a worker remembers, on which alnico's vectors rest"),
         ("reserved", "0..31", "host engines that take what takes long, and nothing else"),

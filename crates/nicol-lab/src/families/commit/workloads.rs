@@ -198,7 +198,11 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
 }
 
 fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let ycsb = spec.ycsb(nodes)?;
+    ensure!(
+        spec.content.is_none(),
+        "--content: a transaction's values count their writes; only systems of single operations take it"
+    );
+    let ycsb = spec.ycsb(nodes, 1_024)?;
     ensure!(
         ycsb.keys == KeyForm::Number,
         "--key-form bytes: records of transactions have 8-byte keys; leave it out, or choose a system \
@@ -260,6 +264,7 @@ fn tpcc(
         "--zipf: no warehouse is preferred where each client has its own; leave --terminals out"
     );
     config.chopping = spec.chopping.unwrap_or(config.chopping);
+    config.delivery = spec.delivery.unwrap_or(config.delivery);
     config.indices = spec.indices.unwrap_or(config.indices);
     if let Some(transactions) = spec.transactions {
         config = config.for_transactions(transactions);

@@ -89,7 +89,11 @@ impl Settings for EngineConfig {
         ),
         ("planes", "1|2", "does alnico tell reads from writes"),
         ("completion", "reply|slot", "when alnico learns that a request is done"),
-        ("publish", "always|on-change", "which vectors alnico's software publishes"),
+        (
+            "publish",
+            "always|on-change|never",
+            "which vectors alnico's software publishes; never: nothing weighs, the shortest queue wins",
+        ),
         ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
         ("window", "1..2^20", "aborts that a worker remembers, on which alnico's vectors rest"),
         ("reserved", "0..31", "workers that execute long transactions only (TPC-C: Delivery)"),

@@ -90,15 +90,20 @@ fn beside_key(spec: &WorkloadSpec, value_bytes_max: u32) -> Option<u32> {
 }
 
 /// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
-pub(super) fn build(spec: &WorkloadSpec, nodes: usize) -> Result<KeyValueWorkload> {
+pub(super) fn build(
+    spec: &WorkloadSpec,
+    nodes: usize,
+    value_bytes_max: u32,
+) -> Result<KeyValueWorkload> {
     ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
     let nodes = nodes as u16;
     spec.refuse_foreign_flags()?;
     match spec.name.as_str() {
         "ycsb" => {
-            let ycsb = spec.ycsb(nodes)?;
+            let ycsb = spec.ycsb(nodes, value_bytes_max)?;
             let insertions = spec.insertions(&ycsb);
             let workload = KeyValueWorkload::ycsb(ycsb, nodes, insertions);
+            let workload = workload.with_content(spec.content.unwrap_or_default());
             if let Some([one, other]) = workload.collision() {
                 bail!(
                     "--key-form bytes: the keys of records {one} and {other} have the same hash; give \

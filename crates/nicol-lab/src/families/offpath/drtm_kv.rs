@@ -3,15 +3,18 @@
 use anyhow::{Result, bail};
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
-use nicol_offpath::drtm_kv::{Alternative, COPIES_MAX, DrtmKvConfig, KeptBy, Node, Sabotage};
+use nicol_offpath::drtm_kv::{
+    Alternative, Asking, COPIES_MAX, DrtmKvConfig, KeptBy, Node, Sabotage,
+};
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::memory::refuse_places_beyond_machine;
 use crate::settings::{
-    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, refuse_idle,
+    sabotage, value_of,
 };
-use crate::system::System;
+use crate::system::{Needs, System};
 use crate::workloads::WorkloadSpec;
 
 /// The alternatives by their names.
@@ -44,6 +47,10 @@ const fn alternative(at: usize) -> System {
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         harmless: harmless(alternative),
         least_faults: least_faults(alternative),
+        needs: match alternative {
+            Alternative::Rnic | Alternative::A1 => Needs::NONE,
+            _ => Needs::SOC,
+        },
         trials,
         ..system::<Node>("offpath", name, "DrTM-KV on off-path SmartNICs, OSDI '23")
     }
@@ -106,7 +113,12 @@ impl Settings for DrtmKvConfig {
             "1..16",
             "copies of the SoC's memory that clients READ, each in rows of its own (a4, a5, a4+a5)",
         ),
-        ("asks_permille", "0..1000", "of 1,000 gets, those that ask the SoC (a4+a5)"),
+        (
+            "asks",
+            "greedy|one-machine",
+            "which gets ask the SoC: those for which that is faster now, or all of one client node (a4+a5)",
+        ),
+        ("asks_permille", "0..1000", "of 1,000 gets, those that ask the SoC instead (a4+a5)"),
         (
             "reads",
             "fixed|planned",
@@ -130,22 +142,18 @@ impl Settings for DrtmKvConfig {
                 }
             }
             "copies" => {
-                let copies = number(value, 1, COPIES_MAX)?;
-                let reads = matches!(
-                    self.alternative,
-                    Alternative::A4 | Alternative::A5 | Alternative::A4AndA5
-                );
-                if copies > 1 && !reads {
-                    bail!("'{value}': clients READ the SoC's memory with a4, a5 and a4+a5 only");
-                }
-                self.copies = copies;
+                self.copies = number(value, 1, COPIES_MAX)?;
             }
             "asks_permille" => {
                 let share = number(value, 0, 1_000)? as u16;
-                if self.alternative != Alternative::A4AndA5 {
-                    bail!("'{value}': only drtm-kv:a4+a5 has two ways for a get");
+                self.asking = Asking::Permille(share);
+            }
+            "asks" => {
+                self.asking = match value {
+                    "greedy" => Asking::Greedy,
+                    "one-machine" => Asking::OneMachine,
+                    _ => bail!("'{value}': choose greedy or one-machine"),
                 }
-                self.asks_permille = Some(share);
             }
             "reads" => {
                 self.steering = match value {
@@ -181,6 +189,7 @@ impl SystemConfig for DrtmKvConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_what_is_idle(self, &config.settings)?;
         refuse_places_beyond_machine(
             self.table_bytes().saturating_mul(config.nodes as u64),
             "--set buckets, spare_buckets or extents",
@@ -194,14 +203,52 @@ impl SystemConfig for DrtmKvConfig {
 
 impl KeyValueConfig for DrtmKvConfig {}
 
+/// Refuses settings that would change nothing in an alternative, or beside others.
+fn refuse_what_is_idle(config: &DrtmKvConfig, settings: &[String]) -> Result<()> {
+    let refuse = |keys: &[&str], why: &str| refuse_idle(settings, keys, why);
+    let alternative = config.alternative;
+    if !alternative.caches() {
+        refuse(&["cached"], "only a5 and a4+a5 keep values on the SoC")?;
+    }
+    if alternative != Alternative::A5 {
+        refuse(&["kept_by"], "only drtm-kv:a5 keeps values that clients may READ or ask for")?;
+    }
+    if alternative != Alternative::A4AndA5 {
+        let why = "only drtm-kv:a4+a5 has two ways for a get";
+        refuse(&["asks", "asks_permille", "reads"], why)?;
+    } else if config.steering.is_some() {
+        let why = "with reads=planned every client chooses by itself";
+        refuse(&["asks", "asks_permille"], why)?;
+    } else if matches!(config.asking, Asking::Permille(_)) && value_of(settings, "asks").is_some() {
+        refuse(&["asks"], "asks_permille says which gets ask")?;
+    }
+    let asks = match alternative {
+        Alternative::A2 | Alternative::A3 => true,
+        Alternative::A5 => config.kept_by == KeptBy::Send,
+        _ => false,
+    };
+    if asks || matches!(alternative, Alternative::Rnic | Alternative::A1) {
+        let why = "clients READ no memory of the SoC; they do with a4, a4+a5, and a5 kept_by=read";
+        refuse(&["copies"], why)?;
+    }
+    // Of A5 what the SoC does not keep is READ of the host.
+    if asks && value_of(settings, "cached").is_none() {
+        let why = "clients ask the SoC, and nobody posts operations that could share a doorbell";
+        refuse(&["doorbell_batch"], why)?;
+    }
+    Ok(())
+}
+
 /// Runs in which a broken protocol shows: one bucket with a long chain, hardly an extent more than
 /// there are values, and a cache that holds a part.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec { records: Some(12), ..WorkloadSpec::named("ycsb") };
     // Frames of several messages let puts follow each other more closely.
-    let settings = ["buckets=2", "extents=15", "cached=6", "aggregation=on"];
+    let keeps = system.harmless.iter().all(|(name, _)| *name != "keeps_cached");
+    let settings = ["buckets=2", "extents=15", "aggregation=on"].into_iter();
+    let settings = settings.chain(keeps.then_some("cached=6"));
     let plain = BenchConfig {
-        settings: settings.iter().map(ToString::to_string).collect(),
+        settings: settings.map(str::to_owned).collect(),
         nodes: 1,
         client_nodes: 3,
         replicas: 1,

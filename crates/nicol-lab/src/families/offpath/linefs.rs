@@ -2,7 +2,6 @@
 
 use anyhow::{Result, ensure};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
-use nicol_core::key_value::KeyValueNode;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, Sabotage, payload_max};
 use nicol_workload::ycsb::Popularity;
@@ -10,10 +9,10 @@ use nicol_workload::ycsb::Popularity;
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::settings::{
-    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
-    switch,
+    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, refuse_idle,
+    sabotage, switch,
 };
-use crate::system::System;
+use crate::system::{Needs, System};
 use crate::workloads::WorkloadSpec;
 
 /// The alternatives by their names.
@@ -37,6 +36,10 @@ const fn alternative(at: usize) -> System {
         harmless: &[("corrupts_chunks", "a backup refuses what its CRC denies, and has it again")],
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         trials,
+        needs: match ALTERNATIVES[at].1 {
+            Alternative::A3 => Needs::NONE,
+            _ => Needs::SOC,
+        },
         ..system::<Node>("offpath", ALTERNATIVES[at].0, "LineFS on off-path SmartNICs, OSDI '23")
     }
 }
@@ -62,8 +65,14 @@ impl Settings for LineFsConfig {
         ("host", "idle|busy", "do hosts share their cores with a program that clusters points?"),
         ("chunk_bytes", "2048..67108864", "most bytes of a chunk of the log"),
         ("slots", "1..64", "most chunks of a host engine under way"),
-        ("a3_permille", "0..1000", "how many of 1,000 chunks the host replicates (a2+a3)"),
+        (
+            "a3_permille",
+            "0..1000",
+            "how many of 1,000 chunks the host replicates, instead of those for which the SoC has no \
+             space (a2+a3)",
+        ),
         ("segment_bytes", "0..67108864", "most bytes of a transfer; 0: no limit"),
+        ("compress", "on|off", "does the SoC compress what it replicates? (a1, a2, a2+a3)"),
         ("host_compresses", "on|off", "does the host compress what it replicates? (a3, a2+a3)"),
         (
             "compress_ps",
@@ -84,12 +93,13 @@ impl Settings for LineFsConfig {
             }
             "chunk_bytes" => self.chunk = Bytes(number(value, CHUNK.0, CHUNK.1)?),
             "slots" => self.slots = number(value, 1, 64)? as u8,
-            "a3_permille" => self.a3_permille = number(value, 0, 1_000)? as u16,
+            "a3_permille" => self.a3_permille = Some(number(value, 0, 1_000)? as u16),
             "segment_bytes" => {
                 let bytes = number(value, 0, CHUNK.1)?;
                 ensure!(bytes.is_multiple_of(64), "{bytes}: give a multiple of 64, or 0");
                 self.segment = (bytes > 0).then_some(Bytes(bytes));
             }
+            "compress" => self.soc_compresses = switch(value)?,
             "host_compresses" => {
                 let by_host = matches!(self.alternative, Alternative::A3 | Alternative::A2AndA3);
                 self.host_compresses = switch(value)?;
@@ -107,6 +117,21 @@ impl Settings for LineFsConfig {
     }
 }
 
+/// Refuses settings that would change nothing in an alternative.
+fn refuse_what_is_idle(config: &LineFsConfig, settings: &[String]) -> Result<()> {
+    let refuse = |keys: &[&str], why: &str| refuse_idle(settings, keys, why);
+    let alternative = config.alternative;
+    if alternative != Alternative::A2AndA3 {
+        refuse(&["a3_permille"], "only linefs:a2+a3 has two ways for a chunk")?;
+    }
+    if alternative == Alternative::A3 {
+        refuse(&["compress", "compress_ps"], "with linefs:a3 no SoC compresses")?;
+    } else if !config.soc_compresses {
+        refuse(&["compress_ps"], "with compress=off no SoC compresses")?;
+    }
+    Ok(())
+}
+
 impl SystemConfig for LineFsConfig {
     fn published(system: &str, _: &Sizes<'_>) -> Self {
         let found = ALTERNATIVES.iter().find(|(name, _)| *name == system);
@@ -116,6 +141,18 @@ impl SystemConfig for LineFsConfig {
     /// SENDs are datagrams of one message each.
     fn engines(&self) -> EngineSettings {
         EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_what_is_idle(self, &config.settings)?;
+        let (most, bytes) = (payload_max(self.chunk), config.workload.value_bytes);
+        ensure!(
+            bytes.is_none_or(|bytes| u64::from(bytes) <= most),
+            "--value-bytes {}: a chunk of {} bytes has space for {most}; give fewer, or --set chunk_bytes=N",
+            bytes.unwrap_or_default(),
+            self.chunk.0
+        );
+        Ok(())
     }
 
     /// A core compresses the chunks of a host engine one after the other.
@@ -131,7 +168,7 @@ impl SystemConfig for LineFsConfig {
 
 impl KeyValueConfig for LineFsConfig {}
 
-const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= Node::VALUE_BYTES_MAX as u64);
+const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= crate::workloads::VALUE_BYTES as u64);
 
 /// Runs in which a broken protocol shows: few blocks and many writers, chunks of a few writes, one
 /// at a time of each log, a primary that crashes, one that comes back, and one that does not crash
@@ -143,9 +180,11 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         popularity: Some(Popularity::Uniform),
         ..WorkloadSpec::named("ycsb")
     };
-    let settings = ["chunk_bytes=2048", "slots=2", "a3_permille=500"];
+    let two_ways = system.name == "linefs:a2+a3";
+    let settings = ["chunk_bytes=2048", "slots=2"].into_iter();
+    let settings = settings.chain(two_ways.then_some("a3_permille=500"));
     let calm = BenchConfig {
-        settings: settings.iter().map(ToString::to_string).collect(),
+        settings: settings.map(str::to_owned).collect(),
         clients: Some(8),
         host_engines: Some(2),
         nic_engines: Some(2),

@@ -144,6 +144,7 @@ impl SystemConfig for KvConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
+        recycling::check(&self.recycling, &config.settings)?;
         refuse_slots_beyond_machine(self.entries, config.nodes, "--set entries")
     }
 

@@ -124,6 +124,7 @@ impl SystemConfig for TxConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
+        recycling::check(&self.recycling, &config.settings)?;
         refuse_slots_beyond_machine(self.entries, config.nodes, "--set entries")
     }
 
