@@ -114,11 +114,7 @@ impl Plan {
             return vec![f64::NAN; self.candidates.len() + 1];
         };
         let alone = (0..self.candidates.len()).map(|at| programme.alone(at).0);
-        let mix = match self.takes_greedy {
-            true => programme.greedy(&self.ranked),
-            // Of mixes with about this rate the criteria chose.
-            false => programme.best(&vec![1.0; self.candidates.len()]),
-        };
+        let mix = programme.greedy(&self.ranked);
         alone.chain([mix.iter().sum()]).map(|rate| rate * 1e6).collect()
     }
 }

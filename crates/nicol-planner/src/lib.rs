@@ -101,8 +101,8 @@ pub struct Plan {
     /// The mix with the greatest rate; of corners of the programme within a percent of it, the best
     /// by the criteria.
     pub best: Mix,
-    /// Does the plan recommend the greedy mix? Else the best, which is more by a percent or more.
-    pub takes_greedy: bool,
+    /// Does the greedy mix give as much as the best, to a percent?
+    pub greedy_is_best: bool,
     /// Where load makes the next of the recommended alternatives the faster one. [OffPath23 5.2]
     pub switches: Vec<Switch>,
     /// What of the study's advice applies, and on what it stands.
@@ -110,14 +110,38 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The mix that is recommended.
-    pub fn recommended(&self) -> &Mix {
-        if self.takes_greedy { &self.greedy } else { &self.best }
+    /// The mix that is recommended: the guideline's, by the criteria first, and then each
+    /// alternative as far as resources are left. [OffPath23 4.2] The best by rate alone stands
+    /// beside it.
+    pub const fn recommended(&self) -> &Mix {
+        &self.greedy
+    }
+
+    /// Where the best mix gives more than the recommended one: the resource that the recommended
+    /// one exhausts, and what 1 % more of it would cost the alternative that takes it first.
+    pub fn regret(&self) -> Option<Regret> {
+        if self.greedy_is_best {
+            return None;
+        }
+        let (exhausted, _) = *self.greedy.taken.first()?;
+        let first = self.ranked.iter().find(|at| self.greedy.mops[**at] > 0.0)?;
+        let more = self.best.total() / self.greedy.total() - 1.0;
+        Some(Regret { exhausted, first: self.candidates[*first].name.clone(), more })
     }
 }
 
-/// How much more the best mix must be than the greedy one to be recommended instead; rates that
-/// differ by less are equal, and other criteria decide.
+/// What following the criteria costs in rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regret {
+    /// What the recommended mix exhausts.
+    pub exhausted: Resource,
+    /// The alternative that takes it first.
+    pub first: String,
+    /// The part by which the best mix gives more.
+    pub more: f64,
+}
+
+/// Rates that differ by less than this are equal, and other criteria decide.
 const WORTH: f64 = 1.01;
 /// Share of what it could take alone, and of all requests, below which an alternative takes no part
 /// in a mix: what the solver's rounding leaves.
@@ -169,19 +193,18 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         Ok(mixed(&candidates, &demands, mops, taken(&programme, &rates), simulated))
     };
     let (greedy, best) = (programme.greedy(&ranked), best(&programme, &candidates, description));
-    let takes_greedy = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
-    let greedy = mix(greedy, simulated && takes_greedy)?;
-    let best = mix(best, simulated && !takes_greedy)?;
-    let recommended = if takes_greedy { &greedy } else { &best };
-    let switches = switches(&candidates, &ranked, recommended);
-    let advice = advice::advise(description, &profile, &client, recommended);
+    let greedy_is_best = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
+    let greedy = mix(greedy, simulated)?;
+    let best = mix(best, simulated && !greedy_is_best)?;
+    let switches = switches(&candidates, &ranked, &greedy);
+    let advice = advice::advise(description, &profile, &client, &greedy);
     Ok(Plan {
         description: description.clone(),
         candidates,
         ranked,
         greedy,
         best,
-        takes_greedy,
+        greedy_is_best,
         switches,
         advice,
     })
@@ -231,12 +254,14 @@ fn cost(candidate: &Candidate, criterion: Criterion) -> f64 {
     }
 }
 
-/// Places of candidates, the best first: by the first criterion in which two differ by a percent.
+/// Places of candidates, the best first: by the first criterion in which two differ by a percent;
+/// what is equal in all of them goes by host cores, of which the fewer are better.
 fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
     // Steps of a percent make an order of what is equal within one.
     let step = |cost: f64| (cost.ln() * 100.0).round() as i64;
     let key = |at: &usize| -> Vec<i64> {
-        criteria.iter().map(|criterion| step(cost(&candidates[*at], *criterion))).collect()
+        let criteria = criteria.iter().chain([&Criterion::HostCpu]);
+        criteria.map(|criterion| step(cost(&candidates[*at], *criterion))).collect()
     };
     let mut ranked: Vec<usize> = (0..candidates.len()).collect();
     ranked.sort_by_key(key);

@@ -12,7 +12,7 @@ use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use super::config::Kind;
 use super::decision::WORKERS_MAX;
 use super::features::Features;
-use super::messages::{Done, Header, Part, RequestOf};
+use super::messages::{DataOf, Done, Header, Part, RequestOf, Vector};
 use super::shared::Shared;
 
 /// Clients of an engine, at most: a slot names one.
@@ -125,6 +125,35 @@ impl<F: Fabric> Client<F> {
     }
 }
 
+impl<F: Fabric> Client<F> {
+    /// Writes the data to the host, where the worker that the client hints at receives it, and the
+    /// vector to the scheduler; the reply. [AlNiCo22, implementation, steps 1 and 2]
+    async fn write_twice(
+        &self,
+        scheduler: EngineId,
+        request: RequestOf<'_>,
+        hinted: u8,
+        timeout: Timeout,
+    ) -> Result<F::Payload, FabricError> {
+        let Clients { fabric, server, .. } = &*self.clients;
+        let (host, vector) =
+            (EngineId::host(*server, hinted), Vector { header: request.header, id: request.id });
+        let data = DataOf(request);
+        let written = if fabric.is_reliable(host) {
+            fabric.send(host, &data);
+            None
+        } else {
+            Some(fabric.call(host, &data, timeout))
+        };
+        let replied = fabric.call(scheduler, &vector, timeout).await;
+        if let Some(written) = written {
+            // What became of it the reply says.
+            let _ = written.await;
+        }
+        replied
+    }
+}
+
 impl<F: Fabric> CommitProtocol for Client<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         let Clients { fabric, shared, procedures, server, sequence, .. } = &*self.clients;
@@ -139,7 +168,8 @@ impl<F: Fabric> CommitProtocol for Client<F> {
         let header = Header { slot: self.slot, hint: hinted, long, ship, local, features };
         let target = self.target(txn, &header, hint);
         debug_assert!(target.side == Side::Host || target.core == 0);
-        let mut request = RequestOf { header, id, txn, padding: shared.config.padding };
+        let apart = shared.config.writes_twice();
+        let mut request = RequestOf { header, id, txn, padding: shared.config.padding, apart };
         let timeout = Timeout::After(shared.config.timeout);
         // Parts that do not fit the request's slot are sent first, one slot after the other: a slot
         // is free again when its reply has come. (C2.06)
@@ -150,7 +180,10 @@ impl<F: Fabric> CommitProtocol for Client<F> {
             }
         }
         let asked = fabric.phase("scheduled");
-        let replied = fabric.call(target, &request, timeout).await;
+        let replied = match apart {
+            true => self.write_twice(target, request, hinted, timeout).await,
+            false => fabric.call(target, &request, timeout).await,
+        };
         drop(asked);
         let outcome = match replied {
             Ok(reply) => match Done::parse(reply.as_ref()) {

@@ -11,6 +11,7 @@ use nicol_kit::counters;
 
 use super::config::ScheduleConfig;
 use super::decision::Scheduler;
+use super::deposits::Deposits;
 use super::features::{FeatureMap, Features, SPREAD};
 use super::feedback::Contention;
 use super::given::Assignments;
@@ -96,6 +97,8 @@ pub struct Shared {
     /// Requests that a worker has and that are not answered.
     pub(crate) open: AtomicU64,
     pub(crate) transcripts: Transcripts,
+    /// Data whose entries have not come, and the other way round.
+    pub(crate) deposits: Deposits,
 }
 
 impl Shared {
@@ -132,6 +135,7 @@ impl Shared {
             counts: Counts::default(),
             open: AtomicU64::new(0),
             transcripts,
+            deposits: Deposits::default(),
         }
     }
 

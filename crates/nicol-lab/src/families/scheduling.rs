@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
 use nicol_schedule::{
-    Completion, Kind, Planes, Policy, Ranking, Sabotage, ScheduleConfig, WORKERS_MAX,
+    Completion, Kind, Planes, Policy, Ranking, RpcPath, Sabotage, ScheduleConfig, WORKERS_MAX,
 };
 
 use crate::config::BenchConfig;
@@ -35,6 +35,7 @@ fn has_setting(kind: Kind, key: &str) -> bool {
         "ranking" | "planes" | "publish" | "feedback_us" | "window" => kind.weighs_features(),
         // A batch of Strife ends with its requests, whatever counts.
         "completion" => kind.weighs_features() || kind.batches(),
+        "rpc" => kind == Kind::Alnico,
         "batch" | "batch_us" => kind.batches(),
         "reserved" => !kind.batches(),
         _ => true,
@@ -49,6 +50,9 @@ pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str
         bail!("that is a setting of {}: leave it out", names.join(", "));
     }
     match (key, value) {
+        ("rpc", "two-writes") => schedule.path = RpcPath::TwoWrites,
+        ("rpc", "one-message") => schedule.path = RpcPath::OneMessage,
+        ("rpc", _) => bail!("'{value}': choose two-writes or one-message"),
         ("ranking", "artifact") => schedule.ranking = Ranking::Artifact,
         ("ranking", "improved") => schedule.ranking = Ranking::Improved,
         ("ranking", _) => bail!("'{value}': choose artifact or improved"),

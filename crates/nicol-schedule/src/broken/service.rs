@@ -8,7 +8,7 @@ use nicol_core::wire::Malformed;
 use super::Sabotage;
 use crate::config::{Completion, Kind};
 use crate::decision::OPEN_MAX;
-use crate::messages::{REQUEST, WORK};
+use crate::messages::{ENTRY, REQUEST, VECTOR, WORK};
 use crate::server::{Executor, QUEUE_MAX, Server};
 
 /// Requests that wait in a queue which a broken worker loses.
@@ -36,10 +36,9 @@ impl<F: Fabric, X: Executor> Broken<F, X> {
         let (server, shared) = (&self.server, self.server.shared());
         let queue_is_full = || server.queue().borrow().len() == QUEUE_MAX;
         match (self.sabotage, kind) {
-            (Sabotage::DropsWhenFull, REQUEST | WORK) | (Sabotage::RefusesSilently, WORK) => {
-                queue_is_full()
-            }
-            (Sabotage::RefusesSilently, REQUEST) => match shared.config.kind {
+            (Sabotage::DropsWhenFull, REQUEST | WORK | ENTRY)
+            | (Sabotage::RefusesSilently, WORK | ENTRY) => queue_is_full(),
+            (Sabotage::RefusesSilently, REQUEST | VECTOR) => match shared.config.kind {
                 Kind::RoundRobin | Kind::StaticPartition => queue_is_full(),
                 Kind::Strife => server.batch_is_full(),
                 Kind::Alnico | Kind::AlnicoCpu2 | Kind::AlnicoCpuN => {
@@ -49,7 +48,7 @@ impl<F: Fabric, X: Executor> Broken<F, X> {
                     refuses && (0..shared.ordinary()).all(is_full)
                 }
             },
-            (Sabotage::DropsBeforeVectors, REQUEST) => {
+            (Sabotage::DropsBeforeVectors, REQUEST | VECTOR) => {
                 shared.config.kind.weighs_features() && shared.assignments().scheduler.epoch() == 0
             }
             _ => false,

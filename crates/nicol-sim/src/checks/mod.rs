@@ -143,13 +143,24 @@ impl CheckLine {
         self.relative_error.abs() <= TOLERANCE && !lost
     }
 
-    /// Can it fail: is it missed if the model's value moves by 30 % one way or the other?
+    /// Can it fail? A published value must be missed if the model's moves by 30 % one way or the
+    /// other. A range, in which the model's may move, must be missed where there is no effect at
+    /// all, or by 30 % beyond its end where no effect is one of its ends.
     pub fn can_fail(&self) -> bool {
         const MOVED: f64 = 0.3;
-        let moved = |by: f64| {
-            Self::new(self.line.clone(), "", self.published, self.measured * by, self.unit)
+        let missed = |measured: f64| {
+            !Self::new(self.line.clone(), "", self.published, measured, self.unit).is_close()
         };
-        [1.0 - MOVED, 1.0 + MOVED].into_iter().any(|by| !moved(by).is_close())
+        let (low, high) = self.published;
+        if low == high {
+            return missed(self.measured * (1.0 - MOVED)) || missed(self.measured * (1.0 + MOVED));
+        }
+        let neutral = match self.unit {
+            "times" => 1.0,
+            "%" => 0.0,
+            _ => low * (1.0 - MOVED),
+        };
+        missed(neutral) || low == neutral && missed(high * (1.0 + MOVED))
     }
 }
 

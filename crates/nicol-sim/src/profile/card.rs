@@ -132,6 +132,9 @@ pub struct Suspected {
     pub direct_read: Sourced<Picos>,
     /// From one WRITE to the host's memory to the next without a switch.
     pub direct_write: Sourced<Picos>,
+    /// What a READ of memory takes of the times that were measured where the card had half of its
+    /// PCIe, by a thousand: 1,000 where they hold for any machine. (AMB-56)
+    pub read_limit_permille: Option<Sourced<u64>>,
     /// Does a READ hold a unit up less if the memory is beside the switch? If not, it takes what
     /// the host's takes.
     pub near_memory: Sourced<bool>,
@@ -193,12 +196,18 @@ impl Card {
             write_interval: end.write_interval.value,
         };
         let suspected = &self.suspected;
+        let permille = suspected.read_limit_permille.as_ref().map_or(1_000, |limit| limit.value);
+        let limited = |times: MemoryTimes| {
+            let part = |span: Picos| Picos(span.0 * permille / 1_000);
+            let (read, read_interval) = (part(times.read), part(times.read_interval));
+            MemoryTimes { read, read_interval, ..times }
+        };
         let mut host = of(&self.host);
         if !suspected.switch_stalls.value {
             host.read_interval = suspected.direct_read.value;
             host.write_interval = suspected.direct_write.value;
         }
-        let (Side::Nic, Some(soc)) = (side, &self.soc) else { return host };
+        let (Side::Nic, Some(soc)) = (side, &self.soc) else { return limited(host) };
         let mut soc = of(soc);
         if !suspected.near_memory.value {
             (soc.read, soc.read_interval) = (host.read, host.read_interval);
@@ -206,7 +215,7 @@ impl Card {
         if !suspected.few_channels.value {
             soc.write_interval = suspected.direct_write.value;
         }
-        soc
+        limited(soc)
     }
 
     /// What its DMA engine moves: what PCIe does, which is `pcie`, unless the engine is suspected

@@ -11,7 +11,7 @@ use nicol_commit::xenic::{
 };
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
-use nicol_schedule::{FeatureMap, ScheduleConfig};
+use nicol_schedule::{FeatureMap, RpcPath, ScheduleConfig};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
@@ -101,10 +101,10 @@ fn locks_until(value: &str) -> Result<LocksUntil> {
 /// Changes who schedules transactions before the coordinators, and how.
 fn set_scheduling(schedule: &mut Option<ScheduleConfig>, key: &str, value: &str) -> Result<()> {
     if key == "scheduler" {
-        // A NIC core decides, and no message is lost on the way to another core.
-        let timeout = Nanos::from_secs(10);
+        // A NIC core on the packets' path decides, and no message is lost on the way to another core.
+        let (timeout, path) = (Nanos::from_secs(10), RpcPath::OneMessage);
         let config = scheduler(value)?;
-        *schedule = config.map(|config| ScheduleConfig { fpga: false, timeout, ..config });
+        *schedule = config.map(|config| ScheduleConfig { fpga: false, timeout, path, ..config });
         return Ok(());
     }
     set_schedule(schedule.as_mut().with_context(|| without_scheduler(key))?, key, value)
@@ -164,6 +164,11 @@ impl Settings for XenicConfig {
             "who decides which host engine of a node coordinates a client's transaction; none: its own",
         ),
         ("at_a_time", "1..64", "scheduled transactions that a host engine coordinates at a time"),
+        (
+            "rpc",
+            "two-writes|one-message",
+            "how a request reaches alnico: data to the host and vector to the card, or both through it",
+        ),
         ("ranking", "artifact|improved", "how alnico breaks ties, and when its counters count"),
         ("planes", "1|2", "does alnico tell reads from writes"),
         ("completion", "reply|slot", "when alnico learns that a transaction is done"),
@@ -181,7 +186,7 @@ impl Settings for XenicConfig {
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
-            "scheduler" | "at_a_time" | "ranking" | "planes" | "completion" | "publish"
+            "scheduler" | "at_a_time" | "rpc" | "ranking" | "planes" | "completion" | "publish"
             | "feedback_us" | "window" | "reserved" | "batch" | "batch_us" => {
                 set_scheduling(&mut self.schedule, key, value)?;
             }

@@ -83,6 +83,11 @@ impl Settings for EngineConfig {
             "what decides which core executes a request; none: clients are on the cores",
         ),
         (
+            "rpc",
+            "two-writes|one-message",
+            "how a request reaches alnico: data to the host and vector to the card, or both through it",
+        ),
+        (
             "ranking",
             "artifact|improved",
             "how alnico breaks ties, and when its counters take effect",

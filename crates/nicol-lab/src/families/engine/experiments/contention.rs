@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::run::{
-    ALNICO, ALNICO_CPU_2, ALNICO_CPU_N, Point, ROUND_ROBIN, Run, STATIC_PARTITION, STRIFE,
-    STRIFE_FULL, Scheduler, UNWEIGHED, assume,
+    ALNICO, ALNICO_CPU_2, ALNICO_CPU_N, ONE_MESSAGE, Point, ROUND_ROBIN, Run, STATIC_PARTITION,
+    STRIFE, STRIFE_FULL, Scheduler, UNWEIGHED, assume,
 };
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
 use crate::workloads::WorkloadSpec;
@@ -25,7 +25,8 @@ const WITH_CPUS: [Scheduler; 8] = [
     ALNICO_CPU_N,
 ];
 /// Those whose RPCs are compared without contention.
-const OF_RPCS: [Scheduler; 5] = [ROUND_ROBIN, ALNICO, UNWEIGHED, ALNICO_CPU_2, ALNICO_CPU_N];
+const OF_RPCS: [Scheduler; 6] =
+    [ROUND_ROBIN, ALNICO, ONE_MESSAGE, UNWEIGHED, ALNICO_CPU_2, ALNICO_CPU_N];
 /// The engines.
 const ENGINES: [&str; 4] = ["silo", "tictoc", "cicada", "2pl"];
 /// Bytes of a request. (C2.04)

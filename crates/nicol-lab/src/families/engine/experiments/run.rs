@@ -88,6 +88,9 @@ pub(super) const ALNICO: Scheduler = Scheduler::published("alnico");
 /// The shortest queue alone: what the weights add is the distance from this row.
 pub(super) const UNWEIGHED: Scheduler =
     Scheduler { row: "alnico-unweighed", settings: &["publish=never"], ..ALNICO };
+/// Data and vector in one message through the card, the other reading of its RPC.
+pub(super) const ONE_MESSAGE: Scheduler =
+    Scheduler { row: "alnico-one-message", settings: &["rpc=one-message"], ..ALNICO };
 pub(super) const ALNICO_CPU_2: Scheduler = Scheduler::published("alnico-cpu-2");
 pub(super) const ALNICO_CPU_N: Scheduler = Scheduler::published("alnico-cpu-n");
 
