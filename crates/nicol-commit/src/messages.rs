@@ -4,7 +4,7 @@
 //! A request is parsed once, where it arrives. What comes out holds the body: a slice during the
 //! delivery, or a pooled buffer for the task that serves the request (`keep`).
 
-use nicol_core::fabric::{Fabric, FabricError, Message};
+use nicol_core::fabric::{Fabric, Message};
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -385,13 +385,8 @@ impl Message for ValidateReply {
     }
 }
 
-/// What the answer to a VALIDATE says, or to a LOCK, which is answered alike.
-pub(super) fn verdict(reply: Result<impl AsRef<[u8]>, FabricError>) -> Result<(), Abort> {
-    let body = reply.map_err(Abort::Fabric)?;
-    parse_verdict(body.as_ref()).unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
-}
-
-fn parse_verdict(body: &[u8]) -> Result<Result<(), Abort>, Malformed> {
+/// What the answer to a VALIDATE says, or to a LOCK or a RESERVE, which are answered alike.
+pub(super) fn parse_verdict(body: &[u8]) -> Result<Result<(), Abort>, Malformed> {
     let mut from = Reader::new(body);
     match from.u8()? {
         0 => Ok(Ok(())),

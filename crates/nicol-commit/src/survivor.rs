@@ -17,6 +17,7 @@ use nicol_core::wire::Malformed;
 use nicol_kit::LostNodes;
 
 use super::broken::Hooks;
+use super::messages::parse_verdict;
 
 /// What a transaction has done without a lost node.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +101,16 @@ pub(super) trait Survivor {
     /// Why a request or a verb to the primary of `shard` has failed.
     fn failure(&self, shard: ShardId, error: FabricError) -> Abort {
         if self.is_lost(shard) { Abort::ShardUnavailable { shard } } else { Abort::Fabric(error) }
+    }
+
+    /// What the primary of `shard` answers to a VALIDATE, a LOCK or a RESERVE.
+    fn verdict(
+        &self,
+        shard: ShardId,
+        reply: Result<impl AsRef<[u8]>, FabricError>,
+    ) -> Result<(), Abort> {
+        let body = reply.map_err(|error| self.failure(shard, error))?;
+        parse_verdict(body.as_ref()).unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
     }
 
     /// Is nothing to be expected of `backup` any more, because a view says that it is gone? One

@@ -61,10 +61,6 @@ pub trait Backend: Send + Sync {
     /// has at most one transaction in progress.
     fn submit(&self, connection: u64, request: Arc<Request>, done: Done);
 
-    /// Records that its tables hold. A front asks before its first request and counts from there:
-    /// what has been committed may not be in the tables yet.
-    fn records(&self) -> u64;
-
     /// The memory that it takes. Default: not counted.
     ///
     /// Cost: some hundred short mutexes.

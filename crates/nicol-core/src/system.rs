@@ -14,7 +14,7 @@ use crate::ids::{Key, NodeId, ShardId, Version};
 use crate::medium::MediumWrite;
 use crate::records::RecordSource;
 use crate::steering::Decisions;
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanos};
 use crate::view::{Halves, View};
 
 /// What was read back: of each key the newest write; no value of one that was deleted.
@@ -151,6 +151,11 @@ pub trait NodeState: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// How long the places were taken that it has a fixed number of. Default: it has none.
+    fn taken(&self) -> Vec<Taken> {
+        Vec::new()
+    }
+
     /// What it has decided at run time; `None` if it has no choice.
     fn decisions(&self) -> Option<Decisions> {
         None
@@ -245,6 +250,18 @@ pub struct Counter {
     pub name: &'static str,
     /// How many.
     pub value: u64,
+}
+
+/// How long the places of something were taken of which a node has a fixed number, such as the
+/// entries of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// What the places are, such as `fifo_entries`.
+    pub name: &'static str,
+    /// How many there are.
+    pub places: u32,
+    /// The sum over all times at which one was given back.
+    pub time: Nanos,
 }
 
 /// What a node's memory looks like when everything is quiet.

@@ -9,7 +9,7 @@ use nicol_core::history::Promise;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::txn::Procedures;
 use nicol_core::view::Role;
-use nicol_schedule::{Client, Server};
+use nicol_schedule::Client;
 
 use super::coordinator::{Coordinator, Submitter};
 use super::node::Node;
@@ -45,7 +45,7 @@ impl<P: Protocol> CommitNode for Node<P> {
             }
             (Some(shared), _) => {
                 if serves {
-                    Server::start(fabric, shared, coordinator());
+                    nicol_schedule::start(fabric, shared, coordinator());
                 }
                 None
             }

@@ -27,8 +27,8 @@ fn missing_of(experiment: &Experiment, compared: &[&str]) -> Vec<String> {
             missing.push((*name).to_owned());
             continue;
         };
-        let there = (system.settings)();
-        let lacks = |key: &&&str| there.iter().all(|(name, ..)| name != *key);
+        let there = (system.settings)(system.name);
+        let lacks = |key: &&&str| there.iter().all(|row| row.key != **key);
         let keys = experiment.settings.iter().filter(lacks);
         missing.extend(keys.map(|key| format!("{name}'s setting {key}")));
     }
@@ -120,6 +120,7 @@ mod tests {
     use std::process;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use crate::binding::Binding;
     use crate::experiments::Form;
 
     use super::*;
@@ -149,7 +150,8 @@ mod tests {
             ensure!(!FAILS.load(Ordering::Relaxed), "interrupted");
             found.extend(squares(3, 5)?);
             let mut table = context.table();
-            found.into_iter().for_each(|square| table.push(vec![square.into(); 6]));
+            let binding = Binding::one_at_a_time();
+            found.into_iter().for_each(|square| table.push_bound(vec![square.into(); 6], &binding));
             Ok(table)
         },
         ..figure_8("interrupted", "squares", |_| bail!("another one runs"))

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod binding;
 mod built;
 mod cluster;
 mod config;
@@ -20,6 +21,7 @@ mod measured;
 pub mod memory;
 pub mod museum;
 mod parallel;
+pub mod refused;
 pub mod replay;
 pub mod report;
 mod runner;
@@ -32,4 +34,5 @@ pub mod sweep;
 mod system;
 pub mod systems;
 pub mod trace;
+mod window;
 pub mod workloads;

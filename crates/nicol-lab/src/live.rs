@@ -12,12 +12,13 @@ use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
 use nicol_workload::driver::{RunControl, RunPlan};
 
+use crate::binding::Resource;
 use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, waits_in_words};
-use crate::report::{BenchRun, Check, Resource};
+use crate::report::{BenchRun, Check};
 use crate::{hardware, memory, settings, summary};
 
 /// Measured time where the user says nothing.
@@ -310,6 +311,7 @@ fn drive(
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),
         utilization: *busy,
+        busiest: *busy,
     };
     let resources = busy.iter().enumerate().map(thread).collect();
     let (core_time, simulated) = (Vec::new(), None);

@@ -9,7 +9,7 @@ use nicol_core::units::Nanos;
 use nicol_sim::Spending;
 use nicol_workload::driver::Waiting;
 
-use crate::report::Resource;
+use crate::binding::Resource;
 
 /// Clients that a report of a stuck run names; more are counted.
 const WAITING_SHOWN: usize = 5;

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use nicol_core::faults::FaultFamilies;
-use nicol_workload::tpcc::{self, Chopping, DeliveryMode, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+};
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::config::{BenchConfig, Length};
@@ -89,6 +91,13 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
         DeliveryMode::Interactive => "interactive",
     });
     add("--delivery", delivery.map(str::to_owned));
+    let shipped = spec.shipped.map(|shipped| match shipped {
+        Shipped::Neither => "none",
+        Shipped::NewOrder => "new-order",
+        Shipped::Payment => "payment",
+        Shipped::Both => "both",
+    });
+    add("--ship", shipped.map(str::to_owned));
     let indices = spec.indices.map(|indices| match indices {
         Indices::Records => "records",
         Indices::Trees => "trees",

@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
+use crate::binding::{Binding, Resource};
+
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.bench/1";
 
@@ -90,6 +92,9 @@ pub struct BenchReport {
     /// One-sided operations per committed transaction, where cards execute them; elsewhere they are
     /// messages to NIC engines.
     pub verbs_per_txn: f64,
+    /// What limits the throughput.
+    #[serde(flatten)]
+    pub binding: Binding,
     /// Busy fractions.
     pub resources: Vec<Resource>,
     /// What the cores spent their time on, per committed transaction; empty where it is not known.
@@ -169,15 +174,6 @@ pub struct Deferred {
     pub answered: u64,
     /// How long their clients waited.
     pub answer_us: Latency,
-}
-
-/// One resource.
-#[derive(Clone, Debug, Serialize)]
-pub struct Resource {
-    /// Its name.
-    pub name: String,
-    /// Busy fraction of the measured time, 0 to 1.
-    pub utilization: f64,
 }
 
 /// What all cores of a side together spent on one thing.

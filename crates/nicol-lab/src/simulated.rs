@@ -17,9 +17,10 @@ use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated, waits_in_words};
-use crate::report::{BenchRun, Resource};
+use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
+use crate::window::Window;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -124,12 +125,18 @@ impl Watch<'_> {
 /// Runs until every client has ended; says who waits if one never does. A system whose survivors
 /// cannot go on runs for a while after a crash, in which it must not answer wrongly, and is then
 /// stopped: attempts under way end as unknown.
-fn run_clients(world: &SimCluster, cluster: &Cluster, bounds: &Bounds) -> Option<String> {
+fn run_clients(
+    world: &SimCluster,
+    cluster: &Cluster,
+    bounds: &Bounds,
+    window: &mut Window<'_>,
+) -> Option<String> {
     let run = &*cluster.run;
     let mut watch = bounds.silence.map(|silence| Watch { run, silence, look_at: silence });
     let (mut stop_at, mut silent) = (None, false);
     let stops = !cluster.goes_on();
     let mut ended = |now: Nanos| {
+        window.pass(now);
         if stops && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
@@ -197,8 +204,10 @@ fn simulate(
     let world = SimCluster::new(sim);
     world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
-    let stuck = run_clients(&world, cluster, &bounds);
+    let mut window = Window::of(&world, cluster);
+    let stuck = run_clients(&world, cluster, &bounds, &mut window);
     let measured_until = world.now();
+    let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
     let limit = measured_until.saturating_add(SETTLE);
@@ -227,11 +236,7 @@ fn simulate(
     Measured {
         media,
         stats: report.stats,
-        resources: report
-            .resources
-            .iter()
-            .map(|used| Resource { name: used.name.clone(), utilization: used.busy })
-            .collect(),
+        resources,
         core_time: report.spent,
         server_cpu: None,
         settled: quiet,

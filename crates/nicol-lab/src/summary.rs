@@ -3,8 +3,9 @@
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_sim::Spending;
-use nicol_workload::driver::{KindResult, Latencies, RunResult};
+use nicol_workload::driver::{Counts, KindResult, Latencies, RunResult};
 
+use crate::binding::Binding;
 use crate::cluster::Cluster;
 use crate::config::{BenchConfig, THREADS};
 use crate::family::Addition;
@@ -72,6 +73,7 @@ pub(crate) fn report(
         frames_per_txn: stats.frames_sent as f64 / committed_ever,
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
         verbs_per_txn: stats.verbs as f64 / committed_ever,
+        binding: Binding::of(&measured.resources, aborts_per_commit(&result)),
         resources: measured.resources.clone(),
         core_time: core_time(&measured.core_time, committed_ever),
         server_cpu_us: server_cpu.map(|seconds| seconds * 1e6),
@@ -100,6 +102,12 @@ fn overload(result: &RunResult) -> Option<String> {
              is that of transactions that began in the measured time"
         )
     })
+}
+
+/// Aborted attempts to a commit, of the operations that were due in the measured time.
+fn aborts_per_commit(result: &RunResult) -> f64 {
+    let Counts { committed, refused, .. } = result.window;
+    (result.window.aborted() - refused) as f64 / committed.max(1) as f64
 }
 
 fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::config::{BenchConfig, THREADS};
 use crate::report::BenchRun;
-use crate::settings::Setting;
+use crate::settings::Described;
 use crate::store::{Keeper, LogReading, Stored};
 use crate::workloads::WorkloadSpec;
 
@@ -76,9 +76,9 @@ pub struct System {
     /// Runs of one seed that show what a sabotage does.
     #[serde(skip)]
     pub trials: fn(&System, u64) -> Vec<BenchConfig>,
-    /// What `--set` may change in it.
+    /// What may be set in the system of a name.
     #[serde(skip)]
-    pub settings: fn() -> Vec<&'static Setting>,
+    pub settings: fn(&'static str) -> Vec<Described>,
     /// Can it run this workload? If not, why, in words.
     #[serde(skip)]
     pub accepts: fn(&System, &WorkloadSpec) -> Result<(), String>,

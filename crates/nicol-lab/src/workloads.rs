@@ -3,7 +3,9 @@
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
 use nicol_workload::key_value::Content;
-use nicol_workload::tpcc::{self, Chopping, DeliveryMode, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
@@ -50,6 +52,8 @@ pub struct WorkloadSpec {
     pub chopping: Option<Chopping>,
     /// When is a Delivery executed?
     pub delivery: Option<DeliveryMode>,
+    /// Which of TPC-C's transactions are annotated to run on NIC cores.
+    pub shipped: Option<Shipped>,
     /// How TPC-C finds orders whose keys it does not know.
     pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
@@ -231,6 +235,7 @@ impl WorkloadSpec {
             ("--terminals", self.terminals.is_some(), tpcc),
             ("--chopping", self.chopping.is_some(), tpcc),
             ("--delivery", self.delivery.is_some(), self.name == "tpcc"),
+            ("--ship", self.shipped.is_some(), tpcc),
             ("--indices", self.indices.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
             ("--blind-percent", self.blind_percent.is_some(), ycsb_t),

@@ -4,12 +4,14 @@
 //! What is in the dFIFO is durable, and on the node's medium until the host's log has it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::{Fabric, HasDoorbell};
 use nicol_core::ids::Key;
 use nicol_core::memory::Doorbell;
+use nicol_core::system::Taken;
+use nicol_core::units::Nanos;
 
 use super::config::WhenFull;
 use super::timestamp::Timestamp;
@@ -27,20 +29,33 @@ pub(super) struct Queue {
     used: AtomicU32,
     waiting: AtomicU32,
     left: Arc<Doorbell>,
+    /// How long entries were in use that were given back, together, in nanoseconds.
+    in_use_ns: AtomicU64,
     /// How often its users were forgotten.
     forgotten: AtomicU32,
 }
 
-/// An entry in use, and how often the queue's users had been forgotten when it was taken.
+/// An entry in use.
 #[must_use = "an entry is given back when its update has drained"]
 #[derive(Debug)]
-pub(super) struct Entry(u32);
+pub(super) struct Entry {
+    /// How often the queue's users had been forgotten when it was taken.
+    forgotten: u32,
+    since: Nanos,
+}
 
 impl Queue {
     /// A queue of so many entries; `None`: as many as are asked for.
     pub(super) fn new(entries: Option<u32>, when_full: WhenFull) -> Self {
-        let (used, waiting, forgotten) = Default::default();
-        Self { entries, when_full, used, waiting, left: Arc::default(), forgotten }
+        let (used, waiting, forgotten, in_use_ns) = Default::default();
+        Self { entries, when_full, used, waiting, left: Arc::default(), in_use_ns, forgotten }
+    }
+
+    /// How long its entries were in use, called `name`; `None` if there are as many as are asked
+    /// for.
+    pub(super) fn taken(&self, name: &'static str) -> Option<Taken> {
+        let time = Nanos(self.in_use_ns.load(Ordering::Relaxed));
+        self.entries.map(|places| Taken { name, places, time })
     }
 
     /// Is a request to be rejected? One that is not may still have to wait: what was free when it
@@ -56,7 +71,7 @@ impl Queue {
 
     /// Takes an entry; waits until one is free.
     pub(super) async fn enter<F: Fabric>(&self, fabric: &F) -> Entry {
-        if let Some(entry) = self.try_enter() {
+        if let Some(entry) = self.try_enter(fabric.now()) {
             return entry;
         }
         let forgotten = self.forgotten.load(Ordering::Relaxed);
@@ -64,32 +79,34 @@ impl Queue {
         let bell: Arc<dyn HasDoorbell> = self.left.clone();
         let entry = loop {
             let rings = self.left.rings();
-            match self.try_enter() {
+            match self.try_enter(fabric.now()) {
                 Some(entry) => break entry,
                 None => fabric.wait_for_doorbell(&bell, rings).await,
             }
         };
-        if entry.0 == forgotten {
+        if entry.forgotten == forgotten {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         entry
     }
 
-    fn try_enter(&self) -> Option<Entry> {
+    fn try_enter(&self, since: Nanos) -> Option<Entry> {
         let most = self.entries.unwrap_or(u32::MAX);
         let more = |used: u32| (used < most).then_some(used + 1);
         let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
-        taken.ok().map(|_| Entry(self.forgotten.load(Ordering::Relaxed)))
+        let forgotten = self.forgotten.load(Ordering::Relaxed);
+        taken.ok().map(|_| Entry { forgotten, since })
     }
 
-    /// Gives an entry back. One of a user that was forgotten is free already: a host that recovers
-    /// persists into the dFIFO, and its NIC may crash meanwhile.
-    pub(super) fn leave(&self, entry: Entry) {
-        if entry.0 != self.forgotten.load(Ordering::Relaxed) {
+    /// Gives an entry back at `now`. One of a user that was forgotten is free already: a host that
+    /// recovers persists into the dFIFO, and its NIC may crash meanwhile.
+    pub(super) fn leave(&self, entry: Entry, now: Nanos) {
+        if entry.forgotten != self.forgotten.load(Ordering::Relaxed) {
             return;
         }
         let before = self.used.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "an entry is given back once");
+        self.in_use_ns.fetch_add(now.since(entry.since).0, Ordering::Relaxed);
         self.left.ring();
     }
 
@@ -172,13 +189,15 @@ mod tests {
     #[test]
     fn an_entry_of_a_life_that_is_over_is_not_given_back_again() {
         let queue = Queue::new(Some(1), WhenFull::Reject);
-        let old = queue.try_enter().expect("one is free");
-        assert!(queue.is_full() && queue.try_enter().is_none());
+        let old = queue.try_enter(Nanos(3)).expect("one is free");
+        assert!(queue.is_full() && queue.try_enter(Nanos(3)).is_none());
         queue.forget_users();
-        queue.leave(old);
-        let new = queue.try_enter().expect("one is free");
+        queue.leave(old, Nanos(5));
+        let new = queue.try_enter(Nanos(3)).expect("one is free");
         assert!(queue.is_full());
-        queue.leave(new);
+        queue.leave(new, Nanos(7));
         assert!(!queue.is_full());
+        let taken = queue.taken("entries").map(|taken| (taken.places, taken.time));
+        assert_eq!(taken, Some((1, Nanos(4))), "of the life that is not over");
     }
 }

@@ -115,7 +115,7 @@ impl<F: Fabric> Queues<F> {
         self.fabric.spawn(async move {
             let open = queues.node.begin();
             if queues.drain_volatile(number).await.is_ok() {
-                queues.node.volatile_queue().leave(entry);
+                queues.node.volatile_queue().leave(entry, queues.fabric.now());
             }
             drop(open);
         });
@@ -165,13 +165,13 @@ impl<F: Fabric> Queues<F> {
         let offset = queue.offset(&slot);
         if let Err(error) = self.fabric.persist(queue.region(), offset, bytes).await {
             queue.give(slot);
-            self.node.durable_queue().leave(entry);
+            self.node.durable_queue().leave(entry, self.fabric.now());
             return Err(error);
         }
         if self.fabric.shares_medium() {
             // The host's log is what has just taken it.
             queue.give(slot);
-            self.node.durable_queue().leave(entry);
+            self.node.durable_queue().leave(entry, self.fabric.now());
             return Ok(());
         }
         let (queues, record) = (self.clone(), record.emit());
@@ -185,7 +185,7 @@ impl<F: Fabric> Queues<F> {
             // An entry that the host's log has not taken stays where it is durable.
             if let (Ok(_), Some(queue)) = (drained, &queues.durable) {
                 queue.give(slot);
-                queues.node.durable_queue().leave(entry);
+                queues.node.durable_queue().leave(entry, queues.fabric.now());
             }
             drop(open);
         });

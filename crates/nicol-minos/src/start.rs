@@ -10,7 +10,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::system::{
-    Audit, Counter, NodeMemory, NodeState, Opening, Origin, SystemNode, TooSmall,
+    Audit, Counter, NodeMemory, NodeState, Opening, Origin, SystemNode, Taken, TooSmall,
 };
 use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, Role, ShardMap};
@@ -232,6 +232,13 @@ impl NodeState for Node {
         let shipping =
             counters("reinsertion", [("records_compared", compared), ("records_shipped", shipped)]);
         rejected.chain(counters(BREAKDOWN, broken_down)).chain(shipping).collect()
+    }
+
+    fn taken(&self) -> Vec<Taken> {
+        let queues =
+            [("vfifo_entries", &self.volatile_queue), ("dfifo_entries", &self.durable_queue)];
+        let used = queues.into_iter().filter(|_| self.config.offload);
+        used.filter_map(|(name, queue)| queue.taken(name)).collect()
     }
 
     fn memory(&self) -> Option<NodeMemory> {

@@ -7,7 +7,7 @@ use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
-use crate::transactions::record::HEADER_LEN;
+use crate::transactions::record::{DATABASES, HEADER_LEN};
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
 pub const KEY_BYTES_MAX: usize = 512;
@@ -46,6 +46,8 @@ pub struct Limits {
     pub output_hard_bytes: usize,
     /// Unread replies beyond which a client's further commands wait until it has read some.
     pub output_soft_bytes: usize,
+    /// Bytes of all clients' buffers: beyond it those with the largest are closed.
+    pub client_bytes: usize,
     /// How long a client may stay above [`Limits::output_soft_bytes`] without reading a byte.
     pub output_soft_time: Duration,
     /// Silence after which the kernel probes whether the client still lives.
@@ -90,6 +92,7 @@ impl Default for Limits {
             login_time: Duration::from_secs(10),
             output_hard_bytes: 32 << 20,
             output_soft_bytes: 1 << 20,
+            client_bytes: usize::MAX,
             output_soft_time: Duration::from_secs(10),
             keepalive: Duration::from_secs(300),
             idle: None,
@@ -172,6 +175,8 @@ pub struct ServerConfig {
     pub single: bool,
     /// The limits.
     pub limits: Limits,
+    /// Keys that the store holds, by database.
+    pub keys: [u64; DATABASES],
     /// Rows of the store that hold a key which expires, and when the first one does, in
     /// milliseconds of Unix time.
     pub expiring: Vec<(i64, Key)>,
@@ -189,6 +194,7 @@ impl ServerConfig {
             hash_seed: 0,
             single: false,
             limits: Limits::default(),
+            keys: [0; DATABASES],
             expiring: Vec::new(),
             drain: Duration::from_secs(5),
         }

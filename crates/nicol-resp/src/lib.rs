@@ -23,7 +23,7 @@
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
-//! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
+//! - strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
 //!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
 //!   too, and may miss those of a transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
@@ -37,6 +37,9 @@
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is
 //!   over, was never there for another client's WATCH to see; commands of several clients form a
 //!   group where they wait for the same key (`transactions/joined.rs`);
+//! - the times of commandstats, SLOWLOG and LATENCY go from submission to answer: commands of a
+//!   group are answered together; SLOWLOG shows options as they were planned, not as they were
+//!   sent;
 //! - a transaction's time is that of its submission: of two that run at the same time, the one that
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
@@ -45,8 +48,11 @@ mod admin;
 mod commands;
 mod config;
 mod connection;
+mod events;
+mod logins;
 mod server;
 mod shared;
+mod stats;
 mod transactions;
 mod wait_group;
 
@@ -58,7 +64,7 @@ pub use server::{FRONTS_MAX, Server, ServerHandle};
 pub use shared::{Counters, InfoLines, Persistence, ServerInfo};
 pub use transactions::plan;
 pub use transactions::plan::PROCEDURE;
-pub use transactions::record::{TABLE, first_deadline, row};
+pub use transactions::record::{DATABASES, Database, first_deadline, key_count, row};
 
 /// The procedures that the engines of a RESP store must have registered.
 pub fn procedures() -> nicol_core::txn::Procedures {

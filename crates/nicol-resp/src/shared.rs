@@ -1,26 +1,22 @@
 //! What the fronts share: configuration, backend, counters.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::clients::Clients;
+use crate::events::Events;
+use crate::logins::Logins;
+use crate::stats::Stats;
 use crate::transactions::planner::Planner;
+use crate::transactions::record::{DATABASES, Database};
+use nicol_core::ids::Key;
 use nicol_core::serving::Backend;
 
 /// The version of Redis whose commands and texts these are.
 pub const COMPATIBLE_VERSION: &str = "7.0.15";
-
-/// Wrong passwords after which an address waits for each answer.
-pub const LOGIN_FAILURES_FREE: u32 = 5;
-/// How long it waits.
-pub const LOGIN_DELAY: Duration = Duration::from_millis(100);
-/// Addresses whose failures are remembered; when full, all are forgotten.
-const ADDRESSES_MAX: usize = 16_384;
 
 /// Lines of one section of INFO: name and value.
 pub type InfoLines = Vec<(String, String)>;
@@ -49,6 +45,8 @@ pub struct ServerInfo {
     pub replicas: usize,
     /// Reads the bytes that the process has in memory; `None` where the system does not say.
     pub resident: fn() -> Option<u64>,
+    /// Reads the time that the process has had on cores: its own, and the kernel's for it.
+    pub cpu: fn() -> Option<(Duration, Duration)>,
     /// How it outlives the process; `None`: nothing does.
     pub persistence: Option<Persistence>,
     /// Sections that the store adds to INFO: title and lines.
@@ -61,7 +59,16 @@ impl ServerInfo {
     pub fn new(version: &str, run_id: &str) -> Self {
         let (version, run_id) = (version.to_owned(), run_id.to_owned());
         let (persistence, sections) = (None, None);
-        Self { version, run_id, nodes: 1, replicas: 1, resident: || None, persistence, sections }
+        Self {
+            version,
+            run_id,
+            nodes: 1,
+            replicas: 1,
+            resident: || None,
+            cpu: || None,
+            persistence,
+            sections,
+        }
     }
 }
 
@@ -70,6 +77,15 @@ macro_rules! counters {
         /// Counters since the server started.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64,)* }
+
+        impl Counters {
+            /// Sets all to 0, but for the connections that there are.
+            pub(crate) fn reset(&self) {
+                $(if stringify!($name) != "connected" {
+                    self.$name.store(0, Ordering::Relaxed);
+                })*
+            }
+        }
     };
 }
 
@@ -104,6 +120,14 @@ counters! {
     login_failures,
     /// Connections closed because of unread replies.
     slow_closed,
+    /// Connections closed because the buffers of all take too much memory.
+    evicted,
+    /// Keys that commands read and that were there.
+    hits,
+    /// Keys that commands read and that were not there.
+    misses,
+    /// Keys freed since their time was over.
+    expired,
     /// EXECs refused because a watched key had changed.
     watch_failures,
 }
@@ -111,6 +135,46 @@ counters! {
 /// Adds `amount` to a counter.
 pub fn count(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// The keys of each database, counted.
+#[derive(Debug)]
+pub struct Keyspace {
+    keys: [AtomicI64; DATABASES],
+    expiring: [AtomicI64; DATABASES],
+}
+
+impl Keyspace {
+    /// With the keys that there are at the start.
+    fn new(keys: [u64; DATABASES]) -> Self {
+        let expiring = [const { AtomicI64::new(0) }; DATABASES];
+        Self { keys: keys.map(|keys| AtomicI64::new(keys as i64)), expiring }
+    }
+
+    /// Keys of `database`: those that it had at the start, and what the transactions committed
+    /// since have added. A transaction is counted once it is answered; of one whose outcome is
+    /// unknown it is not known what it has added.
+    pub fn keys(&self, database: Database) -> u64 {
+        // Below 0 only if the outcome of a transaction that inserted was unknown.
+        self.keys[database.place()].load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// A transaction has inserted so many keys more than it has deleted.
+    pub fn grow(&self, database: Database, keys: i64) {
+        self.keys[database.place()].fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// Rows of `database` that hold a key which will expire, as far as the active expiry knows.
+    pub fn expiring(&self, database: Database) -> u64 {
+        self.expiring[database.place()].load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// So many rows more, all in the database of `row`, hold a key which will expire.
+    pub fn expires(&self, row: Key, rows: i64) {
+        if let Some(database) = Database::of(row) {
+            self.expiring[database.place()].fetch_add(rows, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What every front sees.
@@ -135,15 +199,17 @@ pub struct Shared {
     pub started: Instant,
     /// The next connection's id.
     pub next_connection: AtomicU64,
-    /// Keys in the store: those it had at the start, and what the transactions committed since have
-    /// added. Of one whose outcome is unknown it is not known what it has added.
-    pub keys: AtomicI64,
-    /// Rows that hold a key which will expire, as far as the reapers know.
-    pub expiring: AtomicU64,
+    pub keyspace: Keyspace,
     /// Unix time when the server started.
     started_ms: i64,
-    /// By where they came from; `None`: the file system.
-    login_failures: Mutex<BTreeMap<Option<IpAddr>, u32>>,
+    /// Judges passwords.
+    pub logins: Logins,
+    /// What is logged.
+    pub events: Events,
+    /// What commands cost.
+    pub stats: Stats,
+    /// Bytes of all clients' buffers.
+    pub client_bytes: AtomicU64,
 }
 
 impl Shared {
@@ -154,31 +220,27 @@ impl Shared {
         info: ServerInfo,
         address: Address,
     ) -> Self {
-        let keys = AtomicI64::new(backend.records() as i64);
+        let (keyspace, stats) = (Keyspace::new(config.keys), Stats::new(config.threads));
         Self {
             config,
             backend,
             info,
             address,
-            keys,
+            keyspace,
             counters: Counters::default(),
             clients: Clients::default(),
             stop: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
-            expiring: AtomicU64::new(0),
             started_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as i64),
-            login_failures: Mutex::new(BTreeMap::new()),
+            logins: Logins::default(),
+            events: Events::default(),
+            stats,
+            client_bytes: AtomicU64::new(0),
         }
-    }
-
-    /// Keys in the store. A connection's earlier commands are counted once they are answered.
-    pub fn key_count(&self) -> u64 {
-        // Below 0 only if the outcome of a transaction that inserted was unknown.
-        self.keys.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// Milliseconds of Unix time, by which keys expire. It never goes back, whatever is done to the
@@ -187,56 +249,8 @@ impl Shared {
         self.started_ms + self.started.elapsed().as_millis() as i64
     }
 
-    /// What adds commands to plans now.
-    pub fn planner(&self) -> Planner<'_> {
-        Planner::new(self.config.hash_seed, &self.config.limits, self.unix_ms())
-    }
-
-    /// Judges a password without telling by its time where it differs, and counts failures.
-    /// Returns whether it is right, and how long the answer must wait.
-    pub fn login(
-        &self,
-        peer: Option<IpAddr>,
-        expected: &str,
-        given: &[u8],
-    ) -> (bool, Option<Duration>) {
-        let right = equal_in_constant_time(expected.as_bytes(), given);
-        let mut failures = self.login_failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = failures.get(&peer).copied().unwrap_or(0);
-        if right {
-            failures.remove(&peer);
-        } else {
-            count(&self.counters.login_failures, 1);
-            if failures.len() >= ADDRESSES_MAX {
-                failures.clear();
-            }
-            failures.insert(peer, before.saturating_add(1));
-        }
-        // The right password waits as well, or the wait would tell the wrong ones apart early.
-        (right, (before >= LOGIN_FAILURES_FREE).then_some(LOGIN_DELAY))
-    }
-}
-
-/// Compares every byte whatever the first difference; time depends on the given length only.
-fn equal_in_constant_time(expected: &[u8], given: &[u8]) -> bool {
-    let mut difference = u8::from(expected.len() != given.len());
-    for (index, byte) in given.iter().enumerate() {
-        let other = if expected.is_empty() { 0 } else { expected[index % expected.len()] };
-        difference |= std::hint::black_box(byte ^ other);
-    }
-    difference == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_same_password_is_equal() {
-        assert!(equal_in_constant_time(b"secret", b"secret"));
-        for wrong in [&b""[..], b"secre", b"secrets", b"Secret", b"secretsecret"] {
-            assert!(!equal_in_constant_time(b"secret", wrong));
-        }
-        assert!(!equal_in_constant_time(b"", b"x"));
+    /// Adds commands on keys of `database` to plans, as of now.
+    pub fn planner(&self, database: Database) -> Planner<'_> {
+        Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
     }
 }

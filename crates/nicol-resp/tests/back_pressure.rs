@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nicol_resp::{Backend, Done, Request};
-use support::{Client, MemoryBackend, command, serve, serve_over};
+use support::{Client, MemoryBackend, command, serve, serve_over, text};
 
 /// Keeps every request until the test lets it go.
 #[derive(Default)]
@@ -19,10 +19,6 @@ struct Manual {
 impl Backend for Manual {
     fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
         self.held.lock().unwrap().push((done, request));
-    }
-
-    fn records(&self) -> u64 {
-        self.memory.records()
     }
 }
 
@@ -186,10 +182,6 @@ impl Backend for LargestAnswer {
         self.transactions.fetch_add(1, Ordering::SeqCst);
         done(response);
     }
-
-    fn records(&self) -> u64 {
-        self.memory.records()
-    }
 }
 
 /// Whoever waits behind a batch waits for all of it: its replies are bounded, whoever reads them.
@@ -213,4 +205,34 @@ fn a_batch_ends_behind_a_quarter_of_a_megabyte_of_replies() {
     // vain again and again.
     let transactions = store.transactions.load(Ordering::SeqCst);
     assert!(transactions < GETS / 3 + 10, "{transactions} transactions");
+}
+
+/// However many clients do not read: the largest go, and those that read stay.
+#[test]
+fn the_buffers_of_all_clients_are_bounded_together() {
+    const MAX: usize = 16 << 20;
+    let server = serve(|config| config.limits.client_bytes = MAX);
+    let mut reader = Client::connect(&server);
+    let value = vec![b'v'; 1_000_000];
+    reader.ask(&command(&[b"SET", b"k", &value]), b"+OK\r\n");
+    let told = |reader: &mut Client, name: &str| -> usize {
+        reader.send(b"INFO\r\n");
+        let info = text(&reader.reply());
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        line.and_then(|value| value.parse().ok()).unwrap()
+    };
+    let mut idle: Vec<Client> = (0..60).map(|_| Client::connect(&server)).collect();
+    let mut most = 0;
+    for client in &mut idle {
+        client.send(&b"GET k\r\n".repeat(15));
+        most = most.max(told(&mut reader, "mem_clients_normal:"));
+    }
+    until(|| server.counter(|counters| &counters.evicted) > 10);
+    // Above the bound by what comes in between two looks at it.
+    assert!(most < MAX + (4 << 20), "{most} bytes of buffers");
+    assert!(most > MAX / 4, "{most} bytes of buffers: the clients did not ask");
+    assert!(told(&mut reader, "mem_clients_normal:") <= MAX);
+    reader.ask(b"PING\r\n", b"+PONG\r\n");
+    drop(idle);
+    until(|| told(&mut reader, "mem_clients_normal:") < 1 << 20);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nicol_core::txn::{Abort, Outcome};
 use nicol_resp::{Backend, Done, Request, Response};
-use support::{Client, MemoryBackend, command, serve, serve_over};
+use support::{Client, MemoryBackend, command, serve, serve_over, text};
 
 fn until(mut true_once: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -49,23 +49,12 @@ fn a_record_that_is_set_again_while_it_is_freed_goes_in_its_turn() {
     client.ask(b"DBSIZE\r\n", b":0\r\n");
 }
 
-/// Tells the records of its start: its tables are behind what it has committed.
-#[derive(Default)]
-struct Behind(MemoryBackend);
-
-impl Backend for Behind {
-    fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
-        done(self.0.run(&request));
-    }
-
-    fn records(&self) -> u64 {
-        7
-    }
-}
-
 #[test]
 fn dbsize_counts_what_the_connection_was_told() {
-    let server = serve_over(Arc::new(Behind::default()), |config| config.threads = 2);
+    let server = serve_over(Arc::new(MemoryBackend::new()), |config| {
+        config.threads = 2;
+        config.keys[0] = 7;
+    });
     let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
     client.ask(b"SET a 1\r\nDBSIZE\r\n", b"+OK\r\n:8\r\n");
     // An overwritten key is one key; one that expired counts until it is freed.
@@ -84,6 +73,66 @@ fn dbsize_counts_what_the_connection_was_told() {
     client.send(b"INFO keyspace\r\nQUIT\r\n");
     let told = String::from_utf8(client.read(1 << 16)).unwrap();
     assert!(told.contains("db0:keys=9,"), "{told}");
+}
+
+#[test]
+fn databases_are_apart() {
+    let server = serve(|_| {});
+    let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
+    client.ask(
+        b"SET k zero\r\nSELECT 15\r\nGET k\r\nSET k last\r\n",
+        b"+OK\r\n+OK\r\n$-1\r\n+OK\r\n",
+    );
+    client.ask(b"DBSIZE\r\nSELECT 0\r\nGET k\r\n", b":1\r\n+OK\r\n$4\r\nzero\r\n");
+    other.ask(b"SELECT 16\r\n", b"-ERR DB index is out of range\r\n");
+    other.ask(b"SELECT -1\r\n", b"-ERR DB index is out of range\r\n");
+    other.ask(b"GET k\r\nSELECT 1\r\n", b"$4\r\nzero\r\n+OK\r\n");
+    // One transaction over two databases, each with its own growth.
+    other.ask(b"MULTI\r\nSET a 1\r\nSELECT 2\r\n", b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    other.ask(
+        b"SET b 2\r\nSET c 3\r\nEXEC\r\n",
+        b"+QUEUED\r\n+QUEUED\r\n*4\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+    );
+    other.ask(b"DBSIZE\r\nGET b\r\n", b":2\r\n$1\r\n2\r\n");
+    // What was not executed has selected nothing.
+    other
+        .ask(b"MULTI\r\nSELECT 3\r\nDISCARD\r\nGET b\r\n", b"+OK\r\n+QUEUED\r\n+OK\r\n$1\r\n2\r\n");
+    other.ask(b"MULTI\r\nSELECT 3\r\nNOSUCH\r\n", b"+OK\r\n+QUEUED\r\n");
+    assert!(other.line().starts_with("-ERR unknown command"));
+    other.send(b"EXEC\r\n");
+    assert!(other.line().starts_with("-EXECABORT"));
+    other.ask(b"GET b\r\nWATCH b\r\n", b"$1\r\n2\r\n+OK\r\n");
+    client.ask(b"SELECT 2\r\nSET b 4\r\n", b"+OK\r\n+OK\r\n");
+    other.ask(b"MULTI\r\nSELECT 3\r\nEXEC\r\nGET b\r\n", b"+OK\r\n+QUEUED\r\n*-1\r\n$1\r\n4\r\n");
+    client.send(b"INFO keyspace\r\nQUIT\r\n");
+    let told = text(&client.read(1 << 16));
+    for line in ["db0:keys=1,", "db1:keys=1,", "db2:keys=2,", "db15:keys=1,"] {
+        assert!(told.contains(line), "{told}");
+    }
+    other.ask(b"SELECT 0\r\nRESET\r\nCLIENT LIST\r\n", b"+OK\r\n+RESET\r\n");
+    assert!(text(&other.reply()).contains(" db=0 "));
+}
+
+#[test]
+fn keys_go_to_other_databases_with_their_deadlines() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    client.ask(
+        b"SET k v EX 100\r\nMOVE k 0\r\n",
+        b"+OK\r\n-ERR source and destination objects are the same\r\n",
+    );
+    client.ask(
+        b"MOVE k 16\r\nMOVE k x\r\n",
+        b"-ERR DB index is out of range\r\n-ERR value is not an integer or out of range\r\n",
+    );
+    client.ask(b"COPY k k\r\n", b"-ERR source and destination objects are the same\r\n");
+    client.ask(b"COPY k k DB 1\r\nCOPY k k DB 1\r\n", b":1\r\n:0\r\n");
+    client.ask(b"COPY nosuch k\r\nCOPY k l\r\nTTL l\r\n", b":0\r\n:1\r\n:100\r\n");
+    client.ask(b"SET k w\r\nCOPY k k DB 1 REPLACE\r\nMOVE k 1\r\n", b"+OK\r\n:1\r\n:0\r\n");
+    client.ask(b"MOVE k 2\r\nMOVE k 2\r\nDBSIZE\r\n", b":1\r\n:0\r\n:1\r\n");
+    client.ask(b"SELECT 1\r\nGET k\r\nTTL k\r\n", b"+OK\r\n$1\r\nw\r\n:-1\r\n");
+    client
+        .ask(b"SELECT 2\r\nGET k\r\nCOPY k k2 DB\r\n", b"+OK\r\n$1\r\nw\r\n-ERR syntax error\r\n");
 }
 
 #[test]
@@ -190,10 +239,6 @@ impl Backend for Full {
         }
     }
 
-    fn records(&self) -> u64 {
-        self.memory.records()
-    }
-
     fn is_full(&self) -> bool {
         self.full.load(Ordering::SeqCst)
     }
@@ -222,4 +267,16 @@ fn a_store_without_memory_refuses_in_words_what_needs_more() {
     assert_eq!(server.counter(|counters| &counters.out_of_memory), 3);
     store.full.store(false, Ordering::SeqCst);
     client.ask(&command(&[b"SET", b"l", &large]), b"+OK\r\n");
+}
+
+#[test]
+fn the_list_of_commands_is_filtered() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    let getex = b"*2\r\n$6\r\ngetdel\r\n$5\r\ngetex\r\n";
+    client.ask(b"COMMAND LIST FILTERBY PATTERN getE[XY]\r\n", b"*1\r\n$5\r\ngetex\r\n");
+    client.ask(b"COMMAND LIST filterby pattern GET[de]*\r\n", getex);
+    client.ask(b"COMMAND LIST FILTERBY MODULE none\r\n", b"*0\r\n");
+    client.ask(b"COMMAND LIST FILTERBY NAME get\r\n", b"-ERR syntax error\r\n");
+    client.ask(b"COMMAND LIST FILTERBY PATTERN\r\n", b"-ERR syntax error\r\n");
 }

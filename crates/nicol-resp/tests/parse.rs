@@ -6,7 +6,7 @@ use nicol_core::txn::Txn;
 use nicol_resp::encode::Protocol;
 use nicol_resp::parse::{Parser, ProtocolError, RequestLimits, Step};
 use nicol_resp::plan::{Kind, PlanBuilder};
-use nicol_resp::{Limits, PROCEDURE, operation, procedures, row};
+use nicol_resp::{Database, Limits, PROCEDURE, operation, procedures, row};
 
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
@@ -113,7 +113,7 @@ fn the_procedure_refuses_what_no_front_would_send() {
         for name in ["set", "get", "append", "mset", "del"] {
             let (op, writes) = operation(name).unwrap();
             plan.begin(op, writes);
-            plan.key(row(0, b"k"), b"k");
+            plan.key(row(Database::default(), 0, b"k"), b"k");
             match name {
                 "set" => [&b"v"[..], &[0; 10]].iter().for_each(|arg| plan.plain(arg)),
                 "append" | "mset" => plan.plain(b"w"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use nicol_core::txn::{Abort, Outcome};
-use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig};
+use nicol_resp::{Backend, Database, Done, Request, Response, Server, ServerConfig};
 use nicol_resp::{ServerInfo, StartError};
 use support::{Client, MemoryBackend, command, serve, serve_over};
 
@@ -130,15 +130,11 @@ impl Backend for Faulty {
         };
         self.work.send((done, response)).unwrap();
     }
-
-    fn records(&self) -> u64 {
-        self.memory.records()
-    }
 }
 
 #[test]
 fn contention_is_retried_and_given_up_with_an_error_per_command() {
-    let key = nicol_resp::row(0, b"k");
+    let key = nicol_resp::row(Database::default(), 0, b"k");
     let contention = Some(Outcome::Aborted(Abort::LockConflict { key }));
     let server = serve_over(Faulty::new(3, contention, 99), |_| {});
     let mut client = Client::connect(&server);
@@ -182,10 +178,6 @@ impl Backend for Slow {
             Err(_) => done(self.memory.run(&request)),
         }
     }
-
-    fn records(&self) -> u64 {
-        self.memory.records()
-    }
 }
 
 #[test]
@@ -224,7 +216,7 @@ fn a_transaction_that_takes_too_long_is_unknown_and_the_connection_goes_on() {
 
 #[test]
 fn contention_is_given_up_when_its_time_is_over() {
-    let key = nicol_resp::row(0, b"k");
+    let key = nicol_resp::row(Database::default(), 0, b"k");
     let contention = Some(Outcome::Aborted(Abort::LockConflict { key }));
     let server = serve_over(Faulty::new(u32::MAX, contention, 99), |config| {
         config.limits.attempts = 1 << 20;

@@ -49,11 +49,10 @@ pub use decision::{OPEN_MAX, Planes, Ranking, Scheduler, Vectors, WORKERS_MAX};
 pub use features::{FEATURES, FeatureMap, Features, Plane};
 pub use feedback::{Contention, Feedback, Policy, WINDOW, Window};
 pub use nicol_store::feature_counters::NONE;
-pub use server::QUEUE_MAX;
-pub use shared::Transcripts;
+pub use server::{Executor, QUEUE_MAX};
+pub use shared::{Shared, Transcripts};
+pub use start::{service, start};
 pub use strife::{Plan, plan};
 
 pub use client::Client;
 pub use messages::is_scheduling;
-pub use server::{Executor, Server};
-pub use shared::Shared;

@@ -92,7 +92,7 @@ impl Batch {
 }
 
 /// One engine of a server.
-pub struct Server<F: Fabric, X: Executor> {
+pub(super) struct Server<F: Fabric, X: Executor> {
     fabric: F,
     shared: Arc<Shared>,
     executor: X,
@@ -103,8 +103,8 @@ pub struct Server<F: Fabric, X: Executor> {
 }
 
 impl<F: Fabric, X: Executor> Server<F, X> {
-    /// The part of this engine, to which somebody delivers its messages.
-    pub fn new(fabric: &F, shared: &Arc<Shared>, executor: X) -> Rc<Self> {
+    /// The part of this engine, which somebody delivers its messages to.
+    pub(super) fn new(fabric: &F, shared: &Arc<Shared>, executor: X) -> Rc<Self> {
         let gathers = shared.config.kind.batches();
         let shares = (0..shared.ordinary()).filter(|_| gathers).map(|_| Share::default()).collect();
         Rc::new(Self {
@@ -119,7 +119,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     }
 
     /// Begins to work, and to compute vectors.
-    pub fn begin(self: Rc<Self>) {
+    pub(super) fn begin(self: Rc<Self>) {
         let Self { fabric, shared, .. } = &*self;
         let here = fabric.here();
         if here.side == Side::Nic {

@@ -4,7 +4,7 @@ use nicol_core::engine::EngineStats;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::hw::{PciePackets, picos};
+use crate::hw::{PciePackets, Resource, picos};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::world::{SPENT, SimWorld};
@@ -15,8 +15,41 @@ use nicol_core::faults::FaultCounts;
 pub struct Utilization {
     /// Node and resource, such as `n0.link_out`.
     pub name: String,
-    /// Share of the time, 0 to 1, over all its parts.
-    pub busy: f64,
+    /// How long each of its parts was taken.
+    taken: Vec<Picos>,
+    /// Of so much time.
+    span: Nanos,
+}
+
+impl Utilization {
+    /// A resource of `node` whose parts were taken for so long of `span`.
+    pub fn new(node: NodeId, what: &str, taken: Vec<Picos>, span: Nanos) -> Self {
+        Self { name: format!("n{}.{what}", node.0), taken, span }
+    }
+
+    /// Share of the time, 0 to 1, in the mean over its parts; 0 if it has none.
+    pub fn busy(&self) -> f64 {
+        let sum: f64 = self.taken.iter().map(|part| self.share(*part)).sum();
+        sum / self.taken.len().max(1) as f64
+    }
+
+    /// Share of the time, 0 to 1, of the part that was taken longest.
+    pub fn busiest(&self) -> f64 {
+        self.taken.iter().map(|part| self.share(*part)).fold(0.0, f64::max)
+    }
+
+    fn share(&self, taken: Picos) -> f64 {
+        (taken.0 as f64 / picos(self.span).0.max(1) as f64).min(1.0)
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        let parts = self.taken.iter().zip(&earlier.taken);
+        Self {
+            name: self.name.clone(),
+            taken: parts.map(|(now, then)| Picos(now.0.saturating_sub(then.0))).collect(),
+            span: self.span.since(earlier.span),
+        }
+    }
 }
 
 /// What all cores of a side together spent on one thing.
@@ -55,13 +88,8 @@ impl SimReport {
     /// The account of the time since `earlier`, a report of the same run; the digest stays that
     /// of the whole run.
     pub fn since(&self, earlier: &Self) -> Self {
-        let (before, after) = (earlier.simulated.0 as f64, self.simulated.0 as f64);
-        let span = (after - before).max(1.0);
         let resources = self.resources.iter().zip(&earlier.resources);
-        let resources = resources.map(|(now, then)| Utilization {
-            name: now.name.clone(),
-            busy: ((now.busy * after - then.busy * before) / span).clamp(0.0, 1.0),
-        });
+        let resources = resources.map(|(now, then)| now.since(then));
         let spent = self.spent.iter().zip(&earlier.spent);
         Self {
             simulated: self.simulated.since(earlier.simulated),
@@ -78,38 +106,39 @@ impl SimReport {
     }
 }
 
-/// How busy the resources of every node were until `now`.
-pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utilization> {
+/// How busy the resources of every node were until `at`.
+pub(crate) fn resources(shared: &Shared, state: &State, at: Nanos) -> Vec<Utilization> {
     let mut lines = Vec::new();
-    let now = picos(now);
-    let whole = now.0.max(1) as f64;
+    let now = picos(at);
     for (id, node) in shared.view.node_ids().zip(&state.nodes) {
-        let mut line = |what: &str, busy: Picos, parts: usize| {
-            let busy = busy.0 as f64 / whole / parts.max(1) as f64;
-            lines.push(Utilization { name: format!("n{}.{what}", id.0), busy });
+        let mut line = |what: &str, taken: Vec<Picos>| {
+            lines.push(Utilization::new(id, what, taken, at));
         };
-        let cores = || shared.engines.iter().zip(&state.cores).filter(|(at, _)| at.node == id);
-        for (what, side) in [("host_cores", Side::Host), ("nic_cores", Side::Nic)] {
-            let mine = cores().filter(|(engine, _)| engine.side == side);
-            let busy = mine.fold(Picos(0), |busy, (_, core)| {
-                busy + Picos(core.busy.0.saturating_sub(core.busy_until.0.saturating_sub(now.0)))
-            });
-            line(what, busy, shared.view.engines(id, side));
-        }
-        line("link_out", node.link_out.busy(now), 1);
-        line("link_in", node.link_in.busy(now), 1);
-        line("pcie_to_nic", node.lanes_to_nic.busy(now), 1);
-        line("pcie_to_host", node.lanes_to_host.busy(now), 1);
-        line("packet_queue_to_nic", node.queue_to_nic.busy(now), 1);
-        line("packet_queue_to_host", node.queue_to_host.busy(now), 1);
-        let dma = node.dma_queues.iter().fold(Picos(0), |sum, queue| sum + queue.busy(now));
-        line("dma_queues", dma, node.dma_queues.len());
-        line("verb_card", node.card.busy(now), 1);
-        let requesters = cores().map(|(_, core)| core.requester.busy(now));
-        let busiest = requesters.fold(Picos(0), Picos::max);
-        line("busiest_verb_requester", busiest, 1);
+        let cores = |side: Side| {
+            let engines = shared.engines.iter().zip(&state.cores);
+            let mine = engines.filter(move |(at, _)| at.node == id && at.side == side);
+            mine.map(|(_, core)| core)
+        };
+        let all = |parts: &[Resource]| parts.iter().map(|part| part.busy(now)).collect();
+        let one = |part: &Resource| vec![part.busy(now)];
+        line("host_cores", cores(Side::Host).map(|core| core.worked(now)).collect());
+        line("nic_cores", cores(Side::Nic).map(|core| core.worked(now)).collect());
+        line("link_out", one(&node.link_out));
+        line("link_in", one(&node.link_in));
+        line("pcie_to_nic", one(&node.lanes_to_nic));
+        line("pcie_to_host", one(&node.lanes_to_host));
+        line("packet_queue_to_nic", one(&node.queue_to_nic));
+        line("packet_queue_to_host", one(&node.queue_to_host));
+        line("dma_queues", all(&node.dma_queues));
+        line("verb_card", one(&node.card));
+        let every = || cores(Side::Host).chain(cores(Side::Nic));
+        line("verb_requesters", every().map(|core| core.requester.busy(now)).collect());
+        line("flushes", every().map(|core| core.flushes.busy(now)).collect());
+        line("log_channels", all(&node.log_channels));
         let inside = node.inside.as_ref().map_or_else(Vec::new, |card| card.busy(now));
-        inside.into_iter().for_each(|(what, busy, parts)| line(what, busy, parts));
+        for (what, busy, parts) in inside {
+            line(what, vec![Picos(busy.0 / parts.max(1) as u64); parts]);
+        }
     }
     lines
 }

@@ -68,6 +68,11 @@ impl Default for Core {
 }
 
 impl Core {
+    /// How long it worked until `now`, of rounds that have not ended only what has passed.
+    pub fn worked(&self, now: Picos) -> Picos {
+        Picos(self.busy.0.saturating_sub(self.busy_until.0.saturating_sub(now.0)))
+    }
+
     /// When the next frame arrives, or has arrived.
     pub fn next_frame(&self) -> Option<Nanos> {
         self.inbox.front().map(|(arrival, _)| *arrival)

@@ -67,7 +67,11 @@ fn sent(on: &str, side: Side, fanout: Fanout) -> (Vec<u64>, u64, f64) {
     let sending = report.spent.iter().filter(|spent| ["messages", "frames"].contains(&spent.on));
     let lanes = report.resources.iter().find(|used| used.name == "n0.pcie_to_nic");
     let counts = copies.arrived.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-    (counts, sending.map(|spent| spent.time.0).sum(), lanes.map_or(0.0, |used| used.busy))
+    (
+        counts,
+        sending.map(|spent| spent.time.0).sum(),
+        lanes.map_or(0.0, nicol_sim::Utilization::busy),
+    )
 }
 
 #[test]

@@ -101,6 +101,20 @@ fn a_profile_cites_no_number_that_the_list_calls_unused() {
 }
 
 #[test]
+fn one_host_has_one_packet_cost() {
+    let costs = |name: &str| {
+        let profile = Profile::load(name).unwrap();
+        assert_eq!(profile.cores.host.source, "C1.06", "{name}: another host");
+        let core = &profile.host_core;
+        let costs = [&core.packet_received, &core.packet_sent, &core.message_received];
+        costs.map(|cost| cost.value)
+    };
+    assert_eq!(costs("liquidio3"), costs("connectx5"));
+    let echo = lines_of("connectx5").iter().find(|line| line.line == "C1.10").unwrap();
+    assert!(echo.is_close(), "{echo:?}");
+}
+
+#[test]
 fn a_wrong_cost_is_noticed() {
     let mut profile = Profile::load("liquidio3").unwrap();
     profile.nic_core.packet_received.value.0 *= 2;

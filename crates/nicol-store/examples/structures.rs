@@ -322,9 +322,9 @@ mod tests {
         let rows = rows(&SHORT);
         let lines: Vec<String> = rows.iter().map(counted).collect();
         let expected = [
-            "robinhood 8: 302816, 1888; 287800 4487 1079",
-            "robinhood 16: 303360, 2912; 335856 5242 1046",
-            "robinhood 32: 304448, 4960; 367904 5747 1012",
+            "robinhood 8: 302816, 2016; 233528 3639 1079",
+            "robinhood 16: 303360, 3040; 277616 4332 1046",
+            "robinhood 32: 304448, 5088; 305760 4776 1012",
             "hopscotch 8: 129344, 0; 574000 8200 1050",
             "chained 4: 129048, 0; 329560 4708 1177",
             "chained 8: 123816, 0; 594424 8872 1109",

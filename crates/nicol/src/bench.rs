@@ -9,20 +9,23 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length, THREADS};
+use nicol_lab::binding::Resource;
 use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::{BenchReport, CoreTime, Deferred, Memory, Resource};
+use nicol_lab::report::{BenchReport, CoreTime, Deferred, Memory};
 use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
-use nicol_workload::tpcc::{self, Chopping, DeliveryMode, Features, Indices, Suppliers, Terminals};
+use nicol_workload::tpcc::{
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
     BenchArgs, ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, Format, IndicesArg,
-    KeyFormArg, MixArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
+    KeyFormArg, MixArg, ShipArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
@@ -73,10 +76,9 @@ pub fn run(args: &BenchArgs) -> Result<End> {
 
 /// Lists the settings of a system.
 pub fn help_settings(system: &str, format: Format) -> Result<End> {
-    let rows: Vec<_> = (systems::find(system).map_err(Usage)?.settings)()
-        .into_iter()
-        .map(|(key, values, meaning)| json!({"key": key, "values": values, "meaning": meaning}))
-        .collect();
+    let system = systems::find(system).map_err(Usage)?;
+    let rows = (system.settings)(system.name).into_iter().map(serde_json::to_value);
+    let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
     output::rows(format, &rows, |rows| json!({"schema": "nicol.settings/1", "rows": rows}))?;
     Ok(End::Held)
 }
@@ -90,6 +92,21 @@ pub(crate) fn transactions(count: u64) -> Result<Length> {
     Ok(Length::Transactions(count))
 }
 
+/// The mix of YCSB, or of TPC-C.
+fn mixes(asked: MixArg) -> (Option<Mix>, Option<tpcc::Mix>) {
+    match asked {
+        MixArg::A => (Some(Mix::A), None),
+        MixArg::B => (Some(Mix::B), None),
+        MixArg::C => (Some(Mix::C), None),
+        MixArg::D => (Some(Mix::D), None),
+        MixArg::E => (Some(Mix::E), None),
+        MixArg::F => (Some(Mix::F), None),
+        MixArg::Full => (None, Some(tpcc::Mix::Full)),
+        MixArg::NewOrderPayment => (None, Some(tpcc::Mix::NewOrderAndPayment)),
+        MixArg::Payment => (None, Some(tpcc::Mix::PaymentOnly)),
+    }
+}
+
 pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
@@ -98,18 +115,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         did_you_mean(&args.workload, WORKLOADS.map(|(name, _)| name)),
         WORKLOADS.map(|(name, meaning)| format!("{name} ({meaning})")).join("; ")
     );
-    let (mix, tpcc_mix) = match args.mix {
-        None => (None, None),
-        Some(MixArg::A) => (Some(Mix::A), None),
-        Some(MixArg::B) => (Some(Mix::B), None),
-        Some(MixArg::C) => (Some(Mix::C), None),
-        Some(MixArg::D) => (Some(Mix::D), None),
-        Some(MixArg::E) => (Some(Mix::E), None),
-        Some(MixArg::F) => (Some(Mix::F), None),
-        Some(MixArg::Full) => (None, Some(tpcc::Mix::Full)),
-        Some(MixArg::NewOrderPayment) => (None, Some(tpcc::Mix::NewOrderAndPayment)),
-        Some(MixArg::Payment) => (None, Some(tpcc::Mix::PaymentOnly)),
-    };
+    let (mix, tpcc_mix) = args.mix.map_or((None, None), mixes);
     Ok(WorkloadSpec {
         name: args.workload.clone(),
         transactions: None,
@@ -137,6 +143,12 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         delivery: args.delivery.map(|delivery| match delivery {
             DeliveryArg::Deferred => DeliveryMode::Deferred,
             DeliveryArg::Interactive => DeliveryMode::Interactive,
+        }),
+        shipped: args.ship.map(|ship| match ship {
+            ShipArg::None => Shipped::Neither,
+            ShipArg::NewOrder => Shipped::NewOrder,
+            ShipArg::Payment => Shipped::Payment,
+            ShipArg::Both => Shipped::Both,
         }),
         indices: args.indices.map(|indices| match indices {
             IndicesArg::Records => Indices::Records,
@@ -387,7 +399,15 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
     let mut rows = vec![
         ("ways", ways.join(", ")),
-        ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
+        (
+            "aborts",
+            format!(
+                "{} ({:.2} a commit)  {}",
+                report.aborted,
+                report.binding.aborts_per_commit,
+                reasons.join(", ")
+            ),
+        ),
         (
             "other outcomes",
             format!(
@@ -406,6 +426,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
                 report.verbs_per_txn
             ),
         ),
+        ("binds", report.binding.words()),
         ("resources", resources(&report.resources)),
         ("memory", report.memory.as_ref().map_or_else(|| "not known".to_owned(), memory)),
     ];

@@ -24,10 +24,10 @@ pub use log::{LogArgs, LogFormat, LogLevel};
 pub use museum::MuseumArgs;
 pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
-pub use serve::{LOG_BYTES, ServeArgs, TRANSACTION_MS};
+pub use serve::{LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
 pub use workload::{
     ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
-    SuppliersArg, TerminalsArg, WorkloadArgs,
+    ShipArg, SuppliersArg, TerminalsArg, WorkloadArgs,
 };
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.

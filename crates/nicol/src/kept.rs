@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use nicol_core::ids::Key;
 use nicol_lab::store::{Found, Keeper, Kept, Stored};
 use nicol_lab::systems::System;
-use nicol_resp::{InfoLines, Persistence, first_deadline};
+use nicol_resp::{DATABASES, Database, InfoLines, Persistence, first_deadline, key_count};
 
 use crate::output;
 use crate::output::spinner;
@@ -37,6 +37,17 @@ pub fn open(dir: &Path, system: &System) -> Result<Stored> {
 /// Rows that hold a key which expires, and when the first one does.
 pub fn expiring(stored: &Stored) -> Vec<(i64, Key)> {
     stored.values().filter_map(|(key, value)| Some((first_deadline(value)?, key))).collect()
+}
+
+/// Keys of each database.
+pub fn keys(stored: &Stored) -> [u64; DATABASES] {
+    let mut keys = [0; DATABASES];
+    for (row, record) in stored.values() {
+        if let Some(database) = Database::of(row) {
+            keys[database.place()] += key_count(record) as u64;
+        }
+    }
+    keys
 }
 
 fn in_words(dir: &Path, found: &Found) -> Vec<String> {

@@ -30,7 +30,7 @@ fn list(args: &FormatArgs) -> Result<End> {
                 "figure": experiment.id,
                 "title": experiment.title,
                 "systems": experiment.systems.join(" "),
-                "columns": experiment.columns.join(" "),
+                "columns": experiment.every_column().join(" "),
             })
         })
         .collect();
@@ -211,8 +211,8 @@ fn print(format: Format, finished: &Finished) -> Result<()> {
         Format::Json => outcome.json(),
         Format::Csv => outcome.csv(),
         Format::Table => {
-            let columns = outcome.experiment().columns;
-            return output::cells(columns, outcome.rows());
+            let columns = outcome.experiment().every_column();
+            return output::cells(&columns, outcome.rows());
         }
     };
     output::print(&text)

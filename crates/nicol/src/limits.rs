@@ -1,6 +1,7 @@
-//! What the system grants this process: memory and file descriptors.
+//! What the system grants this process, and what the process has used of it.
 
 use std::fs;
+use std::time::Duration;
 
 use nicol_core::units::Bytes;
 use nicol_lab::memory;
@@ -18,6 +19,25 @@ pub fn free_memory() -> Option<Bytes> {
     let group = number("/sys/fs/cgroup/memory.max")
         .map(|most| most.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)));
     [memory::available(), address_space, group].into_iter().flatten().min().map(Bytes)
+}
+
+/// The time that the process has had on cores: its own, and the kernel's for it. `None` where the
+/// system does not say.
+pub fn cpu_time() -> Option<(Duration, Duration)> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in brackets, may hold anything.
+    let (_, fields) = text.rsplit_once(')')?;
+    let ticks = rustix::param::clock_ticks_per_second();
+    let time = |place: usize| {
+        let ticks_used: u64 = fields.split_ascii_whitespace().nth(place)?.parse().ok()?;
+        Some(Duration::from_millis(ticks_used * 1_000 / ticks.max(1)))
+    };
+    Some((time(11)?, time(12)?))
+}
+
+/// File descriptors that the process has open; 40 where the system does not say.
+pub fn open_descriptors() -> u64 {
+    fs::read_dir("/proc/self/fd").map_or(40, |entries| entries.count() as u64)
 }
 
 /// Raises the limit on file descriptors (`ulimit -n`) to `wanted`, or as far as the system allows.

@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod decisions;
 mod doctor;
+mod flags;
 mod interrupt;
 mod kept;
 mod lab;
@@ -48,7 +49,7 @@ pub enum End {
 
 /// An error in what the user asked for, as opposed to one of the environment.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:#}")]
+#[error("{}", flags::told(.0))]
 pub struct Usage(pub anyhow::Error);
 
 /// Whose error it is that a run could not be made: a flag's that does not fit, unless the world or
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
         Ok(End::Interrupted(code)) => ExitCode::from(code),
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 3 };
-            output::tell(&format!("error: {error:#}"));
+            output::tell(&format!("error: {}", flags::told(&error)));
             ExitCode::from(code)
         }
     }
@@ -93,7 +94,7 @@ fn logged(args: &LogArgs, run: impl FnOnce() -> Result<End>) -> Result<End> {
     let ended = run();
     match &ended {
         Ok(end) => tracing::info!(?end, "ended"),
-        Err(error) => tracing::error!(cause = format!("{error:#}"), "ended by an error"),
+        Err(error) => tracing::error!(cause = flags::told(error), "ended by an error"),
     }
     ended
 }

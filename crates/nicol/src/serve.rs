@@ -19,14 +19,15 @@ use nicol_resp::{
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
 use serde::Deserialize;
 
-use crate::cli::{LOG_BYTES, ServeArgs, TRANSACTION_MS, replicas};
+use crate::cli::{LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS, replicas};
 use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, output};
 
 /// How often the server looks whether an engine has failed, and at most between two looks at the
 /// logs.
 const POLL: Duration = Duration::from_millis(100);
-/// File descriptors that are not clients': logs, the listener, event queues, standard streams.
-const OWN_DESCRIPTORS: u64 = 64;
+/// File descriptors that the server opens besides those that it has when its store runs, and that
+/// are not clients': the listener, event queues, and the new files of logs that are shortened.
+const MORE_DESCRIPTORS: u64 = 24;
 /// Memory of a store where the system does not say what is free.
 const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
 /// Bytes of logs from which on they are shortened: some 100 bytes a record, three replicas, and a
@@ -51,6 +52,8 @@ struct File {
     password: Option<String>,
     records: Option<u64>,
     max_memory: Option<String>,
+    max_client_memory: Option<String>,
+    max_clients: Option<u64>,
     threads: Option<usize>,
     log_device: Option<String>,
     transaction_ms: Option<u64>,
@@ -67,6 +70,8 @@ struct Settings {
     password: Option<String>,
     records: u64,
     max_memory: Option<Bytes>,
+    max_client_memory: Option<Bytes>,
+    max_clients: Option<u64>,
     threads: Option<usize>,
     log_device: LogDevice,
     transaction_time: Option<Duration>,
@@ -77,6 +82,11 @@ impl Settings {
     /// What a crash may take of what was acknowledged, in words; `None`: nothing that is in a log.
     fn may_lose(&self) -> Option<&'static str> {
         self.system.single.and_then(|single| single.may_lose)
+    }
+
+    /// The memory for the data of all nodes.
+    fn memory(&self) -> Bytes {
+        self.max_memory.unwrap_or_else(memory_by_default)
     }
 
     /// Logs what is to be served, but for the password.
@@ -132,6 +142,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     config.limits.clients = clients;
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
+    info.cpu = limits::cpu_time;
     info.resident = || memory::Resident::read().map(|resident| resident.now);
     let synced = settings.may_lose().is_none();
     info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found, synced));
@@ -184,8 +195,9 @@ fn memory_by_default() -> Bytes {
 /// The number of clients that the system has file descriptors for, of those `wanted`; what to say
 /// if it is smaller.
 fn clients(wanted: usize) -> (usize, Option<String>) {
-    let granted = limits::raise_descriptors(wanted as u64 + OWN_DESCRIPTORS);
-    let clients = usize::try_from(granted.saturating_sub(OWN_DESCRIPTORS)).unwrap_or(wanted);
+    let own = limits::open_descriptors() + MORE_DESCRIPTORS;
+    let granted = limits::raise_descriptors(wanted as u64 + own);
+    let clients = usize::try_from(granted.saturating_sub(own)).unwrap_or(wanted);
     let clients = clients.clamp(1, wanted);
     let few = clients < wanted;
     let text = "clients at most: the system grants no more file descriptors (ulimit -n";
@@ -202,16 +214,20 @@ fn front_config(settings: &Settings) -> ServerConfig {
         config.limits.value_bytes = single.record_bytes - KEY_BYTES_MAX - RECORD_HEAD;
     }
     config.password = settings.password.clone();
+    let of_clients = settings.max_client_memory.unwrap_or_else(|| Bytes(settings.memory().0 / 8));
+    config.limits.client_bytes = usize::try_from(of_clients.0).unwrap_or(usize::MAX);
+    config.limits.clients = settings.max_clients.map_or(config.limits.clients, |max| max as usize);
     if let Some(time) = settings.transaction_time {
         config.limits.transaction_time = time;
     }
     config
 }
 
-/// Sets what the fronts must know of a store: the seed by which its keys are spread, and those with
-/// a deadline.
+/// Sets what the fronts must know of a store: the seed by which its keys are spread, how many there
+/// are, and those with a deadline.
 fn take_over(config: &mut ServerConfig, seed: u64, store: Option<&Stored>) {
     config.hash_seed = seed;
+    config.keys = store.map(kept::keys).unwrap_or_default();
     if !config.single {
         config.expiring = store.map(kept::expiring).unwrap_or_default();
     }
@@ -249,7 +265,7 @@ fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> Serve
     ServeConfig {
         system: settings.system.name,
         capacity_per_shard: settings.records,
-        memory: settings.max_memory.unwrap_or_else(memory_by_default),
+        memory: settings.memory(),
         procedures: nicol_resp::procedures(),
         live: live_config(view, threads, cores),
         store,
@@ -359,9 +375,18 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     }
     let in_file = file.log_device.as_deref().map(str::parse).transpose();
     let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
-    let in_file = file.max_memory.as_deref().map(limits::size).transpose();
-    let in_file = in_file.map_err(|text| anyhow!("max_memory in --config: {text}"))?;
-    let max_memory = args.max_memory.or(in_file);
+    let size = |name: &str, text: &Option<String>| {
+        let size = text.as_deref().map(limits::size).transpose();
+        size.map_err(|text| anyhow!("{name} in --config: {text}"))
+    };
+    let max_memory = args.max_memory.or(size("max_memory", &file.max_memory)?);
+    let in_file = size("max_client_memory", &file.max_client_memory)?;
+    let max_client_memory = args.max_client_memory.or(in_file);
+    let max_clients = args.max_clients.or(file.max_clients);
+    if let Some(clients) = max_clients.filter(|clients| !MAX_CLIENTS.contains(clients)) {
+        let (least, most) = (MAX_CLIENTS.start(), MAX_CLIENTS.end());
+        bail!("max_clients = {clients} in --config: give {least} to {most}");
+    }
     let asked = args.replicas.or(file.replicas);
     let replicas = replicas(asked.or(one_copy.then_some(1)), nodes);
     let log_device = log_device.unwrap_or_default();
@@ -389,6 +414,8 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         threads,
         log_device,
         max_memory,
+        max_client_memory,
+        max_clients,
         transaction_time: transaction_ms.map(Duration::from_millis),
         log_bytes,
     })
@@ -444,10 +471,6 @@ mod tests {
 
     impl Backend for Silent {
         fn submit(&self, _connection: u64, _request: Arc<Request>, _done: Done) {}
-
-        fn records(&self) -> u64 {
-            0
-        }
     }
 
     #[test]

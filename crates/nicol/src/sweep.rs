@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::bench::{base, help_settings, spec, transactions, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
-use crate::{End, Usage, blame, environment_or_usage, interrupt, output};
+use crate::{End, Usage, blame, environment_or_usage, flags, interrupt, output};
 
 /// Timeout of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
 /// their consequences are seen.
@@ -82,7 +82,9 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     bar.finish_and_clear();
     match error.map(blame) {
         // What was found before is told, and is how the sweep ended.
-        Some(error) if !report.failures.is_empty() => output::tell(&format!("error: {error:#}")),
+        Some(error) if !report.failures.is_empty() => {
+            output::tell(&format!("error: {}", flags::told(&error)))
+        }
         Some(error) => return Err(error),
         None => {}
     }
@@ -156,7 +158,7 @@ fn keep(folder: Option<&Path>, ran: &BenchRun) {
     // A profile may be named by its path, or with what is changed in it.
     let name = format!("{workload}-{system}-{world}-{seed}.jsonl").replace(['/', ':'], "_");
     if let Err(error) = write_history(&folder.join(name), ran) {
-        output::tell(&format!("--histories: {error:#}"));
+        output::tell(&format!("--histories: {}", flags::told(&error)));
     }
 }
 
@@ -187,7 +189,7 @@ fn replay(args: &SweepArgs, failure: &Failure, stop: &AtomicBool) -> String {
     match plan.and_then(|plan| write_atomically(&path, &plan)) {
         Ok(()) => command(&config, Some(&path)),
         Err(error) => {
-            output::tell(&format!("--shrink: {error:#}"));
+            output::tell(&format!("--shrink: {}", flags::told(&error)));
             failure.replay.clone()
         }
     }
@@ -333,7 +335,7 @@ fn config(
     let threads = world == THREADS;
     // A turn of the machine's scheduler outlasts a short timeout: in every second live run calls
     // are given up that would have been answered, in the others nearly none.
-    let named = (system.settings)().iter().any(|(key, ..)| *key == "timeout_us");
+    let named = (system.settings)(system.name).iter().any(|row| row.key == "timeout_us");
     // Clients of one server's engines are on its cores, and call nobody.
     let has_timeout = named && !system.one_server;
     if has_timeout && (!threads || seed.is_multiple_of(2)) {

@@ -14,9 +14,6 @@ const RULE: &str = "owner";
 /// Files that may hold an `impl` of one type.
 const FILES_MAX: usize = 3;
 
-/// What is still spread; nothing comes to it.
-const SPREAD: [&str; 1] = ["Engine"];
-
 /// Checks every crate.
 pub(super) fn check<'a>(crates: impl Iterator<Item = &'a Crate<'a>>) -> Vec<Finding> {
     crates.flat_map(spread).collect()
@@ -32,7 +29,7 @@ fn spread(files: &Crate<'_>) -> Vec<Finding> {
             places.entry(owner).or_default().insert(module.file);
         }
     }
-    places.retain(|(_, name), places| places.len() > FILES_MAX && !SPREAD.contains(&name.as_str()));
+    places.retain(|_, places| places.len() > FILES_MAX);
     let finding = |((module, name), places): ((Names, String), BTreeSet<&str>)| {
         let here = &files[&module];
         let places: Vec<&str> = places.into_iter().collect();

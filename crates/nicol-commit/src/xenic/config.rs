@@ -5,7 +5,7 @@ use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_schedule::{FeatureMap, ScheduleConfig, Transcripts};
 use nicol_store::host_table::Growth;
-use nicol_store::nic_index::HomesPerHint;
+use nicol_store::nic_index::{FirstRead, HomesPerHint};
 
 use crate::broken::{Hooks, Sabotage};
 
@@ -80,8 +80,10 @@ pub struct XenicConfig {
     pub warm_index: bool,
     /// Displacement limit D_m of the host table, in slots. [4.1.2]
     pub displacement_max: u16,
-    /// Entries read beyond the known displacement, k. [4.1.3]
+    /// The k of the d_i + k entries that a lookup reads first. [4.1.3]
     pub slack: u16,
+    /// From where these entries count. [4.1.3] AMB-04
+    pub first_read: FirstRead,
     /// How many homes of a segment share a known displacement d_i. [4.1.3] AMB-46
     pub homes_per_hint: HomesPerHint,
     /// Bytes of a value that a table slot holds inline. [4.1.2]
@@ -135,6 +137,8 @@ impl XenicConfig {
             warm_index: true,
             displacement_max: 16,
             slack: 1,
+            // The sentence that says what is read before a second read: AMB-04.
+            first_read: FirstRead::Within,
             homes_per_hint: HomesPerHint::ONE,
             inline_value: value.clamp(8, 256),
             slots_percent: 125,

@@ -13,7 +13,7 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Delivery, Fabric, Service};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::wire::Malformed;
-use nicol_schedule::{Client, Executor, Server, Shared, is_scheduling};
+use nicol_schedule::{Client, Executor, Shared, is_scheduling};
 
 use super::host::HostCoordinator;
 
@@ -115,12 +115,11 @@ pub(super) fn serve<F: Fabric>(
     let service: Rc<dyn Service> = match (shared, coordinator) {
         (None, _) => own,
         (Some(shared), Some(coordinator)) => {
-            let scheduling = Server::new(fabric, shared, coordinator.clone());
-            scheduling.clone().begin();
+            let scheduling = nicol_schedule::service(fabric, shared, coordinator.clone());
             Rc::new(Both { own, scheduling })
         }
         (Some(shared), None) => {
-            Rc::new(Both { own, scheduling: Server::new(fabric, shared, Nothing) })
+            Rc::new(Both { own, scheduling: nicol_schedule::service(fabric, shared, Nothing) })
         }
     };
     let first = fabric.serve(service);

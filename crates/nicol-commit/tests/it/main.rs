@@ -7,6 +7,7 @@ mod hot_keys;
 mod log_forms;
 mod rdma_crashes;
 mod restart;
+mod scheduled;
 mod sizes;
 mod slots;
 mod upgrades;

@@ -19,11 +19,11 @@ const _: () = assert!(CALLS_MAX <= 1 << 16, "a slot's number has 16 bits on the 
 /// What is needed to send a request again.
 #[derive(Debug)]
 pub(super) struct Resend {
-    pub(super) header: MessageHeader,
-    pub(super) body: Payload,
-    pub(super) after: Nanos,
-    pub(super) after_max: Nanos,
-    pub(super) give_up_at: Option<Nanos>,
+    header: MessageHeader,
+    body: Payload,
+    after: Nanos,
+    after_max: Nanos,
+    give_up_at: Option<Nanos>,
 }
 
 #[derive(Debug)]

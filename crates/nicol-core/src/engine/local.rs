@@ -2,13 +2,15 @@
 
 use std::any::type_name;
 use std::future::Future;
+use std::rc::Rc;
 
 use super::completions::Waits;
-use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
+use super::timers::Timer;
+use super::{Charge, Completion, Engine, Payload, Wake, World};
 use crate::exec::Signal;
 use crate::fabric::{Completions, Local, Work};
 use crate::ids::{EngineId, Incarnation, Key};
-use crate::trace::{Phase, Step};
+use crate::trace::{Phase, PhaseLog, Step};
 use crate::units::Nanos;
 use crate::view::View;
 
@@ -16,19 +18,19 @@ impl<W: World> Local for Engine<W> {
     type Wake = Wake;
 
     fn here(&self) -> EngineId {
-        self.0.here
+        self.site().here()
     }
 
     fn incarnation(&self) -> Incarnation {
-        self.0.incarnation
+        self.site().incarnation()
     }
 
     fn view(&self) -> &View {
-        self.0.views.current()
+        self.site().membership().view()
     }
 
     fn view_changes(&self) -> Signal {
-        self.0.view_changes.clone()
+        self.site().membership().changes().clone()
     }
 
     fn has_lease(&self) -> bool {
@@ -36,12 +38,12 @@ impl<W: World> Local for Engine<W> {
     }
 
     fn now(&self) -> Nanos {
-        self.0.world.now()
+        self.site().now()
     }
 
     fn sleep_until(&self, deadline: Nanos) -> Wake {
-        let (token, completion) = self.0.completions.open();
-        self.0.set_timer(deadline, Timer::Wake(token));
+        let (token, completion) = self.site().completions().open();
+        self.0.timers.set(self.world(), deadline, Timer::Wake(token));
         Wake(Waits::Event(completion))
     }
 
@@ -50,44 +52,46 @@ impl<W: World> Local for Engine<W> {
     }
 
     fn random(&self) -> u64 {
-        self.0.world.random()
+        self.world().random()
     }
 
     fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
         let task_ref = self.0.executor.spawn(task);
-        if let Some(trace) = &self.0.trace {
-            trace.task_begins(self.0.world.now(), task_ref, type_name::<T>());
+        if let Some(trace) = self.site().trace() {
+            trace.task_begins(self.site().now(), task_ref, type_name::<T>());
         }
     }
 
     fn phase(&self, name: &'static str) -> Phase {
-        if self.0.trace.is_none() { Phase::default() } else { self.open_phase(name) }
+        let Some(trace) = self.site().trace() else { return Phase::default() };
+        let log: Rc<dyn PhaseLog> = self.0.clone();
+        trace.phase_begins(self.site().now(), self.0.executor.running(), log, name)
     }
 
     fn about(&self, key: Key) {
-        if let Some(trace) = &self.0.trace {
+        if let Some(trace) = self.site().trace() {
             trace.about(key);
         }
     }
 
     fn about_each(&self, name: impl FnOnce(&mut dyn FnMut(Key))) {
-        if let Some(trace) = &self.0.trace {
+        if let Some(trace) = self.site().trace() {
             name(&mut |key| trace.about(key));
         }
     }
 
     fn step(&self, step: impl FnOnce() -> Step) {
-        if let Some(trace) = &self.0.trace {
-            trace.step(self.0.world.now(), self.0.incarnation, step());
+        if let Some(trace) = self.site().trace() {
+            trace.step(self.site().now(), self.site().incarnation(), step());
         }
     }
 
     fn records_steps(&self) -> bool {
-        self.0.trace.is_some()
+        self.site().trace().is_some()
     }
 
     fn work(&self, work: Work) {
-        self.0.world.charge(Charge::Work(work));
+        self.world().charge(Charge::Work(work));
     }
 
     fn signal(&self) -> Signal {
@@ -100,6 +104,6 @@ impl<W: World> Completions for Engine<W> {
     type Payload = Payload;
 
     fn keep(&self, bytes: &[u8]) -> Payload {
-        self.0.pool.copy(bytes)
+        self.site().pool().copy(bytes)
     }
 }

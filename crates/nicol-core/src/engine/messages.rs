@@ -2,15 +2,16 @@
 
 use std::rc::Rc;
 
-use super::transmit::Emit;
-use super::{Completion, Engine, Timer, World};
+use super::outbox::Emit;
+use super::timers::Timer;
+use super::{Completion, Engine, World};
 use crate::chain::STATUS_OK;
 use crate::fabric::{
     FabricError, Fanout, Local, Message, Messages, ReplyTo, RequestId, Service, Timeout,
 };
 use crate::ids::EngineId;
 use crate::units::Nanos;
-use crate::wire::{Class, MessageHeader, Writer};
+use crate::wire::{Class, MessageHeader};
 
 impl<W: World> Messages for Engine<W> {
     fn serve(&self, service: Rc<dyn Service>) -> bool {
@@ -26,7 +27,7 @@ impl<W: World> Messages for Engine<W> {
     fn send<M: Message>(&self, to: EngineId, message: &M) {
         let (class, request) = (Class::OneWay, RequestId::NONE);
         let header = MessageHeader { class, kind: M::KIND, request, length: 0 };
-        self.append(to, header, &mut |body| self.emit(message, body));
+        self.append(to, header, &mut |body| self.site().emit(message, body));
     }
 
     fn is_reliable(&self, to: EngineId) -> bool {
@@ -36,11 +37,12 @@ impl<W: World> Messages for Engine<W> {
     fn send_each<M: Message>(&self, to: &[EngineId], message: &M, fanout: Fanout) {
         let (class, request) = (Class::OneWay, RequestId::NONE);
         let header = MessageHeader { class, kind: M::KIND, request, length: 0 };
-        self.send_copies(to, header, fanout, &mut |body| self.emit(message, body));
+        let emit: Emit<'_> = &mut |body| self.site().emit(message, body);
+        self.0.outbox.append_copies(self.site(), to, header, fanout, emit);
     }
 
     fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Completion {
-        self.request(to, M::KIND, &mut |body| self.emit(message, body), timeout, None)
+        self.request(to, M::KIND, &mut |body| self.site().emit(message, body), timeout, None)
     }
 
     fn call_superseding<M: Message>(
@@ -49,7 +51,7 @@ impl<W: World> Messages for Engine<W> {
         message: &M,
         timed_out: RequestId,
     ) -> Completion {
-        let emit: Emit<'_> = &mut |body| self.emit(message, body);
+        let emit: Emit<'_> = &mut |body| self.site().emit(message, body);
         self.request(to, M::KIND, emit, Timeout::Never, Some(timed_out))
     }
 
@@ -60,41 +62,29 @@ impl<W: World> Messages for Engine<W> {
     fn send_on_behalf_of<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M) {
         let class = Class::Delegated(asker.engine);
         let header = MessageHeader { class, kind: M::KIND, request: asker.request, length: 0 };
-        self.append(to, header, &mut |body| self.emit(message, body));
+        self.append(to, header, &mut |body| self.site().emit(message, body));
     }
 
     fn retransmit<M: Message>(&self, delegated: RequestId, message: &M, timeout: Timeout) {
         if self.may_be_lost(delegated) {
-            let mut body = self.0.pool.take();
-            self.emit(message, &mut body);
+            let mut body = self.site().pool().take();
+            self.site().emit(message, &mut body);
             self.retransmit_delegated(delegated, M::KIND, body, timeout);
         }
     }
 
     fn give_up_after(&self, delegated: RequestId, timeout: Nanos) {
         if self.may_be_lost(delegated) {
-            let RequestId { slot, sequence } = delegated;
             let deadline = self.now().saturating_add(timeout);
-            self.0.set_timer(deadline, Timer::GiveUp { slot, sequence });
+            self.0.timers.set(self.world(), deadline, Timer::give_up(delegated));
         }
     }
 
     fn reply<M: Message>(&self, to: ReplyTo, message: &M) {
-        self.send_reply(to, STATUS_OK, &mut |body| self.emit(message, body));
+        self.send_reply(to, STATUS_OK, &mut |body| self.site().emit(message, body));
     }
 
     fn refuse(&self, to: ReplyTo, error: FabricError) {
         self.send_refusal(to, error);
-    }
-}
-
-impl<W: World> Engine<W> {
-    /// Appends the body of `message` to `body`.
-    #[inline]
-    fn emit<M: Message>(&self, message: &M, body: &mut Vec<u8>) {
-        if let Some(trace) = &self.0.trace {
-            trace.describe(message);
-        }
-        message.emit(&mut Writer::new(body));
     }
 }

@@ -4,60 +4,65 @@
 //! submits the DMA vectors and verbs that these filled, and sends one frame per destination
 //! [Xenic21 4.3.2]. Nothing is held back to fill a batch: under load a busy core simply finds more
 //! at its next round.
+//!
+//! Each part owns its state: what the engine asks (`calls`) and is asked (`peers`), what leaves it
+//! (`outbox`, `operations`), what it waits for (`timers`, `watches`), and what all of them use
+//! (`site`, with the `membership`). What needs several of them is the engine's: rounds and views
+//! here, sending in `transmit`, taking in `receive`.
 
 mod calls;
 mod completions;
 mod durability;
-mod fencing;
 mod lifecycle;
 mod lives;
 mod local;
 mod membership;
 mod messages;
 mod one_sided;
+mod operations;
 mod outbox;
 mod pcie;
 mod peers;
 mod pool;
 mod receive;
 mod shared_memory;
+mod site;
 mod sparse;
 mod stats;
+mod timers;
 mod tracing;
 mod transmit;
+mod watches;
 mod world;
 
-use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
 
 pub use calls::CALLS_MAX;
 use calls::Calls;
+use completions::Token;
 pub use completions::{Completion, Wake};
-use completions::{Completions, Token};
-use fencing::KnownLives;
 #[doc(hidden)]
 pub use lifecycle::CrashSabotage;
 pub use lifecycle::{Ending, Loss, LostSides, Revival, StartOn, restart_name};
 pub use lives::{Life, Lives};
-use outbox::{Gather, Loopback};
-use peers::Peer;
+use operations::Operations;
+use outbox::Outbox;
+use peers::Peers;
 pub use pool::Payload;
-use pool::Pool;
-use sparse::Sparse;
+use site::Site;
 pub use stats::EngineStats;
-use stats::{Counters, count};
-use tracing::EngineTrace;
+use stats::count;
+use timers::{Timer, Timers};
+use watches::Watches;
 pub use world::{Charge, DoorbellBatch, Operation, Route, Transfer, Tuning, World};
 
 use crate::exec::{Executor, Signal};
-use crate::fabric::{Fabric, HasDoorbell, RequestId, Service};
-use crate::ids::{EngineId, Incarnation, NodeId};
+use crate::fabric::{Fabric, FabricError, RequestId, Service};
+use crate::ids::{EngineId, Incarnation, NodeId, Side};
 use crate::units::Nanos;
-use crate::view::Views;
+use crate::view::View;
 
 /// Rounds of tasks and loopback messages within one poll round, so that it ends.
 const TURNS_MAX: usize = 64;
@@ -90,67 +95,19 @@ pub trait Start: Send + Sync + 'static {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Wake(Token),
-    Retransmit { slot: u16, sequence: u32 },
-    GiveUp { slot: u16, sequence: u32 },
-}
-
-struct Watch {
-    doorbell: Arc<dyn HasDoorbell>,
-    seen: u64,
-    token: Token,
-}
-
-/// Operations gathered for one submission.
-#[derive(Debug, Default)]
-struct Batches {
-    dma_reads: Vec<Operation>,
-    dma_writes: Vec<Operation>,
-    persists: Vec<Operation>,
-    /// Fillings of queue entries.
-    fills: Vec<Operation>,
-    /// By node.
-    verbs: Sparse<Vec<Operation>>,
-    /// The nodes for which verbs wait.
-    posted: Vec<NodeId>,
-}
-
+/// The parts of an engine.
 struct Inner<W: World> {
-    here: EngineId,
-    index: usize,
-    world: W,
+    site: Site<W>,
     executor: Rc<Executor>,
-    completions: Rc<Completions>,
-    pool: Pool,
     service: RefCell<Option<Rc<dyn Service>>>,
     calls: RefCell<Calls>,
-    lives: KnownLives,
-    views: Views,
-    view_changes: Signal,
-    /// Until when the engine may serve others; `None`: for ever.
-    lease: Cell<Option<Nanos>>,
-    /// Has the other half crashed that this side needs?
-    halved: Cell<bool>,
-    incarnation: Incarnation,
-    /// By engine: what it has asked of this one.
-    peers: RefCell<Sparse<Peer>>,
-    /// By engine: the frame in the making for it.
-    gathers: RefCell<Sparse<Gather>>,
-    /// The engines for which frames are in the making.
-    listed: RefCell<Vec<EngineId>>,
-    /// The engines for which frames are held back, by their index in the view.
-    holding: RefCell<Vec<(usize, EngineId)>>,
-    loopback: RefCell<Loopback>,
-    batches: RefCell<Batches>,
-    timers: RefCell<BinaryHeap<Reverse<(Nanos, u64, Timer)>>>,
-    timer_order: Cell<u64>,
-    watches: RefCell<Vec<Watch>>,
+    peers: Peers,
+    outbox: Outbox,
+    operations: Operations,
+    timers: Timers,
+    watches: Watches,
     /// Notified as each round begins with its tasks.
     next_round: Signal,
-    counters: Counters,
-    trace: Option<EngineTrace>,
 }
 
 /// A handle of one engine; clones are handles of the same engine. Implements [`Fabric`].
@@ -168,55 +125,35 @@ impl<W: World> Engine<W> {
     /// # Panics
     /// If the view has no such engine.
     pub fn new(here: EngineId, world: W) -> Self {
-        let view = world.first_view();
-        let Some(index) = view.index_of(here) else {
-            panic!("engine {here} is not part of the view");
-        };
-        let incarnation = world.incarnation();
-        let views = Views::new(view.clone());
-        let trace = world.trace().map(|sink| EngineTrace::new(sink, here));
         let executor = Rc::new(Executor::default());
-        let view_changes = Signal::new(executor.clone());
-        let next_round = Signal::new(executor.clone());
-        let completions = Completions::new(executor.clone());
+        let site = Site::new(here, world, &executor);
         Self(Rc::new(Inner {
-            here,
-            index,
-            world,
-            executor,
-            completions,
-            pool: Pool::default(),
+            calls: RefCell::new(Calls::of(site.incarnation())),
+            site,
             service: RefCell::default(),
-            calls: RefCell::new(Calls::of(incarnation)),
-            lives: KnownLives::of((here.node, here.side), incarnation),
-            views,
-            view_changes,
-            lease: Cell::new(None),
-            halved: Cell::new(false),
-            incarnation,
-            peers: RefCell::default(),
-            gathers: RefCell::default(),
-            listed: RefCell::default(),
-            holding: RefCell::default(),
-            loopback: RefCell::default(),
-            batches: RefCell::default(),
-            timers: RefCell::default(),
-            timer_order: Cell::new(0),
-            watches: RefCell::default(),
-            next_round,
-            counters: Counters::default(),
-            trace,
+            peers: Peers::default(),
+            outbox: Outbox::default(),
+            operations: Operations::default(),
+            timers: Timers::default(),
+            watches: Watches::default(),
+            next_round: Signal::new(executor.clone()),
+            executor,
         }))
     }
 
     /// The world it lives in.
     pub fn world(&self) -> &W {
-        &self.0.world
+        self.site().world()
+    }
+
+    #[inline]
+    fn site(&self) -> &Site<W> {
+        &self.0.site
     }
 
     /// What it has counted.
     pub fn stats(&self) -> EngineStats {
-        self.0.counters.snapshot()
+        self.site().counters().snapshot()
     }
 
     /// Drops its tasks and its service, which hold handles of the engine: without this their
@@ -228,8 +165,8 @@ impl<W: World> Engine<W> {
         self.0.executor.clear();
         let service = self.0.service.take();
         drop(service);
-        if let Some(trace) = &self.0.trace {
-            trace.ends(self.0.world.now());
+        if let Some(trace) = self.site().trace() {
+            trace.ends(self.site().now());
         }
     }
 
@@ -247,144 +184,222 @@ impl<W: World> Engine<W> {
     pub fn is_ready(&self) -> bool {
         let inner = &*self.0;
         inner.executor.has_ready()
-            || !inner.holding.borrow().is_empty()
             || inner.next_round.is_awaited()
-            || !inner.listed.borrow().is_empty()
-            || !inner.loopback.borrow().queue.is_empty()
-            || inner.doorbell_has_rung()
+            || !inner.outbox.is_empty()
+            || inner.watches.have_rung()
     }
 
     /// When the earliest timer is due.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.0.timers.borrow().peek().map(|Reverse((deadline, _, _))| *deadline)
+        self.0.timers.earliest()
     }
 
     /// One poll round. True if anything was done.
     pub fn round(&self) -> bool {
-        let inner = &*self.0;
-        if let Some(trace) = &inner.trace {
-            trace.round_begins(inner.world.now());
+        let (inner, site) = (&*self.0, self.site());
+        if let Some(trace) = site.trace() {
+            trace.round_begins(site.now());
         }
         let mut progress = self.take_frames();
         progress |= self.take_finished();
-        progress |= self.0.fire_timers(self);
-        progress |= self.0.poll_doorbells();
+        progress |= self.fire_timers();
+        progress |= inner.watches.poll(site);
         progress |= inner.next_round.is_awaited();
         inner.next_round.notify();
         for _ in 0..TURNS_MAX {
-            let limit = inner.world.tuning().tasks_per_round;
-            let polled = match &inner.trace {
+            let limit = site.world().tuning().tasks_per_round;
+            let polled = match site.trace() {
                 None => inner.executor.run(limit),
                 Some(_) => inner.executor.run_observed(limit, inner),
             };
-            count(&self.0.counters.tasks, polled as u64);
+            count(&site.counters().tasks, polled as u64);
             let looped = self.take_loopback();
             progress |= looped || polled > 0;
             if polled < limit && !looped {
                 break;
             }
         }
-        self.flush_operations();
-        progress |= self.flush_frames();
+        inner.operations.flush(site);
+        progress |= inner.outbox.flush(site);
         if progress {
-            count(&self.0.counters.rounds, 1);
+            count(&site.counters().rounds, 1);
         }
-        if let Some(trace) = &inner.trace {
+        if let Some(trace) = site.trace() {
             let counted = [inner.executor.live(), self.calls_in_flight()];
-            trace.round_ends(inner.world.now(), counted.map(|count| count as u64));
+            trace.round_ends(site.now(), counted.map(|count| count as u64));
         }
         progress
     }
 
     fn take_finished(&self) -> bool {
-        let inner = &*self.0;
+        let site = self.site();
         let mut progress = false;
-        while let Some(done) = inner.world.finished() {
+        while let Some(done) = site.world().finished() {
             progress = true;
-            let Some(done) = self.persist_landed(done) else { continue };
-            if let Some(trace) = &inner.trace {
-                trace.transfer_ends(inner.world.now(), &done);
+            let Some(done) = self.0.operations.landed(site, done) else { continue };
+            if let Some(trace) = site.trace() {
+                trace.transfer_ends(site.now(), &done);
             }
             let result = match done.result {
-                Ok(()) => Ok(inner.pool.payload(done.buffer)),
+                Ok(()) => Ok(site.pool().payload(done.buffer)),
                 Err(error) => {
-                    inner.pool.give(done.buffer);
+                    site.pool().give(done.buffer);
                     Err(error)
                 }
             };
-            inner.completions.resolve(Token(done.token), result);
+            site.completions().resolve(Token(done.token), result);
         }
         progress
     }
-}
 
-impl<W: World> Inner<W> {
-    fn wake(&self, token: Token) {
-        self.completions.resolve(token, Ok(self.pool.payload(Vec::new())));
-    }
-
-    fn set_timer(&self, deadline: Nanos, timer: Timer) {
-        let order = self.timer_order.get();
-        self.timer_order.set(order + 1);
-        self.timers.borrow_mut().push(Reverse((deadline, order, timer)));
-        self.world.wake_at(deadline);
-    }
-
-    fn fire_timers(&self, engine: &Engine<W>) -> bool {
-        if self.timers.borrow().is_empty() {
+    fn fire_timers(&self) -> bool {
+        let (timers, world) = (&self.0.timers, self.world());
+        if timers.are_none() {
             return false;
         }
-        let now = self.world.now();
+        let now = world.now();
         let mut progress = false;
-        loop {
-            let timer = {
-                let mut timers = self.timers.borrow_mut();
-                match timers.peek() {
-                    Some(Reverse((deadline, _, _))) if *deadline <= now => timers.pop(),
-                    Some(Reverse((deadline, _, _))) => {
-                        self.world.wake_at(*deadline);
-                        None
-                    }
-                    None => None,
-                }
-            };
-            let Some(Reverse((_, _, timer))) = timer else { return progress };
+        while let Some(timer) = timers.take_due(world, now) {
             progress = true;
             match timer {
-                Timer::Wake(token) => self.wake(token),
+                Timer::Wake(token) => self.site().wake(token),
                 Timer::Retransmit { slot, sequence } => {
-                    engine.retransmit(RequestId { slot, sequence }, now);
+                    self.retransmit(RequestId { slot, sequence }, now);
                 }
-                Timer::GiveUp { slot, sequence } => engine.give_up(RequestId { slot, sequence }),
+                Timer::GiveUp { slot, sequence } => self.give_up(RequestId { slot, sequence }),
             }
         }
+        progress
     }
 
-    fn doorbell_has_rung(&self) -> bool {
-        self.watches.borrow().iter().any(|watch| watch.doorbell.doorbell().rings() > watch.seen)
+    #[inline]
+    fn start_transfer(&self, transfer: Transfer, buffer: Vec<u8>) -> Completion {
+        self.0.operations.start(self.site(), transfer, buffer)
     }
 
-    fn poll_doorbells(&self) -> bool {
-        let mut progress = false;
-        let mut watches = self.watches.borrow_mut();
-        // Most engines watch none.
-        if watches.is_empty() {
+    /// Goes on to `view` if it is newer than the one that the engine has; false if not. What waits
+    /// for sides that are down in it ends as in [`Engine::fence`], sides of a new incarnation are
+    /// [welcomed](Engine::welcome), and tasks that wait for a
+    /// [change](crate::fabric::Local::view_changes) are woken.
+    pub fn install_view(&self, view: &View) -> bool {
+        let membership = self.site().membership();
+        let before = membership.view().clone();
+        if !membership.install(view) {
             return false;
         }
-        watches.retain(|watch| {
-            let rung = watch.doorbell.doorbell().rings() > watch.seen;
-            if rung {
-                self.wake(watch.token);
-                progress = true;
+        for node in view.node_ids() {
+            for side in [Side::Host, Side::Nic] {
+                let state = view.side(node, side);
+                if state == before.side(node, side) {
+                    continue;
+                }
+                if state.up {
+                    self.welcome(node, side, state.incarnation);
+                } else {
+                    self.fence(node, side, state.incarnation);
+                }
+                self.note_member(node, side, state.up);
             }
-            !rung
-        });
-        progress
+        }
+        membership.tell_change();
+        true
+    }
+
+    /// Lets the engine serve until its clock shows `until`. An engine that has never been given a
+    /// lease serves for ever: its cluster has no service of views.
+    ///
+    /// One that lacks the other half that it needs gets none: its next life begins with that one's.
+    pub fn grant_lease(&self, until: Nanos) {
+        self.site().membership().grant_lease(until);
+    }
+
+    /// Revokes the lease: the engine serves no request until it is granted another.
+    pub fn revoke_lease(&self) {
+        self.site().membership().revoke_lease();
+    }
+
+    /// May the engine serve others now?
+    fn is_leased(&self) -> bool {
+        self.site().membership().is_leased(|| self.site().now())
+    }
+
+    /// Every life of `side` of `node` before `next` is over, and `next` has not been seen. What
+    /// waits for the side ends with [`FabricError::Unreachable`], also what would be sent again for
+    /// ever, and so does what is asked of it until it is [welcomed](Engine::welcome) or one of its
+    /// frames comes. Does nothing if that is known.
+    pub fn fence(&self, node: NodeId, side: Side, next: Incarnation) {
+        self.learn(node, side, Life { incarnation: next, up: false });
+    }
+
+    /// Life `incarnation` of `side` of `node` is up. What waits for earlier ones ends as in
+    /// [`Engine::fence`].
+    pub fn welcome(&self, node: NodeId, side: Side, incarnation: Incarnation) {
+        self.learn(node, side, Life { incarnation, up: true });
+    }
+
+    /// Is `side` of `node` known to be down?
+    pub fn is_fenced(&self, node: NodeId, side: Side) -> bool {
+        !self.site().membership().lives().of_side((node, side)).up
+    }
+
+    /// Learns the state of a side: [fences](Engine::fence) it if it is down, otherwise
+    /// [welcomes](Engine::welcome) it. An engine whose own other half has crashed serves no further
+    /// request if it [needs](crate::view::Halves) it.
+    pub fn learn(&self, node: NodeId, side: Side, news: Life) {
+        let (here, membership) = (self.site().here(), self.site().membership());
+        if (node, side) == (here.node, here.side) {
+            return;
+        }
+        let known = membership.lives().of_side((node, side));
+        // A life that is up is newer than the same life expected.
+        if (news.incarnation, news.up) <= (known.incarnation, known.up) {
+            return;
+        }
+        membership.lives().note((node, side), news);
+        let needs_it = || membership.view().halves().needs_other(here.side);
+        if node == here.node && !news.up && needs_it() {
+            membership.halve();
+        }
+        if news.incarnation > known.incarnation {
+            self.end_what_waits_for(node, side);
+        }
+    }
+
+    /// A newer view has `side` of `node`, or leaves it out: then what waits for it ends, also if a
+    /// later life has been heard of than the one that the view has given up.
+    fn note_member(&self, node: NodeId, side: Side, is_member: bool) {
+        let (here, lives) = (self.site().here(), self.site().membership().lives());
+        if is_member {
+            lives.take_in((node, side));
+        } else if (node, side) != (here.node, here.side) && lives.leave_out((node, side)) {
+            self.end_calls_to(node, side);
+        }
+    }
+
+    fn end_calls_to(&self, node: NodeId, side: Side) {
+        let site = self.site();
+        let is_gone = |engine: EngineId| (engine.node, engine.side) == (node, side);
+        let ended = self.0.calls.borrow_mut().end(is_gone);
+        count(&site.counters().fenced_calls, ended.len() as u64);
+        for token in ended {
+            site.completions().resolve(token, Err(FabricError::Unreachable));
+        }
+    }
+
+    fn end_what_waits_for(&self, node: NodeId, side: Side) {
+        self.end_calls_to(node, side);
+        let view = self.site().membership().view();
+        let engines = view.engine_ids().filter(|one| (one.node, one.side) == (node, side));
+        for index in engines.filter_map(|engine| view.index_of(engine)) {
+            // Its next life numbers its requests anew, and nothing of the old one is answered.
+            self.0.peers.forget(index);
+            self.0.outbox.forget(index);
+        }
     }
 }
 
 impl<W: World> fmt::Debug for Engine<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Engine({})", self.0.here)
+        write!(f, "Engine({})", self.site().here())
     }
 }

@@ -1,8 +1,26 @@
 //! The receiver's side of requests over unreliable routes: each takes effect at most once, and a
 //! repeated one gets the reply of the first.
 
+use std::cell::RefCell;
+
 use super::pool::Payload;
+use super::sparse::Sparse;
 use crate::fabric::RequestId;
+
+/// What each engine has asked of this one, by its index in the view.
+#[derive(Debug, Default)]
+pub(super) struct Peers(RefCell<Sparse<Peer>>);
+
+impl Peers {
+    pub(super) fn with<T>(&self, index: usize, act: impl FnOnce(&mut Peer) -> T) -> T {
+        act(self.0.borrow_mut().entry(index))
+    }
+
+    /// Forgets what one has asked.
+    pub(super) fn forget(&self, index: usize) {
+        self.with(index, |peer| *peer = Peer::default());
+    }
+}
 
 #[derive(Debug, Default)]
 enum Last {

@@ -1,7 +1,9 @@
 //! What arrives: frames, their messages, and one-sided operations executed in software.
 
+use std::cmp::Ordering;
+
 use super::calls::ONE_SIDED_KIND;
-use super::peers::Arrival;
+use super::peers::{Arrival, Peer};
 use super::stats::count;
 use super::{Charge, Engine, Route, Transfer, World};
 use crate::chain::{ChainAccess, Encoded, STATUS_OK, Touch, run, status_error};
@@ -9,23 +11,22 @@ use crate::exec::at_once;
 use crate::fabric::{
     Completions, Delivery, FabricError, Local, Messages, ReplyTo, RequestId, Work,
 };
-use crate::ids::{EngineId, Side};
+use crate::ids::{EngineId, Incarnation, Side};
 use crate::trace::Flow;
-use crate::wire::{Class, Frame, Malformed, MessageHeader};
+use crate::wire::{Class, Frame, FrameHeader, Malformed, MessageHeader};
 
 impl<W: World> Engine<W> {
     /// Takes a burst of frames; true if there was one.
     pub(super) fn take_frames(&self) -> bool {
-        let world = &self.0.world;
+        let (world, site) = (self.world(), self.site());
         let mut progress = false;
         for _ in 0..world.tuning().burst {
             let Some(frame) = world.receive() else { break };
             progress = true;
-            count(&self.0.counters.frames_received, 1);
-            let traced = self.0.trace.as_ref();
-            let traced = traced.and_then(|trace| trace.sink().frame_ended(&frame));
+            count(&self.site().counters().frames_received, 1);
+            let traced = site.trace().and_then(|trace| trace.sink().frame_ended(&frame));
             if self.take_frame(&frame, traced).is_err() {
-                count(&self.0.counters.malformed, 1);
+                count(&self.site().counters().malformed, 1);
             }
             world.recycle(frame);
         }
@@ -34,56 +35,79 @@ impl<W: World> Engine<W> {
 
     /// Delivers what this engine sent to itself; true if there was anything.
     pub(super) fn take_loopback(&self) -> bool {
+        let site = self.site();
         let mut progress = false;
-        loop {
-            let next = self.0.loopback.borrow_mut().queue.pop_front();
-            let Some((header, body)) = next else { return progress };
+        while let Some((header, body)) = self.0.outbox.take_own() {
             progress = true;
-            if let Some(trace) = &self.0.trace {
-                trace.delivers_own(self.0.world.now(), &header);
+            if let Some(trace) = site.trace() {
+                trace.delivers_own(site.now(), &header);
             }
-            self.dispatch(self.0.here, Route::Reliable, header, &body);
-            if let Some(trace) = &self.0.trace {
-                trace.end(self.0.world.now());
+            self.dispatch(site.here(), Route::Reliable, header, &body);
+            if let Some(trace) = site.trace() {
+                trace.end(site.now());
             }
         }
+        progress
     }
 
     /// `traced` is the frame's number where a trace is taken.
     fn take_frame(&self, bytes: &[u8], traced: Option<u64>) -> Result<(), Malformed> {
-        let world = &self.0.world;
+        let (world, site) = (self.world(), self.site());
         let mut frame = Frame::parse(bytes, world.tuning().checksums)?;
         let from = frame.header.from;
-        if frame.header.to != self.0.here || self.0.views.current().index_of(from).is_none() {
+        if frame.header.to != site.here() || site.membership().index_of(from).is_none() {
             return Err(Malformed { what: "a frame for another engine" });
         }
         world.charge(Charge::FrameReceived { from, bytes: bytes.len() as u32 });
         if !self.admits(&frame.header) && world.fences() {
-            count(&self.0.counters.fenced_frames, 1);
+            count(&self.site().counters().fenced_frames, 1);
             return Ok(());
         }
         let route = world.route(from);
         let mut place = 0;
         // Within a node nobody else could serve instead: what is under way there goes on.
-        let serves = from.node == self.0.here.node || self.is_leased();
+        let serves = from.node == site.here().node || self.is_leased();
         while let Some((header, body)) = frame.next_message()? {
-            if let Some(trace) = &self.0.trace {
+            if let Some(trace) = site.trace() {
                 let flow = traced.map(|frame| Flow::new(frame, place));
                 trace.delivers(world.now(), flow, from, &header);
                 place += 1;
             }
             world.charge(Charge::MessageReceived { bytes: header.length });
-            count(&self.0.counters.messages_received, 1);
+            count(&self.site().counters().messages_received, 1);
             if serves || header.class == Class::Reply {
                 self.dispatch(from, route, header, body);
             } else {
-                count(&self.0.counters.unleased, 1);
+                count(&self.site().counters().unleased, 1);
             }
-            if let Some(trace) = &self.0.trace {
+            if let Some(trace) = site.trace() {
                 trace.end(world.now());
             }
         }
         Ok(())
+    }
+
+    /// Is a frame of and for the lives that are known? Learns from it if its sender's is newer, and
+    /// tells the sender if it means an earlier life of this side.
+    fn admits(&self, header: &FrameHeader) -> bool {
+        let site = self.site();
+        let lives = site.membership().lives();
+        let known = lives.incarnation(header.from);
+        match header.incarnation.compare(known.0) {
+            Ordering::Less => return false,
+            Ordering::Equal if !lives.is_down(header.from) => {}
+            Ordering::Equal | Ordering::Greater => {
+                let newer = Incarnation(header.incarnation.from(known.0));
+                self.welcome(header.from.node, header.from.side, newer);
+            }
+        }
+        let meant = header.to_incarnation.compare(site.incarnation().0);
+        if meant == Ordering::Less
+            && let Some(index) = site.membership().index_of(header.from)
+        {
+            self.0.outbox.append_notice(header.from, index);
+        }
+        meant == Ordering::Equal
     }
 
     // In line at both callers: what a call saves and restores is a third of what it does itself.
@@ -100,8 +124,8 @@ impl<W: World> Engine<W> {
                 }
                 (from, route)
             }
-            Class::Delegated(asker) if self.0.views.current().index_of(asker).is_none() => {
-                return count(&self.0.counters.malformed, 1);
+            Class::Delegated(asker) if self.site().membership().index_of(asker).is_none() => {
+                return count(&self.site().counters().malformed, 1);
             }
             // Two engines may send it, so that it may come twice over any route.
             Class::Delegated(asker) => (asker, Route::Unreliable),
@@ -123,10 +147,10 @@ impl<W: World> Engine<W> {
             let again = self.with_peer(from, |peer| match peer.arrive(request) {
                 Arrival::New => None,
                 Arrival::Ignore => Some(None),
-                Arrival::Again(status, body) => Some(Some((status, self.0.pool.copy(body)))),
+                Arrival::Again(status, body) => Some(Some((status, self.site().pool().copy(body)))),
             });
             if let Some(answer) = again {
-                count(&self.0.counters.duplicates, 1);
+                count(&self.site().counters().duplicates, 1);
                 if let Some((status, body)) = answer {
                     self.send_reply(reply_to, status, &mut |to| to.extend_from_slice(&body));
                 }
@@ -150,7 +174,7 @@ impl<W: World> Engine<W> {
             return;
         };
         if service.deliver(Delivery { from, reply_to, kind, body }).is_err() {
-            count(&self.0.counters.malformed, 1);
+            count(&self.site().counters().malformed, 1);
             if let Some(reply_to) = reply_to {
                 self.refuse(reply_to, FabricError::Malformed);
             }
@@ -160,33 +184,30 @@ impl<W: World> Engine<W> {
     #[inline]
     fn take_reply(&self, request: RequestId, status: u16, body: &[u8]) {
         let Some(token) = self.0.calls.borrow_mut().close(request) else {
-            count(&self.0.counters.late_replies, 1);
+            count(&self.site().counters().late_replies, 1);
             return;
         };
         let result = if status == STATUS_OK {
-            Ok(self.0.pool.copy(body))
+            Ok(self.site().pool().copy(body))
         } else {
             Err(status_error(status, body))
         };
-        self.0.completions.resolve(token, result);
+        self.site().completions().resolve(token, result);
     }
 
-    pub(super) fn with_peer<T>(
-        &self,
-        from: EngineId,
-        act: impl FnOnce(&mut super::Peer) -> T,
-    ) -> T {
-        let index = self.0.views.current().index_of(from);
-        let mut peers = self.0.peers.borrow_mut();
+    /// What the engine `from` has asked of this one.
+    fn with_peer<T>(&self, from: EngineId, act: impl FnOnce(&mut Peer) -> T) -> T {
+        let site = self.site();
         // `take_frame` has checked that the sender is part of the view.
-        act(peers.entry(index.unwrap_or(self.0.index)))
+        let index = site.membership().index_of(from).unwrap_or(site.index());
+        self.0.peers.with(index, act)
     }
 
     /// Executes a verb or a chain in software: on this side's memory at once, on the other side's
     /// by DMA.
     fn take_one_sided(&self, reply_to: ReplyTo, body: &[u8]) {
-        let regions = self.0.world.regions();
-        let mut results = self.0.pool.take();
+        let regions = self.world().regions();
+        let mut results = self.site().pool().take();
         if let Ok(Encoded { like_chain: true, count, .. }) = Encoded::parse(body) {
             self.work(Work::Chain { operations: count as u16 });
         }
@@ -197,7 +218,7 @@ impl<W: World> Engine<W> {
         }
         let (engine, body) = (self.clone(), self.keep(body));
         self.spawn(async move {
-            let ran = run(&body, engine.0.world.regions(), &engine, &mut results).await;
+            let ran = run(&body, engine.world().regions(), &engine, &mut results).await;
             engine.answer_one_sided(reply_to, ran, results);
         });
     }
@@ -208,17 +229,20 @@ impl<W: World> Engine<W> {
                 self.send_reply(reply_to, STATUS_OK, &mut |to| to.extend_from_slice(&results));
             }
             Err(error) => {
-                count(&self.0.counters.malformed, u64::from(error == FabricError::Malformed));
+                count(
+                    &self.site().counters().malformed,
+                    u64::from(error == FabricError::Malformed),
+                );
                 self.refuse(reply_to, error);
             }
         }
-        self.0.pool.give(results);
+        self.site().pool().give(results);
     }
 }
 
 impl<W: World> ChainAccess for Engine<W> {
     async fn access(&self, side: Side, _at: u64, touch: Touch) -> Result<(), FabricError> {
-        if W::SHARED_MEMORY || side == self.0.here.side {
+        if W::SHARED_MEMORY || side == self.site().here().side {
             return Ok(());
         }
         // An atomic is made by this engine once its words are here; writing them back is posted.
@@ -227,6 +251,6 @@ impl<W: World> ChainAccess for Engine<W> {
             Touch::Store(bytes) => (false, bytes),
         };
         let transfer = Transfer::DmaTouch { reads, len: bytes as u32 };
-        self.start_local(transfer, self.0.pool.take()).await.map(drop)
+        self.start_transfer(transfer, self.site().pool().take()).await.map(drop)
     }
 }

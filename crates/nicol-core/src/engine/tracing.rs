@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::calls::ONE_SIDED_KIND;
-use super::{Engine, Inner, Operation, Transfer, World};
+use super::{Inner, Operation, Transfer, World};
 use crate::exec::{Observer, TaskRef};
 use crate::fabric::{Message, OneSided, ReplyTo};
 use crate::ids::{EngineId, Incarnation, Key, NodeId};
@@ -242,6 +242,24 @@ impl EngineTrace {
         self.tasks.borrow().get(task.place()).copied().flatten()
     }
 
+    /// A phase of a task, the running one, begins; outside tasks, a slice of the engine.
+    #[cold]
+    pub(super) fn phase_begins(
+        &self,
+        at: Nanos,
+        task: Option<TaskRef>,
+        log: Rc<dyn PhaseLog>,
+        name: &'static str,
+    ) -> Phase {
+        let task = task.and_then(|task| self.number(task));
+        let what = What::PhaseBegins { task, name };
+        match task {
+            Some(_) => self.record(at, what),
+            None => self.begin(at, what),
+        }
+        Phase::open(log, task, name)
+    }
+
     /// The engine is no more: its tasks are gone, and what was recorded is handed over.
     pub(super) fn ends(&self, at: Nanos) {
         for task in self.tasks.take().into_iter().flatten() {
@@ -253,14 +271,14 @@ impl EngineTrace {
 
 impl<W: World> Observer for Inner<W> {
     fn poll_begins(&self, task: TaskRef) {
-        let Some(trace) = &self.trace else { return };
+        let Some(trace) = self.site.trace() else { return };
         trace.described.take();
-        trace.begin(self.world.now(), What::Poll(trace.number(task).unwrap_or_default()));
+        trace.begin(self.site.now(), What::Poll(trace.number(task).unwrap_or_default()));
     }
 
     fn poll_ends(&self, task: TaskRef, done: bool) {
-        let Some(trace) = &self.trace else { return };
-        let at = self.world.now();
+        let Some(trace) = self.site.trace() else { return };
+        let at = self.site.now();
         if done && let Some(number) = trace.number(task) {
             trace.record(at, What::TaskEnds(number));
             trace.tasks.borrow_mut()[task.place()] = None;
@@ -271,26 +289,10 @@ impl<W: World> Observer for Inner<W> {
 
 impl<W: World> PhaseLog for Inner<W> {
     fn phase_ends(&self, task: Option<TaskNumber>, name: &'static str) {
-        let Some(trace) = &self.trace else { return };
+        let Some(trace) = self.site.trace() else { return };
         match task {
-            Some(_) => trace.record(self.world.now(), What::PhaseEnds { task, name }),
-            None => trace.end(self.world.now()),
+            Some(_) => trace.record(self.site.now(), What::PhaseEnds { task, name }),
+            None => trace.end(self.site.now()),
         }
-    }
-}
-
-impl<W: World> Engine<W> {
-    /// A phase of the running task; outside tasks, a slice of the engine.
-    #[cold]
-    pub(super) fn open_phase(&self, name: &'static str) -> Phase {
-        let Some(trace) = &self.0.trace else { return Phase::default() };
-        let task = self.0.executor.running().and_then(|task| trace.number(task));
-        let what = What::PhaseBegins { task, name };
-        match task {
-            Some(_) => trace.record(self.0.world.now(), what),
-            None => trace.begin(self.0.world.now(), what),
-        }
-        let log: Rc<dyn PhaseLog> = self.0.clone();
-        Phase::open(log, task, name)
     }
 }

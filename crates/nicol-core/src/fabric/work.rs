@@ -24,6 +24,11 @@ pub enum Work {
         /// How many.
         operations: u16,
     },
+    /// Computing a table-driven CRC-64 over bytes in local memory. [PRISM21 2.1, 6]
+    Crc64 {
+        /// How many.
+        bytes: u32,
+    },
     /// Framing a message that leaves as a one-sided WRITE, which is charged besides: what a message
     /// costs in a frame, without the frame. [Xenic21 2.2.2]
     MessageFramed {

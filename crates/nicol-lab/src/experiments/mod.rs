@@ -18,6 +18,7 @@ use anyhow::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::binding::Binding;
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::digest;
 pub(crate) use page::page_of;
@@ -123,7 +124,7 @@ pub struct Experiment {
     pub family: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// The columns of every row, in their order.
+    /// The columns of what it measures, in their order: see [`Experiment::every_column`].
     pub columns: &'static [&'static str],
     /// How it is drawn.
     pub chart: Chart,
@@ -134,6 +135,15 @@ pub struct Experiment {
     /// Does it run on hardware profiles, or is it exact?
     pub timed: bool,
     pub(crate) run: fn(&Context<'_>) -> Result<Table>,
+}
+
+impl Experiment {
+    /// The columns of every row, in their order: what is measured, then what binds meanwhile,
+    /// unless it has no timing model.
+    pub fn every_column(&self) -> Vec<&'static str> {
+        let binding = Binding::COLUMNS.iter().filter(|_| self.timed);
+        self.columns.iter().chain(binding).copied().collect()
+    }
 }
 
 /// What an experiment runs in.
@@ -175,7 +185,7 @@ impl Context<'_> {
     }
 
     pub(crate) fn table(&self) -> Table {
-        Table::new(self.experiment.columns)
+        Table::new(self.experiment)
     }
 }
 

@@ -93,7 +93,7 @@ fn section(outcome: &Outcome) -> Result<String> {
         text.push_str(&format!("<p class=\"failed\">FAILED: {}</p>\n", escaped(violation)));
     }
     text.push_str(&svg(outcome)?);
-    let columns: Vec<_> = outcome.experiment().columns.iter().map(|name| escaped(name)).collect();
+    let columns: Vec<_> = outcome.experiment().every_column().into_iter().map(escaped).collect();
     let rows = outcome.rows().iter().map(|row| {
         let cell = |cell| {
             let class = if serde_json::Value::is_number(cell) { " class=\"number\"" } else { "" };

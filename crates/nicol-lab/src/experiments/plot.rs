@@ -190,7 +190,7 @@ fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
 }
 
 fn cell<'o>(outcome: &Outcome, row: &'o [Value], column: &str) -> Result<&'o Value> {
-    let columns = outcome.experiment().columns;
+    let columns = outcome.experiment().every_column();
     let at = columns.iter().position(|name| *name == column);
     at.and_then(|at| row.get(at)).with_context(|| format!("no column is called {column}"))
 }

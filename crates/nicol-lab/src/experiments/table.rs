@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Experiment, Form, Options};
+use crate::binding::Binding;
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.lab/1";
@@ -31,7 +32,7 @@ pub struct Assumed {
 /// Rows of one experiment.
 #[derive(Clone, Debug)]
 pub struct Table {
-    columns: &'static [&'static str],
+    columns: Vec<&'static str>,
     rows: Vec<Vec<Value>>,
     assumed: Vec<Assumed>,
     profiles: Vec<String>,
@@ -40,12 +41,21 @@ pub struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(columns: &'static [&'static str]) -> Self {
+    pub(crate) fn new(experiment: &Experiment) -> Self {
         let (rows, assumed, profiles, violations) = Default::default();
-        Self { columns, rows, assumed, profiles, judged: 0, violations }
+        Self { columns: experiment.every_column(), rows, assumed, profiles, judged: 0, violations }
     }
 
-    /// Adds a row.
+    /// Adds a row of an experiment with a timing model: what was measured, and what bound
+    /// meanwhile.
+    ///
+    /// # Panics
+    /// If it has not a cell for each column.
+    pub(crate) fn push_bound(&mut self, measured: Vec<Value>, binding: &Binding) {
+        self.push(measured.into_iter().chain(bound(binding)).collect());
+    }
+
+    /// Adds a row of an experiment without a timing model.
     ///
     /// # Panics
     /// If it has not a cell for each column.
@@ -96,6 +106,17 @@ impl Table {
             self.assumed.push(warning);
         }
     }
+}
+
+/// The cells of [`Binding::COLUMNS`].
+fn bound(binding: &Binding) -> [Value; 4] {
+    let busiest = binding.busiest.as_ref();
+    [
+        json!(binding.binds),
+        busiest.map_or(Value::Null, |one| json!(format!("{} of {}", one.resource, one.of))),
+        busiest.map_or(Value::Null, |one| rounded(one.share, 3)),
+        rounded(binding.aborts_per_commit, 4),
+    ]
 }
 
 /// `value` with so many decimals: more would be noise to a reader.
@@ -189,8 +210,8 @@ impl Outcome {
             ])
         });
         text.push_str(&format!("  \"assumed\": {},\n", lines(assumed)));
-        let columns = self.experiment.columns.iter().copied();
-        let rows = table.rows.iter().map(|row| object(columns.clone().zip(row)));
+        let columns = self.experiment.every_column();
+        let rows = table.rows.iter().map(|row| object(columns.iter().copied().zip(row)));
         text.push_str(&format!("  \"rows\": {}\n}}\n", lines(rows)));
         text
     }
@@ -208,13 +229,14 @@ impl Outcome {
         ensure!(file.schema == SCHEMA, "its schema is {}, not {SCHEMA}", file.schema);
         let experiment = find(&file.figure)?;
         ensure!(experiment.id == file.figure, "it is a result of {}", file.figure);
-        let mut table = Table::new(experiment.columns);
+        let mut table = Table::new(experiment);
+        let columns = experiment.every_column();
         for row in &file.rows {
-            ensure!(row.len() == experiment.columns.len(), "its columns are not the experiment's");
+            ensure!(row.len() == columns.len(), "its columns are not the experiment's");
             let cell = |name: &&str| {
                 row.get(*name).cloned().with_context(|| format!("a row lacks the column {name}"))
             };
-            table.push(experiment.columns.iter().map(cell).collect::<Result<_>>()?);
+            table.push(columns.iter().map(cell).collect::<Result<_>>()?);
         }
         table.assumed = file.assumed;
         let names = file.profile.unwrap_or_default();
@@ -227,7 +249,7 @@ impl Outcome {
 
     /// The rows as comma-separated values under a line of their names.
     pub fn csv(&self) -> String {
-        let mut text = self.experiment.columns.join(",");
+        let mut text = self.experiment.every_column().join(",");
         text.push('\n');
         for row in &self.table.rows {
             let cells: Vec<String> = row.iter().map(|cell| quoted(&shown(cell))).collect();
@@ -294,11 +316,13 @@ mod tests {
 
     fn outcome() -> Outcome {
         let experiment = crate::figures::find("xenic-fig2").unwrap();
-        let mut table = Table::new(experiment.columns);
+        let mut table = Table::new(experiment);
         table.ran_on(&Arc::new(Profile::load("liquidio3").unwrap()));
         table.assume("scale", 5, "with \"quotes\", and commas");
-        table.push(vec![json!("host"), json!("read, or not"), rounded(1.23456, 3)]);
-        table.push(vec![json!("nic"), json!("write"), rounded(2.0, 3)]);
+        let binding = Binding::one_at_a_time();
+        let row = vec![json!("host"), json!("read, or not"), rounded(1.23456, 3)];
+        table.push_bound(row, &binding);
+        table.push_bound(vec![json!("nic"), json!("write"), rounded(2.0, 3)], &binding);
         table.judge(vec!["broken".into()]);
         Outcome { experiment, form: Form::Quick, seed: 7, table }
     }
@@ -307,11 +331,9 @@ mod tests {
     fn what_is_written_is_read_again() {
         let text = outcome().json();
         assert_eq!(Outcome::parse(&text, crate::figures::find).unwrap().json(), text);
-        assert!(
-            text.contains(
-                r#"{"source": "host", "operation": "read, or not", "latency_us": 1.235}"#
-            )
-        );
+        assert!(text.contains(
+            r#"{"source": "host", "operation": "read, or not", "latency_us": 1.235, "binds": "#
+        ));
         let names: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(names["profile"], "liquidio3");
         assert_eq!(names["check"]["violations"][0], "broken");
@@ -329,7 +351,9 @@ mod tests {
         let csv = outcome().csv();
         assert_eq!(
             csv,
-            "source,operation,latency_us\nhost,\"read, or not\",1.235\nnic,write,2.0\n"
+            "source,operation,latency_us,binds,busiest,busiest_share,aborts_per_commit\n\
+             host,\"read, or not\",1.235,nothing: latency and load,,,0.0\n\
+             nic,write,2.0,nothing: latency and load,,,0.0\n"
         );
     }
 }

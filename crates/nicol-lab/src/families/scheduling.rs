@@ -1,7 +1,6 @@
 //! Schedulers in front of an engine, or of the coordinators of a node: what may be set in them.
 
-use anyhow::{Context, Result, bail, ensure};
-use nicol_core::units::Nanos;
+use anyhow::{Result, ensure};
 use nicol_schedule::{
     Completion, Kind, Planes, Policy, Ranking, RpcPath, Sabotage, ScheduleConfig, WORKERS_MAX,
 };
@@ -9,7 +8,8 @@ use nicol_schedule::{
 use crate::config::BenchConfig;
 use crate::family::Counters;
 use crate::hardware;
-use crate::settings::number;
+use crate::refused::Unfit;
+use crate::settings::{Setting, micros, numbers, words};
 
 /// Who may schedule.
 pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
@@ -29,55 +29,112 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 4] = [
     ("drops_before_vectors", Sabotage::DropsBeforeVectors),
 ];
 
-/// Is `key` a setting of schedulers of this kind?
-fn has_setting(kind: Kind, key: &str) -> bool {
-    match key {
-        "ranking" | "planes" | "publish" | "feedback_us" | "window" => kind.weighs_features(),
-        // A batch of Strife ends with its requests, whatever counts.
-        "completion" => kind.weighs_features() || kind.batches(),
-        "rpc" => kind == Kind::Alnico,
-        "batch" | "batch_us" => kind.batches(),
-        "reserved" => !kind.batches(),
-        _ => true,
-    }
+/// The settings of a scheduler, wherever it stands.
+pub(super) fn settings() -> Vec<Setting<ScheduleConfig>> {
+    type It = ScheduleConfig;
+    let most = WORKERS_MAX as u64 - 1;
+    vec![
+        Setting::new(
+            "rpc",
+            words([("two-writes", RpcPath::TwoWrites), ("one-message", RpcPath::OneMessage)]),
+            |to: &mut It| &mut to.path,
+        )
+        .help("how a request reaches alnico: data to the host and vector to the card, or both through it")
+        .then(|to| of(|kind| kind == Kind::Alnico, to)),
+        Setting::new(
+            "ranking",
+            words([("artifact", Ranking::Artifact), ("improved", Ranking::Improved)]),
+            |to: &mut It| &mut to.ranking,
+        )
+        .help("how alnico breaks ties, and when its counters take effect")
+        .then(weighs),
+        Setting::new("planes", words([("1", Planes::One), ("2", Planes::Two)]), |to: &mut It| {
+            &mut to.planes
+        })
+        .help("2: alnico tells reads from writes")
+        .then(weighs),
+        Setting::new(
+            "completion",
+            words([("reply", Completion::Reply), ("slot", Completion::Slot)]),
+            |to: &mut It| &mut to.completion,
+        )
+        .help("when alnico learns that a request is done")
+        .then(counts),
+        Setting::new(
+            "publish",
+            words([
+                ("always", Policy::Always),
+                ("on-change", Policy::OnChange),
+                ("never", Policy::Never),
+            ]),
+            |to: &mut It| &mut to.policy,
+        )
+        .help("which vectors alnico's software publishes; never: the shortest queue alone")
+        .then(weighs),
+        Setting::new("feedback_us", micros(1..=10_000_000), |to: &mut It| &mut to.feedback)
+            .help("how often alnico's software computes vectors")
+            .then(weighs),
+        Setting::new("window", numbers(1..=1 << 20), |to: &mut It| &mut to.window)
+            .help("aborts that a worker remembers, on which alnico's vectors rest")
+            .then(weighs),
+        Setting::new("reserved", numbers(0..=most), |to: &mut It| &mut to.reserved)
+            .help("workers reserved for long transactions (TPC-C: Delivery)")
+            .then(|to| of(|kind| !kind.batches(), to)),
+        Setting::new("at_a_time", numbers(1..=64), |to: &mut It| &mut to.at_a_time)
+            .help("requests that a worker executes at a time"),
+        Setting::new("batch", numbers(1..=1 << 20), |to: &mut It| &mut to.batch)
+            .help("most requests of a batch of strife")
+            .then(batches),
+        Setting::new("batch_us", micros(1..=1 << 30), |to: &mut It| &mut to.batch_time)
+            .help("the time after which a batch of strife is closed")
+            .then(batches),
+    ]
 }
 
-/// Changes a setting of a scheduler. One that it does not have is an error, not ignored.
-pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str) -> Result<()> {
-    if !has_setting(schedule.kind, key) {
-        let having = SCHEDULERS.iter().filter(|(_, kind)| has_setting(*kind, key));
-        let names: Vec<&str> = having.map(|(name, _)| *name).collect();
-        bail!("that is a setting of {}: leave it out", names.join(", "));
+/// That the scheduler compares requests by their features.
+fn weighs(schedule: &mut ScheduleConfig) -> Result<(), Unfit> {
+    of(Kind::weighs_features, schedule)
+}
+
+/// That the scheduler gathers requests in batches.
+fn batches(schedule: &mut ScheduleConfig) -> Result<(), Unfit> {
+    of(Kind::batches, schedule)
+}
+
+/// That it counts for something when a request is done. A batch of Strife ends with its requests,
+/// whatever counts.
+fn counts(schedule: &mut ScheduleConfig) -> Result<(), Unfit> {
+    of(|kind| kind.weighs_features() || kind.batches(), schedule)
+}
+
+/// That the scheduler is one of those that have a setting; one that it does not have is an error,
+/// not ignored.
+fn of(have: fn(Kind) -> bool, schedule: &ScheduleConfig) -> Result<(), Unfit> {
+    if have(schedule.kind) {
+        return Ok(());
     }
-    match (key, value) {
-        ("rpc", "two-writes") => schedule.path = RpcPath::TwoWrites,
-        ("rpc", "one-message") => schedule.path = RpcPath::OneMessage,
-        ("rpc", _) => bail!("'{value}': choose two-writes or one-message"),
-        ("ranking", "artifact") => schedule.ranking = Ranking::Artifact,
-        ("ranking", "improved") => schedule.ranking = Ranking::Improved,
-        ("ranking", _) => bail!("'{value}': choose artifact or improved"),
-        ("planes", "1") => schedule.planes = Planes::One,
-        ("planes", "2") => schedule.planes = Planes::Two,
-        ("planes", _) => bail!("'{value}': choose 1 or 2"),
-        ("completion", "reply") => schedule.completion = Completion::Reply,
-        ("completion", "slot") => schedule.completion = Completion::Slot,
-        ("completion", _) => bail!("'{value}': choose reply or slot"),
-        ("publish", "always") => schedule.policy = Policy::Always,
-        ("publish", "on-change") => schedule.policy = Policy::OnChange,
-        ("publish", "never") => schedule.policy = Policy::Never,
-        ("publish", _) => bail!("'{value}': choose always, on-change or never"),
-        ("feedback_us", _) => {
-            schedule.feedback = Nanos::from_micros(number(value, 1, 10_000_000)?);
-        }
-        ("window", _) => schedule.window = number(value, 1, 1 << 20)? as usize,
-        ("reserved", _) => schedule.reserved = number(value, 0, WORKERS_MAX as u64 - 1)? as usize,
-        ("padding", _) => schedule.padding = number(value, 0, 1 << 16)? as u32,
-        ("at_a_time", _) => schedule.at_a_time = number(value, 1, 64)? as usize,
-        ("batch", _) => schedule.batch = number(value, 1, 1 << 20)? as usize,
-        ("batch_us", _) => schedule.batch_time = Nanos::from_micros(number(value, 1, 1 << 30)?),
-        _ => schedule.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
-    }
-    Ok(())
+    let having = SCHEDULERS.iter().filter(|(_, kind)| have(*kind));
+    let names: Vec<&str> = having.map(|(name, _)| *name).collect();
+    Err(Unfit::new(format!("that is a setting of {}", names.join(", ")), "leave it out"))
+}
+
+/// A setting of the scheduler, as one of a system that may have one.
+pub(super) fn of_scheduler<C: 'static>(
+    setting: Setting<ScheduleConfig>,
+    part: fn(&mut C) -> &mut Option<ScheduleConfig>,
+) -> Setting<C> {
+    let key = setting.name;
+    setting.within(move |config| part(config).as_mut().ok_or_else(|| without_scheduler(key)))
+}
+
+/// The setting of who schedules; none: nobody.
+pub(super) fn scheduler<C: 'static>(
+    get: fn(&C) -> Option<Option<Kind>>,
+    set: fn(&mut C, Option<Kind>),
+) -> Setting<C> {
+    let kinds = SCHEDULERS.map(|(name, kind)| (name, Some(kind)));
+    let values = words([("none", None)].into_iter().chain(kinds));
+    Setting::derived("scheduler", values, get, set).first()
 }
 
 /// Has every server as many host cores as the scheduler takes and one that executes, and not more
@@ -108,21 +165,10 @@ pub(super) fn without_feedback(counters: &Counters) -> Vec<String> {
 }
 
 /// Why a scheduler's setting means nothing without one.
-pub(super) fn without_scheduler(key: &str) -> String {
+fn without_scheduler(key: &str) -> Unfit {
     let why = match key {
         "timeout_us" => "clients are on the cores, and wait for no answer that may not come",
         _ => "nobody schedules",
     };
-    format!("{why}: set scheduler=NAME before {key}, or leave {key} out")
-}
-
-/// The configuration of the scheduler that is called `name`; `None` of `none`.
-pub(super) fn scheduler(name: &str) -> Result<Option<ScheduleConfig>> {
-    if name == "none" {
-        return Ok(None);
-    }
-    let found = SCHEDULERS.iter().find(|(known, _)| *known == name);
-    let names = SCHEDULERS.map(|(name, _)| name).join(", ");
-    let (_, kind) = found.with_context(|| format!("'{name}': choose none or one of {names}"))?;
-    Ok(Some(ScheduleConfig::published(*kind)))
+    Unfit::new(why, format!("set `scheduler=NAME` as well, or leave {key} out"))
 }

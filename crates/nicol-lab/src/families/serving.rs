@@ -153,10 +153,6 @@ impl<N: CommitNode> Backend for Cluster<N> {
         }
     }
 
-    fn records(&self) -> u64 {
-        self.nodes.iter().map(|node| node.records()).sum()
-    }
-
     fn memory(&self) -> StoreMemory {
         let (mut tables, mut indexes, mut logs) = (0, 0, 0);
         for memory in self.nodes.iter().filter_map(|node| node.memory()) {

@@ -3,6 +3,7 @@
 
 mod abdlock;
 mod baselines;
+mod binds;
 mod client_crashes;
 mod delays;
 mod drtm_kv;

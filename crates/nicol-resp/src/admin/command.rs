@@ -1,6 +1,7 @@
 //! COMMAND: the table as clients ask for it.
 
 use crate::commands::errors::{arity_error, unknown_subcommand};
+use crate::commands::glob::matches;
 use crate::commands::key_places::KeyPlaces;
 use crate::commands::{TABLE, lookup};
 use crate::connection::parse::Command;
@@ -36,10 +37,13 @@ pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
                 spec.document(&mut reply);
             }
         }
-        b"list" if command.len() == 2 => {
-            reply.array(TABLE.len());
-            TABLE.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
-        }
+        b"list" => match listed(command) {
+            Ok(names) => {
+                reply.array(names.len());
+                names.iter().for_each(|name| reply.bulk(name.as_bytes()));
+            }
+            Err(text) => reply.error(text),
+        },
         b"getkeys" => match keys(command) {
             Ok(keys) => {
                 reply.array(keys.len());
@@ -55,12 +59,30 @@ pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
                 "DOCS [<name> ...]",
                 "GETKEYS <name> [<arg> ...]",
                 "INFO [<name> ...]",
-                "LIST",
+                "LIST [FILTERBY (MODULE <name>|ACLCAT <category>|PATTERN <pattern>)]",
                 "HELP",
             ];
             reply.lines(&lines);
         }
         _ => reply.error(&unknown_subcommand(command)),
+    }
+}
+
+/// The names that COMMAND LIST answers.
+fn listed(command: &Command<'_>) -> Result<Vec<&'static str>, &'static [u8]> {
+    let names = TABLE.iter().map(|spec| spec.name);
+    if command.len() == 2 {
+        return Ok(names.collect());
+    }
+    if command.len() != 5 || !command.arg(2).eq_ignore_ascii_case(b"filterby") {
+        return Err(b"ERR syntax error");
+    }
+    let value = command.arg(4).to_ascii_lowercase();
+    match command.arg(3).to_ascii_lowercase().as_slice() {
+        b"pattern" => Ok(names.filter(|name| matches(&value, name.as_bytes())).collect()),
+        // There are no modules, and no command has a category.
+        b"module" | b"aclcat" => Ok(Vec::new()),
+        _ => Err(b"ERR syntax error"),
     }
 }
 

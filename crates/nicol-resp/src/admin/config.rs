@@ -1,9 +1,14 @@
 //! CONFIG.
 
 use crate::commands::errors::{arity_error, unknown_subcommand};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::commands::glob::matches;
+use crate::commands::number::parse_i64;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
 use crate::shared::{Persistence, Shared};
+use crate::transactions::record::DATABASES;
 
 /// CONFIG.
 pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -14,7 +19,7 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
             let chosen: Vec<_> = values
                 .iter()
                 .filter(|(name, _)| {
-                    command.args(2).any(|p| glob(&p.to_ascii_lowercase(), name.as_bytes()))
+                    command.args(2).any(|p| matches(&p.to_ascii_lowercase(), name.as_bytes()))
                 })
                 .collect();
             reply.map(chosen.len());
@@ -24,10 +29,27 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
             }
         }
         b"get" => reply.error(&arity_error("config|get")),
-        b"set" => reply.error(b"ERR CONFIG SET is not supported: settings are given at the start"),
+        b"set" if command.len() > 3 && command.len().is_multiple_of(2) => {
+            match set(shared, command) {
+                Ok(()) => reply.status("OK"),
+                Err(text) => reply.error(text.as_bytes()),
+            }
+        }
+        b"set" => reply.error(&arity_error("config|set")),
+        b"resetstat" if command.len() == 2 => {
+            shared.stats.reset();
+            shared.counters.reset();
+            reply.status("OK");
+        }
         b"help" => {
-            let lines =
-                ["CONFIG <subcommand> [<arg> ...]. Subcommands are:", "GET <pattern> ...", "HELP"];
+            let lines = [
+                "CONFIG <subcommand> [<arg> ...]. Subcommands are:",
+                "GET <pattern> ...",
+                "SET <name> <value> ...",
+                "    Of slowlog-log-slower-than, slowlog-max-len and latency-monitor-threshold.",
+                "RESETSTAT",
+                "HELP",
+            ];
             reply.lines(&lines);
         }
         _ => reply.error(&unknown_subcommand(command)),
@@ -37,23 +59,69 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
 fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let limits = &shared.config.limits;
     let kept = shared.info.persistence.as_ref();
+    let load = |number: &AtomicU64| number.load(Ordering::Relaxed).to_string();
+    let slower_than = shared.stats.slow.threshold_us.load(Ordering::Relaxed);
     vec![
         ("appendfsync", fsync(kept).into()),
         ("appendonly", if kept.is_some() { "yes" } else { "no" }.into()),
         ("bind", shared.address.ip().map_or(String::new(), |ip| ip.to_string())),
-        ("databases", "1".into()),
+        ("databases", DATABASES.to_string()),
         ("dir", kept.map_or(String::new(), |kept| kept.dir.clone())),
+        ("latency-monitor-threshold", load(&shared.stats.spikes.threshold_ms)),
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
+        ("maxmemory-clients", client_bytes(limits.client_bytes)),
         ("maxmemory-policy", "noeviction".into()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
         ("save", String::new()),
+        ("slowlog-log-slower-than", slower_than.to_string()),
+        ("slowlog-max-len", load(&shared.stats.slow.max)),
         ("tcp-keepalive", limits.keepalive.as_secs().to_string()),
         ("nicol-transaction-ms", limits.transaction_time.as_millis().to_string()),
         ("timeout", limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
         ("unixsocket", shared.address.path_text()),
     ]
+}
+
+/// CONFIG SET: all of its values, or none and the reason.
+fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
+    let mut found = Vec::new();
+    for place in (2..command.len()).step_by(2) {
+        let name = String::from_utf8_lossy(command.arg(place)).to_ascii_lowercase();
+        let refused = |why: &str| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+        };
+        let least = match name.as_str() {
+            "slowlog-log-slower-than" => -1,
+            "slowlog-max-len" | "latency-monitor-threshold" => 0,
+            _ if settings(shared).iter().any(|(known, _)| *known == name) => {
+                return Err(refused("it is given at the start of the server"));
+            }
+            _ => {
+                let text = "ERR Unknown option or number of arguments for CONFIG SET";
+                return Err(format!("{text} - '{name}'"));
+            }
+        };
+        let value = parse_i64(command.arg(place + 1)).filter(|value| *value >= least);
+        let value = value.ok_or_else(|| refused(&format!("give a number of {least} or more")))?;
+        found.push((name, value));
+    }
+    for (name, value) in found {
+        match name.as_str() {
+            "slowlog-log-slower-than" => {
+                shared.stats.slow.threshold_us.store(value, Ordering::Relaxed);
+            }
+            "slowlog-max-len" => shared.stats.slow.max.store(value as u64, Ordering::Relaxed),
+            _ => shared.stats.spikes.threshold_ms.store(value as u64, Ordering::Relaxed),
+        }
+    }
+    Ok(())
+}
+
+/// A limit in bytes; 0: there is none, as Redis says it.
+fn client_bytes(limit: usize) -> String {
+    if limit == usize::MAX { "0".into() } else { limit.to_string() }
 }
 
 /// When writes are durable, in Redis' word that comes closest.
@@ -63,45 +131,5 @@ fn fsync(kept: Option<&Persistence>) -> &'static str {
         // Soon, but a crash may come first.
         Some(_) => "everysec",
         None => "no",
-    }
-}
-
-/// Whether `text` matches `pattern`, where `*` stands for anything and `?` for one byte. In time
-/// proportional to the product of the lengths: only the last star is ever tried again.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t, mut star) = (0, 0, None);
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    p = at + 1;
-                    t = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::glob;
-
-    #[test]
-    fn patterns_match_as_a_reader_expects() {
-        let yes = [("*", "save"), ("save", "save"), ("s?ve", "save"), ("*m*y", "maxmemory")];
-        assert!(yes.iter().all(|(p, t)| glob(p.as_bytes(), t.as_bytes())));
-        let no = [("", "save"), ("sav", "save"), ("save?", "save"), ("*x", "save")];
-        assert!(!no.iter().any(|(p, t)| glob(p.as_bytes(), t.as_bytes())));
     }
 }

@@ -2,20 +2,27 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::connection::address::Address;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
-use crate::shared::{COMPATIBLE_VERSION, Counters, InfoLines, Shared};
+use crate::shared::{COMPATIBLE_VERSION, InfoLines, Shared};
+use crate::stats::CommandStats;
+use crate::transactions::record::{DATABASES, Database};
 
 /// INFO.
 pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
     let mut text = String::new();
     let wanted: Vec<_> = command.args(1).map(<[u8]>::to_ascii_lowercase).collect();
     for (title, lines) in sections(shared) {
-        let all = |word: &Vec<u8>| matches!(word.as_slice(), b"all" | b"default" | b"everything");
+        let extra = matches!(title.as_str(), "Commandstats" | "Latencystats");
+        let all = |word: &Vec<u8>| match word.as_slice() {
+            b"all" | b"everything" => true,
+            word => word == b"default" && !extra,
+        };
         let named = |word: &Vec<u8>| *word == title.to_ascii_lowercase().as_bytes() || all(word);
-        if wanted.is_empty() || wanted.iter().any(named) {
+        if wanted.is_empty() && !extra || wanted.iter().any(named) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -57,12 +64,13 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             "Clients".to_owned(),
             own(vec![
                 ("connected_clients", get(&c.connected)),
+                ("blocked_clients", "0".into()),
                 ("maxclients", shared.config.limits.clients.to_string()),
             ]),
         ),
         ("Memory".to_owned(), own(memory(shared))),
         ("Persistence".to_owned(), persistence(shared)),
-        ("Stats".to_owned(), own(statistics(&shared.counters))),
+        ("Stats".to_owned(), own(statistics(shared))),
         (
             "Replication".to_owned(),
             own(vec![
@@ -73,16 +81,46 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             ]),
         ),
     ];
-    let keyspace = match shared.key_count() {
-        0 => Vec::new(),
-        keys => {
-            let expires = shared.expiring.load(Ordering::Relaxed);
-            own(vec![("db0", format!("keys={keys},expires={expires},avg_ttl=0"))])
-        }
-    };
+    if let Some((user, system)) = (shared.info.cpu)() {
+        let seconds = |time: Duration| format!("{:.6}", time.as_secs_f64());
+        let lines = vec![("used_cpu_sys", seconds(system)), ("used_cpu_user", seconds(user))];
+        all.push(("CPU".to_owned(), own(lines)));
+    }
+    let commands = shared.stats.commands();
+    all.push(("Commandstats".to_owned(), commands.iter().map(command_line).collect()));
+    all.push(("Latencystats".to_owned(), commands.iter().filter_map(latency_line).collect()));
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
-    all.push(("Keyspace".to_owned(), keyspace));
+    all.push(("Keyspace".to_owned(), keyspace(shared)));
     all
+}
+
+fn command_line((name, stats): (&&'static str, &CommandStats)) -> (String, String) {
+    let CommandStats { calls, total, rejected, failed, .. } = stats;
+    let micros = total.as_micros();
+    let each = if *calls > 0 { micros as f64 / *calls as f64 } else { 0.0 };
+    let line = format!(
+        "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},\
+         failed_calls={failed}"
+    );
+    (format!("cmdstat_{name}"), line)
+}
+
+/// Nothing of a command that was only refused.
+fn latency_line((name, stats): (&&'static str, &CommandStats)) -> Option<(String, String)> {
+    let at = |quantile| stats.times.value_at_quantile(quantile);
+    let line = format!("p50={}.000,p99={}.000,p99.9={}.000", at(0.5), at(0.99), at(0.999));
+    (stats.calls > 0).then(|| (format!("latency_percentiles_usec_{name}"), line))
+}
+
+/// A line of each database that holds keys.
+fn keyspace(shared: &Shared) -> InfoLines {
+    let databases = (0..DATABASES).filter_map(|number| Database::new(number as i64));
+    let line = |database| {
+        let (keys, expires) = (shared.keyspace.keys(database), shared.keyspace.expiring(database));
+        let line = format!("keys={keys},expires={expires},avg_ttl=0");
+        (keys > 0).then(|| (format!("db{}", database.number()), line))
+    };
+    databases.filter_map(line).collect()
 }
 
 /// The store's own count of its memory, by parts, and what the system says of the process. Without
@@ -91,11 +129,14 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     let store = shared.backend.memory();
     let mut lines = Vec::new();
     let resident = (shared.info.resident)();
-    let used = Some(store.used().0).filter(|_| !store.parts.is_empty()).or(resident);
+    let clients = shared.client_bytes.load(Ordering::Relaxed);
+    let counted = Some(store.used().0 + clients).filter(|_| !store.parts.is_empty());
+    let used = counted.or(resident);
     lines.extend(used.map(|bytes| ("used_memory", bytes.to_string())));
     lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
     lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
     lines.push(("maxmemory_policy", "noeviction".into()));
+    lines.push(("mem_clients_normal", clients.to_string()));
     lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));
     lines
 }
@@ -112,11 +153,13 @@ fn persistence(shared: &Shared) -> InfoLines {
     lines
 }
 
-fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
+fn statistics(shared: &Shared) -> Vec<(&'static str, String)> {
+    let c = &shared.counters;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed).to_string();
     vec![
         ("total_connections_received", get(&c.accepted)),
         ("total_commands_processed", get(&c.commands)),
+        ("instantaneous_ops_per_sec", shared.stats.rate.per_second().to_string()),
         ("total_net_input_bytes", get(&c.input_bytes)),
         ("total_net_output_bytes", get(&c.output_bytes)),
         ("rejected_connections", get(&c.rejected)),
@@ -130,6 +173,11 @@ fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
         ("protocol_errors", get(&c.protocol_errors)),
         ("login_failures", get(&c.login_failures)),
         ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
+        ("evicted_clients", get(&c.evicted)),
+        ("expired_keys", get(&c.expired)),
+        ("evicted_keys", "0".into()),
+        ("keyspace_hits", get(&c.hits)),
+        ("keyspace_misses", get(&c.misses)),
     ]
 }
 

@@ -1,13 +1,19 @@
 //! AUTH and HELLO.
 
+use std::time::Instant;
+
 use super::client::set_name;
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
-use crate::shared::{COMPATIBLE_VERSION, Shared};
+use crate::events::Event;
+use crate::logins::Judged;
+use crate::shared::{COMPATIBLE_VERSION, Shared, count};
 
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
+const TOO_MANY: &[u8] =
+    b"ERR too many wrong passwords from this address: try again in some seconds";
 const NO_PASSWORD: &[u8] = b"ERR AUTH <password> called without any password configured for the \
                              default user. Are you sure your configuration is correct?";
 const HELLO_NO_AUTH: &[u8] = b"NOAUTH HELLO must be called with the client already authenticated, \
@@ -33,24 +39,41 @@ pub fn auth(
     let (right, wait) = login(session, shared, user, command.arg(command.len() - 1));
     match right {
         true => session.reply(out).status("OK"),
-        false => session.reply(out).error(WRONG_PASSWORD),
+        false => session.reply(out).error(refusal(wait)),
     }
     wait
 }
 
+/// What is told to a client whose login was refused, and closed if too many wait.
+fn refusal(after: After) -> &'static [u8] {
+    match after {
+        After::Close => TOO_MANY,
+        _ => WRONG_PASSWORD,
+    }
+}
+
 /// Judges a user and a password; the only user is `default`.
 fn login(session: &mut Session, shared: &Shared, user: &[u8], password: &[u8]) -> (bool, After) {
-    let (right, wait) = match &shared.config.password {
-        Some(expected) => shared.login(session.client.peer.ip(), expected, password),
+    let judged = match &shared.config.password {
+        Some(expected) => {
+            let peer = session.client.peer.ip();
+            shared.logins.judge(peer, expected, password, Instant::now())
+        }
         // As in Redis, the user without a password accepts any.
-        None => (true, None),
+        None => Judged::Answer(true, None),
     };
-    let right = right && user == b"default";
+    let (right, after) = match judged {
+        Judged::Answer(right, wait) => {
+            (right && user == b"default", wait.map_or(After::Go, After::Wait))
+        }
+        Judged::TooMany => (false, After::Close),
+    };
     session.authenticated |= right;
     if !right {
-        tracing::warn!(peer = %session.client.peer, "login refused");
+        count(&shared.counters.login_failures, 1);
+        shared.events.note(Event::LoginRefused, &session.client.peer);
     }
-    (right, wait.map_or(After::Go, After::Wait))
+    (right, after)
 }
 
 pub fn hello(
@@ -82,7 +105,7 @@ pub fn hello(
                 let (right, waits) = login(session, shared, user, password);
                 wait = waits;
                 if !right {
-                    session.reply(out).error(WRONG_PASSWORD);
+                    session.reply(out).error(refusal(wait));
                     return wait;
                 }
                 index += 3;

@@ -5,15 +5,16 @@ mod command;
 mod config;
 mod info;
 mod login;
+mod slowlog;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::commands::errors::arity_error;
-use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
+use crate::commands::number::{NOT_AN_INTEGER, database, parse_i64};
 use crate::commands::spec::Admin;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
-use crate::connection::session::{After, Multi, Session};
+use crate::connection::session::{After, Session};
 use crate::shared::Shared;
 
 /// Answers `command` into `out`.
@@ -31,7 +32,7 @@ pub fn answer(
         Admin::Cluster => reply.error(b"ERR This instance has cluster support disabled"),
         Admin::Command => command::answer(session, command, out),
         Admin::Config => config::answer(session, shared, command, out),
-        Admin::DbSize => reply.integer(shared.key_count() as i64),
+        Admin::DbSize => reply.integer(shared.keyspace.keys(session.database) as i64),
         Admin::Discard => discard(session, out),
         Admin::Echo => reply.bulk(command.arg(1)),
         Admin::EvalSha => reply.error(b"NOSCRIPT No matching script. Please use EVAL."),
@@ -43,9 +44,11 @@ pub fn answer(
         }
         Admin::Multi => {
             reply.status("OK");
-            session.multi = Some(Multi::default());
+            session.begin_multi();
         }
         Admin::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
+        Admin::Latency => slowlog::latency(session, shared, command, out),
+        Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
         Admin::Ping => match command.len() {
             1 => reply.status("PONG"),
             2 => reply.bulk(command.arg(1)),
@@ -59,7 +62,7 @@ pub fn answer(
             session.reset(shared);
             session.reply(out).status("RESET");
         }
-        Admin::Select => select(&mut reply, command),
+        Admin::Select => select(session, command, out),
         Admin::Time => time(&mut reply),
         Admin::Unwatch => {
             reply.status("OK");
@@ -74,16 +77,13 @@ pub fn answer(
     After::Go
 }
 
-fn select(reply: &mut Reply<'_>, command: &Command<'_>) {
-    const NOT_AN_INT: &[u8] =
-        b"ERR value is out of range, value must between -2147483648 and 2147483647";
-    match parse_i64(command.arg(1)) {
-        Some(0) => reply.status("OK"),
-        Some(number) if i32::try_from(number).is_ok() => {
-            reply.error(b"ERR DB index is out of range");
+fn select(session: &mut Session, command: &Command<'_>, out: &mut Vec<u8>) {
+    match database(command.arg(1)) {
+        Ok(database) => {
+            session.database = database;
+            session.reply(out).status("OK");
         }
-        Some(_) => reply.error(NOT_AN_INT),
-        None => reply.error(NOT_AN_INTEGER),
+        Err(text) => session.reply(out).error(text),
     }
 }
 
@@ -107,20 +107,17 @@ fn wait(reply: &mut Reply<'_>, shared: &Shared, command: &Command<'_>) {
 }
 
 fn discard(session: &mut Session, out: &mut Vec<u8>) {
-    if session.multi.take().is_none() {
-        session.reply(out).error(b"ERR DISCARD without MULTI");
-        return;
+    match session.discard() {
+        true => session.reply(out).status("OK"),
+        false => session.reply(out).error(b"ERR DISCARD without MULTI"),
     }
-    session.watches.clear();
-    session.reply(out).status("OK");
 }
 
 fn exec(session: &mut Session, out: &mut Vec<u8>) -> After {
     match &session.multi {
         None => session.reply(out).error(b"ERR EXEC without MULTI"),
         Some(multi) if multi.failed => {
-            session.multi = None;
-            session.watches.clear();
+            session.discard();
             let text = b"EXECABORT Transaction discarded because of previous errors.";
             session.reply(out).error(text);
         }

@@ -1,17 +1,38 @@
 //! Commands over keys of any type.
 
 use super::key_places::KeyPlaces;
+use super::number::database;
 use super::object;
-use super::spec::{READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, as_sent};
+use super::spec::{GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, as_sent};
 use crate::connection::encode::Reply;
-use crate::transactions::plan::Arg;
+use crate::connection::parse::Command;
+use crate::transactions::plan::{Arg, PlanBuilder};
+use crate::transactions::planner::Planner;
 use crate::transactions::work::{Stop, Work};
+
+const SAME_OBJECT: &[u8] = b"ERR source and destination objects are the same";
 
 const TWO_KEYS: KeyPlaces = KeyPlaces { first: 1, last: 2, step: 1 };
 
 pub const COMMANDS: &[Spec] = &[
+    Spec::data(
+        "generic",
+        "copy",
+        -3,
+        (GROW, TWO_KEYS),
+        (plan_copy, copy),
+        "Copy a key, to another database if asked",
+    ),
     generic("del", -2, (REMOVE, KeyPlaces::ALL), del, "Delete keys").single(2),
     generic("exists", -2, (READ, KeyPlaces::ALL), exists, "Count the keys that exist").single(2),
+    Spec::data(
+        "generic",
+        "move",
+        3,
+        (REMOVE, KeyPlaces::ONE),
+        (plan_move, move_key),
+        "Move a key to another database",
+    ),
     Spec::data(
         "generic",
         "object",
@@ -76,6 +97,73 @@ fn rename<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> R
 fn rename_nx<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let done = moved(work, args, false)?;
     reply.integer(i64::from(done));
+    Ok(())
+}
+
+fn plan_move(
+    planner: &Planner<'_>,
+    plan: &mut PlanBuilder,
+    spec: &'static Spec,
+    command: &Command<'_>,
+) -> Result<(), Vec<u8>> {
+    let (key, to) = (command.arg(1), database(command.arg(2))?);
+    if to == planner.database() {
+        return Err(SAME_OBJECT.to_vec());
+    }
+    spec.begin(plan);
+    planner.key(plan, key);
+    planner.within(to).key(plan, key);
+    Ok(())
+}
+
+fn move_key<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    let [from, to] = args else { return Err(Stop::Malformed) };
+    let (from, to) = (work.find(from)?, work.find(to)?);
+    let moves = work.is_present(from) && !work.is_present(to);
+    if moves {
+        work.rename(from, to)?;
+    }
+    reply.integer(i64::from(moves));
+    Ok(())
+}
+
+fn plan_copy(
+    planner: &Planner<'_>,
+    plan: &mut PlanBuilder,
+    spec: &'static Spec,
+    command: &Command<'_>,
+) -> Result<(), Vec<u8>> {
+    let (from, to) = (command.arg(1), command.arg(2));
+    let (mut replaces, mut target, mut at) = (false, planner.database(), 3);
+    while at < command.len() {
+        match command.arg(at).to_ascii_lowercase().as_slice() {
+            b"replace" => replaces = true,
+            b"db" if at + 1 < command.len() => {
+                at += 1;
+                target = database(command.arg(at))?;
+            }
+            _ => return Err(b"ERR syntax error".to_vec()),
+        }
+        at += 1;
+    }
+    if from == to && target == planner.database() {
+        return Err(SAME_OBJECT.to_vec());
+    }
+    spec.begin(plan);
+    planner.key(plan, from);
+    planner.within(target).key(plan, to);
+    plan.plain(&[u8::from(replaces)]);
+    Ok(())
+}
+
+fn copy<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    let [from, to, replaces] = args else { return Err(Stop::Malformed) };
+    let (from, to) = (work.find(from)?, work.find(to)?);
+    let copies = work.is_present(from) && (replaces.bytes == [1] || !work.is_present(to));
+    if copies {
+        work.copy(from, to)?;
+    }
+    reply.integer(i64::from(copies));
     Ok(())
 }
 

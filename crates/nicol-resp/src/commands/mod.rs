@@ -8,6 +8,7 @@ mod admin;
 mod deadlines;
 pub mod errors;
 pub mod expiry;
+pub mod glob;
 pub mod key_places;
 mod keys;
 pub mod kind;

@@ -1,5 +1,7 @@
 //! Numbers as Redis reads and writes them.
 
+use crate::transactions::record::Database;
+
 /// Redis' error for a value or an argument that is not an integer of 64 bits.
 pub const NOT_AN_INTEGER: &[u8] = b"ERR value is not an integer or out of range";
 
@@ -28,6 +30,15 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
         false => i64::try_from(magnitude).ok(),
         true => None,
     }
+}
+
+/// Reads the number of a database. Errors: the text that the command answers.
+pub fn database(text: &[u8]) -> Result<Database, &'static [u8]> {
+    let number = parse_i64(text).ok_or(NOT_AN_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err(b"ERR value is out of range, value must between -2147483648 and 2147483647");
+    }
+    Database::new(number).ok_or(b"ERR DB index is out of range")
 }
 
 /// Appends `number` in decimal.

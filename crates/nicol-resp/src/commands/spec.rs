@@ -28,6 +28,7 @@ pub enum Admin {
     Exec,
     Hello,
     Info,
+    Latency,
     Multi,
     /// SCAN and others that would need a list of all keys.
     NoList,
@@ -35,6 +36,7 @@ pub enum Admin {
     Quit,
     Reset,
     Select,
+    SlowLog,
     Time,
     Unwatch,
     Wait,

@@ -1,7 +1,7 @@
 //! Where a server listens: an address and a port, or a socket in the file system.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -79,10 +79,13 @@ impl From<SocketAddr> for Address {
 pub enum AddressError {
     /// Neither form.
     #[error(
-        "write ADDRESS:PORT, as in 127.0.0.1:6380 or [::1]:6380, or unix:PATH, as in \
-         unix:/run/nicol.sock"
+        "write ADDRESS:PORT, as in 127.0.0.1:6380, localhost:6380 or [::1]:6380, or unix:PATH, as \
+         in unix:/run/nicol.sock"
     )]
     Form,
+    /// No address has this name.
+    #[error("no address of a host named {0:?} is known here; write its address")]
+    Name(String),
     /// The kernel would cut the path.
     #[error("the path of a socket has at most {PATH_BYTES_MAX} bytes, and this one has {0}")]
     Long(usize),
@@ -93,7 +96,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let Some(path) = text.strip_prefix(UNIX) else {
-            return text.parse().map(Self::Tcp).map_err(|_| AddressError::Form);
+            return text.parse().or_else(|_| resolve(text)).map(Self::Tcp);
         };
         match path.len() {
             0 => Err(AddressError::Form),
@@ -103,6 +106,21 @@ impl FromStr for Address {
             _ => Ok(Self::Unix(PathBuf::from(path).into())),
         }
     }
+}
+
+/// The address of HOST:PORT, of version 4 if it has one.
+fn resolve(text: &str) -> Result<SocketAddr, AddressError> {
+    let (host, port) = text.rsplit_once(':').ok_or(AddressError::Form)?;
+    let named = host.starts_with(|first: char| first.is_ascii_alphabetic())
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let port: u16 = port.parse().map_err(|_| AddressError::Form)?;
+    if !named {
+        return Err(AddressError::Form);
+    }
+    let unknown = || AddressError::Name(host.to_owned());
+    let found: Vec<_> = (host, port).to_socket_addrs().map_err(|_| unknown())?.collect();
+    let four = found.iter().find(|address| address.is_ipv4());
+    four.or(found.first()).copied().ok_or_else(unknown)
 }
 
 #[cfg(test)]
@@ -122,7 +140,21 @@ mod tests {
             assert_eq!(address.to_string(), text);
             assert_eq!(address.ip().is_none(), address.path().is_some());
         }
-        for text in ["", "6380", "localhost:6380", "unix:", "unix:a\0b", "/run/n.sock"] {
+        let named: Address = "localhost:6380".parse().unwrap();
+        assert!(named.ip().is_some_and(|ip| ip.is_loopback()) && named.port() == 6380);
+        let nowhere = "no-such-host.invalid:6380".parse::<Address>();
+        assert_eq!(nowhere, Err(AddressError::Name("no-such-host.invalid".into())));
+        for text in [
+            "",
+            "6380",
+            "localhost",
+            "localhost:x",
+            "a b:1",
+            ":1",
+            "unix:",
+            "unix:a\0b",
+            "/run/n.sock",
+        ] {
             assert_eq!(text.parse::<Address>(), Err(AddressError::Form), "{text}");
         }
         let longest = format!("unix:{}", "p".repeat(PATH_BYTES_MAX));

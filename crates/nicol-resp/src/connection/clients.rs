@@ -39,11 +39,15 @@ pub struct Client {
 struct Latest {
     /// The number of the protocol; 0 before the first turn.
     protocol: AtomicU8,
+    /// The number of the database.
+    database: AtomicU8,
     /// Commands queued since MULTI, plus 1; 0 without a MULTI.
     queued: AtomicU64,
     command: AtomicU16,
     /// When it last sent something: nanoseconds since it connected.
     active: AtomicU64,
+    /// Bytes of its buffers.
+    bytes: AtomicU64,
 }
 
 /// What a client has chosen.
@@ -55,7 +59,7 @@ pub struct Seen {
     pub library: Vec<u8>,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: Vec<u8>,
-    /// CLIENT NO-EVICT: remembered only; nothing is evicted here.
+    /// CLIENT NO-EVICT: its connection is not closed for the memory that clients' buffers take.
     pub no_evict: bool,
 }
 
@@ -91,20 +95,26 @@ impl Client {
 
     /// Lets other threads see what the client did last. Only its own thread calls it.
     ///
-    /// Cost: four stores.
+    /// Cost: five stores.
     pub fn publish(
         &self,
-        protocol: Protocol,
+        (protocol, database): (Protocol, u8),
         queued: Option<usize>,
         command: CommandNumber,
         active: Instant,
     ) {
         let active = active.saturating_duration_since(self.since).as_nanos() as u64;
         self.latest.protocol.store(protocol.number(), Ordering::Relaxed);
+        self.latest.database.store(database, Ordering::Relaxed);
         let queued = queued.map_or(0, |commands| commands as u64 + 1);
         self.latest.queued.store(queued, Ordering::Relaxed);
         self.latest.command.store(command.0, Ordering::Relaxed);
         self.latest.active.store(active, Ordering::Relaxed);
+    }
+
+    /// Tells the bytes of its buffers. Only its own thread calls it.
+    pub fn weigh(&self, bytes: usize) {
+        self.latest.bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
     /// The line of CLIENT LIST, of the fields that there is something to say of.
@@ -124,15 +134,17 @@ impl Client {
         let flags: String = told.iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag).collect();
         let flags = if flags.is_empty() { "N" } else { &flags };
         out.push_str(&format!(
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 ssub=0 \
-             multi={} cmd={} user=default resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
+             ssub=0 multi={} tot-mem={} cmd={} user=default resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.peer.endpoint(),
             self.local.endpoint(),
             text(&seen.name),
             now.saturating_duration_since(self.since).as_secs(),
             now.saturating_duration_since(active).as_secs(),
+            latest.database.load(Ordering::Relaxed),
             queued as i64 - 1,
+            latest.bytes.load(Ordering::Relaxed),
             name_of(CommandNumber(latest.command.load(Ordering::Relaxed))),
             protocol.unwrap_or(Protocol::Resp2).number(),
             text(&seen.library),

@@ -9,6 +9,7 @@ use crate::commands::errors::{arity_error, unknown_command};
 use crate::commands::spec::{Action, Admin, InMulti, Spec};
 use crate::shared::{Shared, count};
 use crate::transactions::plan::{COMMANDS_MAX, Op, PlanBuilder};
+use crate::transactions::planner::Planner;
 
 /// Whether it is a request of a web browser or a proxy: a web page could make a browser write data
 /// through it.
@@ -22,6 +23,11 @@ pub fn is_http(command: &Command<'_>) -> bool {
 /// Why the store does not run `command`, if it runs single operations only.
 pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Vec<u8>> {
     if shared.config.single { spec.single_refusal(command) } else { None }
+}
+
+/// Whether `command` has its number of arguments, and its client the right to give it.
+pub fn allows(session: &Session, spec: &Spec, command: &Command<'_>) -> bool {
+    spec.accepts(command.len()) && (session.authenticated || spec.flags.contains(&"no_auth"))
 }
 
 /// Executes a command that is no data command, queues one of a MULTI, or answers what is wrong.
@@ -42,8 +48,7 @@ pub fn answer(
         return After::Go;
     };
     if !spec.accepts(command.len()) && matches!(spec.action, Action::Admin(Admin::Exec, _)) {
-        session.multi = None;
-        session.watches.clear();
+        session.discard();
         let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
                     'exec' command";
         session.reply(out).error(text.as_bytes());
@@ -78,7 +83,7 @@ pub fn answer(
         let many = session.watches.len() + command.len() - 1 > max;
         let observed = match many && watched(session, shared, spec, command) > max {
             true => Err(b"ERR too many watched keys".to_vec()),
-            false => observe(shared, batch, spec, command),
+            false => observe(&shared.planner(session.database), batch, spec, command),
         };
         if let Err(text) = observed {
             session.reply(out).error(&text);
@@ -90,7 +95,7 @@ pub fn answer(
 
 /// The records watched once `command`, a WATCH, has been executed.
 fn watched(session: &Session, shared: &Shared, spec: &Spec, command: &Command<'_>) -> usize {
-    let mut rows = shared.planner().rows(spec.keys, command);
+    let mut rows = shared.planner(session.database).rows(spec.keys, command);
     rows.extend(session.watches.iter().map(|watch| watch.row));
     rows.sort_unstable();
     rows.dedup();
@@ -110,7 +115,7 @@ fn queue(
     let named = multi.plan.keys() + session.watches.len() + spec.keys.count(command.len());
     let bytes = multi.plan.bytes() + command.bytes();
     let many = named > limits.transaction_keys && {
-        let further = shared.planner().rows(spec.keys, command);
+        let further = shared.planner(session.database).rows(spec.keys, command);
         let watched = session.watches.iter().map(|watch| watch.row);
         multi.plan.records(further.into_iter().chain(watched)) > limits.transaction_keys
     };
@@ -122,7 +127,9 @@ fn queue(
         refusal = Some(format!("ERR transaction is too large (limit {max} bytes)"));
     } else {
         match spec.action {
-            Action::Data(..) => spec.plan(&shared.planner(), &mut multi.plan, command),
+            Action::Data(..) => {
+                spec.plan(&shared.planner(session.database), &mut multi.plan, command);
+            }
             Action::Admin(_, InMulti::Refused) => {
                 refusal = Some(format!("ERR {} inside MULTI is not allowed", spec.name));
             }
@@ -148,12 +155,11 @@ fn queue(
 
 /// Adds the keys of `command`, a WATCH, to `batch`.
 fn observe(
-    shared: &Shared,
+    planner: &Planner<'_>,
     batch: &mut PlanBuilder,
     spec: &Spec,
     command: &Command<'_>,
 ) -> Result<(), Vec<u8>> {
-    let planner = shared.planner();
     planner.check(spec.name, spec.keys, command)?;
     batch.begin(Op::OBSERVE, false);
     command.args(1).for_each(|key| planner.key(batch, key));

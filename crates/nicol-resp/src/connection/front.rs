@@ -16,10 +16,12 @@ use socket2::{Domain, Socket, Type};
 
 use super::address::Address;
 use super::clients::Client;
+use super::eviction::victims;
 use super::mailbox::{Completion, Mailbox};
 use super::session::Session;
 use super::socket::{Listener, Stream};
 use super::{Connection, Life, Waiting, Want};
+use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::transactions::plan::{Kind, Planned};
 use crate::transactions::{Ended, Transactions};
@@ -43,6 +45,8 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// One thread's connections and what they wait for.
 pub struct Front {
+    /// Its place among the peers.
+    number: usize,
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     /// Every thread's mailbox, this one's included: accepted connections go round.
@@ -129,7 +133,9 @@ impl Front {
         guard: WaitGuard,
     ) -> Self {
         let transactions = Transactions::new(shared.clone(), mailbox.clone(), random);
+        let own = peers.iter().position(|peer| Arc::ptr_eq(peer, &mailbox));
         Self {
+            number: own.expect("a front is among its peers"),
             shared,
             mailbox,
             peers,
@@ -196,8 +202,10 @@ impl Front {
         for (slot, id) in self.mailbox.take_killed() {
             let Some(connection) = self.connection(slot) else { continue };
             if connection.session.id == id {
+                let peer = connection.session.client.peer.clone();
                 connection.life = Life::Dead;
                 self.touched.push(slot);
+                self.shared.events.note(Event::ClientKilled, &peer);
             }
         }
         let mut completions = std::mem::take(&mut self.completions);
@@ -229,7 +237,26 @@ impl Front {
             self.settle(slot, now);
         }
         self.touched = touched;
+        self.evict();
         any
+    }
+
+    /// Closes connections while the buffers of all clients take more than they may. Those of other
+    /// threads are closed by theirs.
+    fn evict(&mut self) {
+        let held = self.shared.client_bytes.load(Ordering::Relaxed) as usize;
+        let over = held.saturating_sub(self.shared.config.limits.client_bytes);
+        if over == 0 {
+            return;
+        }
+        for slot in victims(&self.connections, over) {
+            if let Some(connection) = self.connection(slot) {
+                let client = connection.session.client.clone();
+                count(&self.shared.counters.evicted, 1);
+                self.shared.events.note(Event::ClientEvicted, &client.peer);
+                self.remove(slot);
+            }
+        }
     }
 
     /// The time until the next limit in time or timer.
@@ -288,6 +315,8 @@ impl Front {
     /// Closes a new connection with a line that says why.
     fn refuse(&self, mut stream: Stream, why: &[u8]) {
         count(&self.shared.counters.rejected, 1);
+        let limit = self.shared.config.limits.clients;
+        self.shared.events.note(Event::ClientRefused, &format_args!("limit {limit}"));
         // One line fits any new socket's buffer; a client that is gone needs no answer.
         let _ = std::io::Write::write(&mut stream, why);
     }
@@ -345,7 +374,7 @@ impl Front {
             self.connections.push(None);
         }
         assert!(self.connections[slot].is_none(), "a free place is empty");
-        self.connections[slot] = Some(Connection::new(stream, session));
+        self.connections[slot] = Some(Connection::new(stream, session, self.number));
     }
 
     /// Processes what a connection has sent, as far as it may go on now.
@@ -430,6 +459,7 @@ impl Front {
     fn begin(&mut self, slot: usize, planned: Planned) {
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         connection.waiting = Waiting::Transaction;
+        connection.submitted = Instant::now();
         self.transactions.begin(slot, connection.session.id, planned);
     }
 
@@ -469,6 +499,7 @@ impl Front {
         let unread = connection.unread();
         if unread > hard {
             count(&shared.counters.slow_closed, 1);
+            shared.events.note(Event::SlowClient, &connection.session.client.peer);
             connection.life = Life::Dead;
         }
         match unread > limits.output_soft_bytes {
@@ -497,7 +528,11 @@ impl Front {
         };
         if gone {
             self.remove(slot);
-        } else if goes_on {
+            return;
+        }
+        // Two's complement: what is less is added as well.
+        shared.client_bytes.fetch_add(connection.weigh() as u64, Ordering::Relaxed);
+        if goes_on {
             self.again.push(slot);
         }
     }
@@ -507,6 +542,7 @@ impl Front {
         // Closing the socket takes it off the poll even if this call fails.
         let _ = self.poll.registry().deregister(&mut connection.stream);
         self.shared.counters.connected.fetch_sub(1, Ordering::SeqCst);
+        self.shared.client_bytes.fetch_sub(connection.weight as u64, Ordering::Relaxed);
         self.shared.clients.remove(connection.session.id);
         self.free.push(slot);
         self.transactions.abandon(slot);
@@ -530,7 +566,9 @@ impl Front {
                 connection.life = Life::Dead;
             }
             if slow {
+                let peer = connection.session.client.peer.clone();
                 count(&self.shared.counters.slow_closed, 1);
+                self.shared.events.note(Event::SlowClient, &peer);
             }
             if self.connection(slot).is_some_and(|connection| connection.life != Life::Open) {
                 self.settle(slot, now);
@@ -539,6 +577,9 @@ impl Front {
         self.transactions.sweep(now);
         self.deliver();
         self.accept();
+        self.shared.events.report(now);
+        let commands = self.shared.counters.commands.load(Ordering::Relaxed);
+        self.shared.stats.rate.sample(now, commands);
     }
 
     /// Stops taking commands; `true` once no client waits for a reply.

@@ -4,6 +4,7 @@ pub mod address;
 pub mod clients;
 mod dispatch;
 pub mod encode;
+mod eviction;
 pub mod front;
 mod inline;
 pub mod mailbox;
@@ -12,16 +13,17 @@ pub mod session;
 pub mod socket;
 
 use std::io::{ErrorKind, Read, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Session};
 use self::socket::Stream;
-use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
+use crate::commands::{TABLE, lookup};
+use crate::events::Event;
 use crate::shared::{Shared, count};
+use crate::transactions::output::OutputHead;
 use crate::transactions::plan::{Kind, PlanBuilder, Planned, parse_observations};
-use crate::transactions::procedure::OutputHead;
 use crate::transactions::{End, REFUSED};
 
 /// Buffers larger than this are given back once they are empty.
@@ -102,10 +104,16 @@ pub struct Connection {
     parser: Parser,
     /// Bytes of the request that the parser holds, if it waits for the batch before it.
     parsed: Option<usize>,
+    /// Bytes of its buffers, as they were last counted.
+    weight: usize,
+    /// When its transaction was submitted.
+    submitted: Instant,
+    /// The number of its front.
+    front: usize,
 }
 
 impl Connection {
-    pub fn new(stream: Stream, session: Session) -> Self {
+    pub fn new(stream: Stream, session: Session, front: usize) -> Self {
         Self {
             stream,
             session,
@@ -127,7 +135,21 @@ impl Connection {
             written: 0,
             parser: Parser::default(),
             parsed: None,
+            weight: 0,
+            submitted: Instant::now(),
+            front,
         }
+    }
+
+    /// Counts the bytes that its buffers take; returns by how many they have grown.
+    fn weigh(&mut self) -> i64 {
+        let rest: usize = self.rest.iter().map(Planned::bytes).sum();
+        let queued = self.session.multi.as_ref().map_or(0, |multi| multi.plan.bytes());
+        let buffers = self.input.capacity() + self.output.capacity();
+        let bytes = buffers + self.batch.bytes() + rest + queued;
+        self.session.client.weigh(bytes);
+        let before = std::mem::replace(&mut self.weight, bytes);
+        bytes as i64 - before as i64
     }
 
     /// Bytes of replies that the client has not taken.
@@ -177,6 +199,7 @@ impl Connection {
 
     fn protocol_error(&mut self, shared: &Shared, error: ProtocolError) {
         count(&shared.counters.protocol_errors, 1);
+        shared.events.note(Event::ProtocolError, &self.session.client.peer);
         let text = format!("ERR Protocol error: {error}");
         self.session.reply(&mut self.output).error(text.as_bytes());
         self.life = Life::Closing;
@@ -205,7 +228,7 @@ impl Connection {
                 self.session.refuse(&mut self.output, &text);
                 return Want::More;
             }
-            spec.plan(&shared.planner(), &mut self.batch, &command);
+            spec.plan(&shared.planner(self.session.database), &mut self.batch, &command);
             self.session.last_command = spec.command_number();
             return Want::More;
         }
@@ -213,7 +236,23 @@ impl Connection {
             return Want::Submit(Kind::Batch);
         }
         let (session, out) = (&mut self.session, &mut self.output);
-        match dispatch::answer(session, shared, spec, &command, &mut self.batch, out) {
+        let (begun, allowed) =
+            (Instant::now(), spec.map(|spec| dispatch::allows(session, spec, &command)));
+        let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
+        if let (Some(spec), Some(allowed)) = (spec, allowed) {
+            let (took, place) = (begun.elapsed(), usize::from(spec.number));
+            match spec.action {
+                _ if !allowed => shared.stats.of(self.front).rejected(place),
+                Action::Admin(..) if !matches!(after, After::Exec | After::Watch) => {
+                    shared.stats.of(self.front).called(place, took);
+                    if shared.stats.slow.is_slow(took) {
+                        self.note_slow(took, command.args(0).collect(), shared);
+                    }
+                }
+                Action::Admin(..) | Action::Data(..) => {}
+            }
+        }
+        match after {
             After::Go => Want::More,
             After::Wait(time) => Want::Pause(time),
             After::Exec => Want::Submit(Kind::Exec),
@@ -248,7 +287,7 @@ impl Connection {
         let (value_max, now) = (shared.config.limits.value_bytes, shared.unix_ms());
         let Self { session, batch, .. } = self;
         let (mut multi, watches) = match kind {
-            Kind::Exec => (session.multi.take(), std::mem::take(&mut session.watches)),
+            Kind::Exec => (session.take_multi(), std::mem::take(&mut session.watches)),
             Kind::Batch | Kind::Watch => (None, Vec::new()),
         };
         let plan = match kind {
@@ -262,18 +301,56 @@ impl Connection {
 
     /// Answers the client's transaction, or prepares its parts.
     fn end(&mut self, planned: &Planned, end: End, shared: &Shared) {
+        let took = self.submitted.elapsed();
         match end {
             End::Committed(output) => {
+                let executed = OutputHead::parse(&output).map_or(0, |(head, _)| head.executed);
+                self.note_calls(planned, executed, took, shared);
                 if self.answer(planned, &output).is_none() {
                     self.fail(planned, REFUSED);
                 }
                 let null = planned.kind() == Kind::Exec
-                    && matches!(output.get(OutputHead::LEN..), Some(b"*-1\r\n" | b"_\r\n"));
-                count(&shared.counters.watch_failures, u64::from(null));
+                    && OutputHead::parse(&output)
+                        .is_some_and(|(_, replies)| matches!(replies, b"*-1\r\n" | b"_\r\n"));
+                if null {
+                    count(&shared.counters.watch_failures, 1);
+                    self.session.undo_select();
+                }
             }
             End::Split([first, second]) => self.rest.extend([second, first]),
-            End::Failed(text) => self.fail(planned, &text),
+            End::Failed(text) => {
+                self.session.undo_select();
+                let mut stats = shared.stats.of(self.front);
+                planned.places().for_each(|place| stats.failed(place));
+                drop(stats);
+                self.fail(planned, &text);
+            }
         }
+    }
+
+    /// Counts the first `executed` commands, and keeps them if they took long.
+    fn note_calls(&self, planned: &Planned, executed: usize, took: Duration, shared: &Shared) {
+        let mut stats = shared.stats.of(self.front);
+        planned.places().take(executed).for_each(|place| stats.called(place, took));
+        if planned.kind() == Kind::Exec
+            && let Some(exec) = lookup(b"exec")
+        {
+            stats.called(exec.number.into(), took);
+        }
+        drop(stats);
+        shared.stats.spikes.note(took);
+        if shared.stats.slow.is_slow(took) {
+            for (place, args) in planned.described().into_iter().take(executed) {
+                let words = [&[TABLE[place].name.as_bytes()], &args[..]].concat();
+                self.note_slow(took, words, shared);
+            }
+        }
+    }
+
+    fn note_slow(&self, took: Duration, words: Vec<&[u8]>, shared: &Shared) {
+        let client = &self.session.client;
+        let who = (client.peer.endpoint(), client.seen().name.clone());
+        shared.stats.slow.add(took, words.into_iter(), who);
     }
 
     /// Appends the replies of a committed transaction. `None`: its output is not in the layout.

@@ -7,6 +7,7 @@ use crate::connection::clients::{Client, CommandNumber};
 use crate::connection::encode::{Protocol, Reply};
 use crate::shared::Shared;
 use crate::transactions::plan::{PlanBuilder, Watch};
+use crate::transactions::record::Database;
 
 /// The state of one client.
 #[derive(Debug)]
@@ -17,10 +18,14 @@ pub struct Session {
     pub client: Arc<Client>,
     /// How it wants its replies.
     pub protocol: Protocol,
+    /// The database that its commands are for.
+    pub database: Database,
     /// May it use the store?
     pub authenticated: bool,
     /// The commands after MULTI.
     pub multi: Option<Multi>,
+    /// The database before the MULTI whose commands are under way.
+    before_exec: Option<Database>,
     /// What WATCH saw.
     pub watches: Vec<Watch>,
     /// Its last command.
@@ -30,6 +35,8 @@ pub struct Session {
 /// Commands queued after MULTI.
 #[derive(Debug, Default)]
 pub struct Multi {
+    /// The database before MULTI: a SELECT among the commands is undone if they are not executed.
+    pub database: Database,
     /// The commands.
     pub plan: PlanBuilder,
     /// One was refused: EXEC discards all.
@@ -37,7 +44,7 @@ pub struct Multi {
 }
 
 /// What the connection does after a command.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Go on.
     Go,
@@ -60,8 +67,10 @@ impl Session {
             id: client.id,
             client,
             protocol: Protocol::Resp2,
+            database: Database::default(),
             authenticated: shared.config.password.is_none(),
             multi: None,
+            before_exec: None,
             watches: Vec::new(),
             last_command: CommandNumber::default(),
         }
@@ -73,11 +82,38 @@ impl Session {
         *self = Self::new(shared, self.client.clone());
     }
 
+    /// MULTI: the commands that follow are queued.
+    pub fn begin_multi(&mut self) {
+        let database = self.database;
+        self.multi = Some(Multi { database, ..Multi::default() });
+    }
+
+    /// EXEC: what was queued, to be executed.
+    pub fn take_multi(&mut self) -> Option<Multi> {
+        let multi = self.multi.take();
+        self.before_exec = multi.as_ref().map(|multi| multi.database);
+        multi
+    }
+
+    /// What EXEC took was not executed: nor was a SELECT in it.
+    pub fn undo_select(&mut self) {
+        self.database = self.before_exec.take().unwrap_or(self.database);
+    }
+
+    /// DISCARD: forgets what was queued and watched; whether there was a MULTI.
+    pub fn discard(&mut self) -> bool {
+        let Some(multi) = self.multi.take() else { return false };
+        self.database = multi.database;
+        self.watches.clear();
+        true
+    }
+
     /// Lets other threads see what the client did last, and that it sent something when `active`
     /// says.
     pub fn publish(&self, active: Instant) {
         let queued = self.multi.as_ref().map(|multi| multi.plan.commands());
-        self.client.publish(self.protocol, queued, self.last_command, active);
+        let database = self.database.number();
+        self.client.publish((self.protocol, database), queued, self.last_command, active);
     }
 
     /// A reply in the client's protocol at the end of `out`.

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use nicol_core::ids::{IdMap, Key};
 use nicol_core::txn::Outcome;
 
+use super::output::OutputHead;
 use super::plan::{Kind, Op, PlanBuilder, Planned};
-use super::procedure::OutputHead;
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
 use crate::shared::Shared;
@@ -64,7 +64,7 @@ impl ActiveExpiry {
             None => {
                 self.known.insert(row, deadline);
                 self.due.insert((deadline, row));
-                shared.expiring.fetch_add(1, Ordering::Relaxed);
+                shared.keyspace.expires(row, 1);
             }
         }
     }
@@ -85,7 +85,7 @@ impl ActiveExpiry {
             // A deadline that a command gives it from here on counts: it comes after this
             // transaction.
             self.known.remove(&row);
-            shared.expiring.fetch_sub(1, Ordering::Relaxed);
+            shared.keyspace.expires(row, -1);
             self.purging.push(row);
             plan.begin(Op::PURGE, true);
             plan.key(row, b"");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nicol_core::txn::{Abort, Outcome};
 
 use super::lock_table::Waiter;
-use super::procedure::OutputHead;
+use super::output::OutputHead;
 use crate::connection::encode::split_replies;
 use nicol_core::serving::{Request, Response};
 
@@ -71,8 +71,10 @@ pub fn shares(waiters: &[Waiter], output: &[u8]) -> Vec<Option<Response>> {
             Some((own, rest)) if executed > 0 => {
                 replies = rest;
                 // The store's growth has been counted once, for the whole.
-                let mut output = OutputHead { executed, grown: 0 }.emit().to_vec();
+                let mut output = Vec::new();
+                OutputHead::begin(&mut output);
                 output.extend_from_slice(own);
+                OutputHead { executed, ..OutputHead::default() }.finish(&mut output);
                 (Outcome::Committed, output)
             }
             _ => (Outcome::Aborted(Abort::Refused), Vec::new()),

@@ -8,6 +8,7 @@ mod active_expiry;
 mod in_flight;
 mod joined;
 mod lock_table;
+pub mod output;
 pub mod plan;
 pub mod planner;
 pub mod procedure;
@@ -17,7 +18,6 @@ pub mod work;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nicol_core::fabric::FabricError;
@@ -30,9 +30,10 @@ use self::active_expiry::{ACTIVE_EXPIRY, ActiveExpiry};
 use self::in_flight::InFlight;
 use self::joined::{JOINED_BATCH, JoinedBatches, shares};
 use self::lock_table::{LockTable, Waiter};
+use self::output::OutputHead;
 use self::plan::{PlanBuilder, Planned};
-use self::procedure::OutputHead;
 use crate::connection::mailbox::{Completion, Mailbox, Promise};
+use crate::events::Event;
 use crate::shared::{Shared, count};
 
 /// Attempts before a batch that aborts is split: a smaller one has fewer conflicts.
@@ -307,7 +308,13 @@ impl Transactions {
         if response.outcome == Outcome::Committed
             && let Some((head, _)) = OutputHead::parse(&response.output)
         {
-            self.shared.keys.fetch_add(head.grown, Ordering::Relaxed);
+            let counters = &self.shared.counters;
+            count(&counters.hits, head.lookups.hits.into());
+            count(&counters.misses, head.lookups.misses.into());
+            count(&counters.expired, head.lookups.expired.into());
+            for (database, keys) in head.growth.changes() {
+                self.shared.keyspace.grow(database, keys.into());
+            }
         }
         match slot {
             ACTIVE_EXPIRY => {
@@ -441,16 +448,21 @@ impl Transactions {
             "UNKNOWN the transaction was not answered within {} ms: it may or may not take effect",
             max.as_millis()
         );
-        count(&self.shared.counters.unknown, 1);
+        self.note_unknown(connection);
         self.in_flight.is_late(planned.request().clone());
         self.ended.push_back(Ended { slot, connection, planned, end: End::Failed(text.into()) });
+    }
+
+    fn note_unknown(&self, connection: u64) {
+        count(&self.shared.counters.unknown, 1);
+        self.shared.events.note(Event::UnknownOutcome, &format_args!("client id={connection}"));
     }
 
     fn end(&mut self, slot: usize, open: Open, response: Response) {
         let end = match response.outcome {
             Outcome::Committed => End::Committed(response.output),
             Outcome::Unknown => {
-                count(&self.shared.counters.unknown, 1);
+                self.note_unknown(open.connection);
                 End::Failed(UNKNOWN.to_vec())
             }
             Outcome::Aborted(abort) => match halves(&open, abort) {

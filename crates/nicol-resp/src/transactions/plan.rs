@@ -291,6 +291,27 @@ impl Planned {
         self.request.reads.is_empty() && self.request.writes.is_empty()
     }
 
+    /// The places of its commands in the table.
+    pub fn places(&self) -> impl Iterator<Item = usize> {
+        let mut cursor = Plan::parse(&self.request.args).map(|plan| plan.cursor()).ok();
+        let mut args = Vec::new();
+        let ops = (0..self.commands).map_while(move |_| cursor.as_mut()?.command(&mut args).ok());
+        ops.filter_map(Op::place)
+    }
+
+    /// Each of its commands, by its place in the table, with its arguments as they were planned.
+    pub fn described(&self) -> Vec<(usize, Vec<&[u8]>)> {
+        let Ok(plan) = Plan::parse(&self.request.args) else { return Vec::new() };
+        let (mut cursor, mut args, mut all) = (plan.cursor(), Vec::new(), Vec::new());
+        for _ in 0..plan.commands {
+            let Ok(op) = cursor.command(&mut args) else { break };
+            if let Some(place) = op.place() {
+                all.push((place, args.iter().map(|arg| arg.bytes).collect()));
+            }
+        }
+        all
+    }
+
     /// The records that it names.
     pub fn rows(&self) -> impl Iterator<Item = &Key> {
         self.request.reads.iter().chain(&self.request.writes)

@@ -6,7 +6,7 @@
 use nicol_core::ids::Key;
 
 use super::plan::PlanBuilder;
-use super::record;
+use super::record::{self, Database};
 use crate::commands::errors::arity_error;
 use crate::commands::expiry::Expiry;
 use crate::commands::key_places::KeyPlaces;
@@ -16,6 +16,7 @@ use crate::connection::parse::Command;
 /// Adds commands to plans.
 #[derive(Clone, Copy, Debug)]
 pub struct Planner<'a> {
+    database: Database,
     hash_seed: u64,
     limits: &'a Limits,
     /// Milliseconds of Unix time.
@@ -23,16 +24,30 @@ pub struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// With the seed of the rows' hash, limits, and the time in milliseconds of Unix time.
-    pub fn new(hash_seed: u64, limits: &'a Limits, now: i64) -> Self {
-        Self { hash_seed, limits, now }
+    /// For keys of `database`, with the seed of the rows' hash, limits, and the time in
+    /// milliseconds of Unix time.
+    pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, now: i64) -> Self {
+        Self { database, hash_seed, limits, now }
+    }
+
+    /// The same for keys of another database.
+    pub fn within(self, database: Database) -> Self {
+        Self { database, ..self }
+    }
+
+    pub fn database(&self) -> Database {
+        self.database
+    }
+
+    /// The record of `key`.
+    fn row(&self, key: &[u8]) -> Key {
+        record::row(self.database, self.hash_seed, key)
     }
 
     /// The records of the keys of `command`, each once.
     pub fn rows(&self, keys: KeyPlaces, command: &Command<'_>) -> Vec<Key> {
         let places = keys.of(command.len());
-        let mut rows: Vec<_> =
-            places.map(|place| record::row(self.hash_seed, command.arg(place))).collect();
+        let mut rows: Vec<_> = places.map(|place| self.row(command.arg(place))).collect();
         rows.sort_unstable();
         rows.dedup();
         rows
@@ -40,7 +55,7 @@ impl<'a> Planner<'a> {
 
     /// Adds a key to the current command of `plan`.
     pub fn key(&self, plan: &mut PlanBuilder, key: &[u8]) {
-        plan.key(record::row(self.hash_seed, key), key);
+        plan.key(self.row(key), key);
     }
 
     /// Adds the last argument of a command that moves the deadline of `key`.
@@ -51,7 +66,7 @@ impl<'a> Planner<'a> {
         if let Expiry::In(_) | Expiry::At(_) = expiry
             && let Some(deadline) = expiry.deadline(self.now, None)
         {
-            plan.expires(deadline, record::row(self.hash_seed, key));
+            plan.expires(deadline, self.row(key));
         }
     }
 

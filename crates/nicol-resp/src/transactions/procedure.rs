@@ -6,43 +6,13 @@
 
 use nicol_core::txn::{Entry, Txn, Verdict};
 
+use super::output::OutputHead;
 use super::plan::{Arg, Kind, Op, Plan, Watch};
 use super::record;
 use super::work::{Stop, Updates, Work, entry};
 use crate::commands::spec::Action;
 use crate::commands::{TABLE, type_of};
 use crate::connection::encode::Reply;
-
-/// The head of an output: the number of commands executed, and by how many keys the store has grown
-/// (4 bytes each, little-endian).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutputHead {
-    /// Commands executed.
-    pub executed: usize,
-    /// Keys inserted minus keys deleted.
-    pub grown: i64,
-}
-
-impl OutputHead {
-    /// Its bytes.
-    pub const LEN: usize = 8;
-
-    /// The head of `output` and what follows it.
-    pub fn parse(output: &[u8]) -> Option<(Self, &[u8])> {
-        let (&[a, b, c, d, e, f, g, h], rest) = output.split_first_chunk::<{ Self::LEN }>()?;
-        let executed = u32::from_le_bytes([a, b, c, d]) as usize;
-        let grown = i64::from(i32::from_le_bytes([e, f, g, h]));
-        Some((Self { executed, grown }, rest))
-    }
-
-    /// Its layout. A transaction has far fewer keys than the number holds.
-    pub fn emit(self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[..4].copy_from_slice(&(self.executed as u32).to_le_bytes());
-        bytes[4..].copy_from_slice(&(self.grown as i32).to_le_bytes());
-        bytes
-    }
-}
 
 /// Bytes of replies behind which a batch ends, and the commands after it become another one.
 const BATCH_REPLIES: usize = 256 << 10;
@@ -83,29 +53,17 @@ fn run(
         Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
         Kind::Batch => {
             let mut work = Work::new(txn, &plan, type_of);
-            output.extend_from_slice(&[0; OutputHead::LEN]);
+            OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
-            let (updates, grown) = work.updates(values)?;
-            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            let (updates, growth) = work.updates(values)?;
+            OutputHead { executed, lookups: work.lookups(), growth }.finish(output);
             Ok(updates)
         }
         Kind::Exec => {
-            let executed = plan.commands;
-            output.extend_from_slice(&OutputHead { executed, grown: 0 }.emit());
-            for watch in plan.watches()? {
-                if !unchanged(txn, watch, plan.now)? {
-                    Reply::new(output, plan.protocol).null_array();
-                    return Ok(Vec::new());
-                }
-            }
-            let mut work = Work::new(txn, &plan, type_of);
-            if !exec(&mut work, &plan, output)? {
-                output.truncate(OutputHead::LEN);
-                Reply::new(output, plan.protocol).error(TOO_LARGE);
-                return Ok(Vec::new());
-            }
-            let (updates, grown) = work.updates(values)?;
-            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            OutputHead::begin(output);
+            let (updates, mut head) = exec(txn, &plan, output, values)?;
+            head.executed = plan.commands;
+            head.finish(output);
             Ok(updates)
         }
     }
@@ -113,7 +71,7 @@ fn run(
 
 fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), record::Malformed> {
     let (mut cursor, mut args) = (plan.cursor(), Vec::new());
-    output.extend_from_slice(&OutputHead { executed: plan.commands, grown: 0 }.emit());
+    OutputHead::begin(output);
     for _ in 0..plan.commands {
         cursor.command(&mut args)?;
         for arg in &args {
@@ -122,6 +80,7 @@ fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), recor
             Watch { row, version, present, seen: plan.now }.emit(output);
         }
     }
+    OutputHead { executed: plan.commands, ..OutputHead::default() }.finish(output);
     Ok(())
 }
 
@@ -172,8 +131,33 @@ fn batch<'t>(
     Ok(plan.commands)
 }
 
+/// Executes the body of a MULTI, unless a watched key has changed or it is too large. The head
+/// lacks the number of commands.
+fn exec(
+    txn: &Txn,
+    plan: &Plan<'_>,
+    output: &mut Vec<u8>,
+    values: &mut Vec<u8>,
+) -> Result<(Updates, OutputHead), record::Malformed> {
+    let nothing = (Vec::new(), OutputHead::default());
+    for watch in plan.watches()? {
+        if !unchanged(txn, watch, plan.now)? {
+            Reply::new(output, plan.protocol).null_array();
+            return Ok(nothing);
+        }
+    }
+    let (mut work, before) = (Work::new(txn, plan, type_of), output.len());
+    if !all(&mut work, plan, output)? {
+        output.truncate(before);
+        Reply::new(output, plan.protocol).error(TOO_LARGE);
+        return Ok(nothing);
+    }
+    let (updates, growth) = work.updates(values)?;
+    Ok((updates, OutputHead { lookups: work.lookups(), growth, ..OutputHead::default() }))
+}
+
 /// Executes every command; `false` if they do not fit the budget.
-fn exec<'t>(
+fn all<'t>(
     work: &mut Work<'t>,
     plan: &Plan<'t>,
     output: &mut Vec<u8>,

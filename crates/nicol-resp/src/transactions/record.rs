@@ -1,4 +1,4 @@
-//! What a Nicol record of the RESP table holds: every RESP key of its row, with its value.
+//! A record of the store holds every RESP key of its row, with its value.
 //!
 //! A row is a 56-bit hash of a RESP key. Two keys of the same row share a record and are told
 //! apart by their bytes, so that a collision costs time and is never wrong.
@@ -10,8 +10,35 @@
 use nicol_core::ids::{Key, TableId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The table of the RESP keys.
-pub const TABLE: TableId = TableId(0);
+/// Databases that SELECT takes. Each is a table of its own: database n is table n.
+pub const DATABASES: usize = 16;
+
+/// The number of a database, below [`DATABASES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Database(u8);
+
+impl Database {
+    /// The database of this number; `None` if there is none.
+    pub fn new(number: i64) -> Option<Self> {
+        let number = u8::try_from(number).ok()?;
+        (usize::from(number) < DATABASES).then_some(Self(number))
+    }
+
+    /// The database of a record; `None` if it is no record of RESP keys.
+    pub fn of(row: Key) -> Option<Self> {
+        Self::new(row.table().0.into())
+    }
+
+    /// Its number, as SELECT takes it.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Its place in an array with a place for each database.
+    pub fn place(self) -> usize {
+        self.0.into()
+    }
+}
 
 /// Bytes of the two lengths and the deadline before a key.
 pub const HEADER_LEN: usize = 14;
@@ -44,9 +71,10 @@ impl Pair<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The Nicol key of the RESP key `bytes`.
-pub fn row(hash_seed: u64, bytes: &[u8]) -> Key {
-    Key::new(TABLE, xxh3_64_with_seed(bytes, hash_seed) >> (64 - Key::ROW_BITS))
+/// The Nicol key of the RESP key `bytes` in `database`.
+pub fn row(database: Database, hash_seed: u64, bytes: &[u8]) -> Key {
+    let hash = xxh3_64_with_seed(bytes, hash_seed) >> (64 - Key::ROW_BITS);
+    Key::new(TableId(database.0), hash)
 }
 
 /// The pairs of `record`, each checked before it is handed out.
@@ -63,6 +91,11 @@ pub fn find<'a>(record: &'a [u8], key: &[u8]) -> Result<Option<Pair<'a>>, Malfor
         }
     }
     Ok(None)
+}
+
+/// Keys that `record` holds, those too whose time is over.
+pub fn key_count(record: &[u8]) -> usize {
+    pairs(record).filter(Result::is_ok).count()
 }
 
 /// When the first of the keys in `record` that expire does, in milliseconds of Unix time.

@@ -10,8 +10,9 @@ use std::ops::Range;
 use nicol_core::ids::Key;
 use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
 
+use super::output::{Growth, Lookups};
 use super::plan::{Arg, Plan};
-use super::record::{self, Pair};
+use super::record::{self, Database, Pair};
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
 
@@ -79,13 +80,23 @@ pub struct Work<'t> {
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
     spent: usize,
+    lookups: Lookups,
 }
 
 impl<'t> Work<'t> {
     pub fn new(txn: &'t Txn, plan: &Plan<'t>, types: fn(u8) -> Option<&'static Type>) -> Self {
         let heads = vec![None; txn.entries().len()];
         let slots = Vec::with_capacity(plan.commands);
-        Self { txn, plan: *plan, types, slots, purged: Vec::new(), heads, spent: 0 }
+        Self {
+            txn,
+            plan: *plan,
+            types,
+            slots,
+            purged: Vec::new(),
+            heads,
+            spent: 0,
+            lookups: Lookups::default(),
+        }
     }
 
     /// The transaction's time, in milliseconds of Unix time.
@@ -98,8 +109,18 @@ impl<'t> Work<'t> {
         self.plan.value_max
     }
 
-    /// Looks up a key of any type.
+    /// Looks up a key of any type. One of a command that only reads is counted.
     pub fn find(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
+        let found = self.slot(key)?;
+        if !key.writes {
+            let present = u32::from(self.is_present(found));
+            self.lookups.hits += present;
+            self.lookups.misses += 1 - present;
+        }
+        Ok(found)
+    }
+
+    fn slot(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
         let entry = entry(self.txn, key.row.ok_or(Stop::Malformed)?)?;
         let mut at = self.heads[entry];
         while let Some(slot) = at {
@@ -244,6 +265,15 @@ impl<'t> Work<'t> {
         self.replace(to, value, expires)
     }
 
+    /// Copies the value of one key, its type and its deadline to another.
+    pub fn copy(&mut self, from: Found, to: Found) -> Result<(), Stop> {
+        self.spend(self.len(from))?;
+        let Slot { value, kind, expires, .. } = &self.slots[from.0];
+        let (value, kind, expires) = (value.clone(), *kind, *expires);
+        self.slots[to.0].kind = kind;
+        self.replace(to, value, expires)
+    }
+
     /// Rewrites a row without what has expired; returns the next deadline in it, or 0.
     pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
         let key = row.row.ok_or(Stop::Malformed)?;
@@ -261,6 +291,11 @@ impl<'t> Work<'t> {
         Ok(next.unwrap_or(0))
     }
 
+    /// What the commands so far have found.
+    pub fn lookups(&self) -> Lookups {
+        self.lookups
+    }
+
     /// Takes `bytes` off the transaction's budget.
     pub fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
         if self.spent + bytes > TXN_BYTES_MAX {
@@ -272,22 +307,27 @@ impl<'t> Work<'t> {
 
     /// The new records, in `values`: what the old one held of other keys, then the changed ones.
     /// Also by how many keys they exceed the old ones.
-    pub fn updates(&self, values: &mut Vec<u8>) -> Result<(Updates, i64), record::Malformed> {
-        let (mut updates, mut grown) = (Vec::new(), 0);
+    pub fn updates(
+        &mut self,
+        values: &mut Vec<u8>,
+    ) -> Result<(Updates, Growth), record::Malformed> {
+        let (mut updates, mut growth, mut expired) = (Vec::new(), Growth::default(), 0);
         for (entry, head) in self.heads.iter().enumerate() {
             let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
             let dirty = chain().any(|slot| self.slots[slot].dirty);
             if !dirty && !self.purged.contains(&entry) {
                 continue;
             }
-            let start = values.len();
+            let (start, mut grown) = (values.len(), 0);
             for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
                 let pair = pair?;
                 let dirty =
                     |slot: usize| self.slots[slot].dirty && self.slots[slot].key == pair.key;
-                if !pair.is_over(self.plan.now) && !chain().any(dirty) {
+                let over = pair.is_over(self.plan.now);
+                if !over && !chain().any(dirty) {
                     record::push(values, pair);
                 } else {
+                    expired += u32::from(over);
                     grown -= 1;
                 }
             }
@@ -305,8 +345,11 @@ impl<'t> Work<'t> {
             }
             let put = (values.len() > start).then_some(start..values.len());
             updates.push((entry, put));
+            let database = Database::of(self.txn.entries()[entry].key);
+            growth.add(database.ok_or(record::Malformed)?, grown);
         }
-        Ok((updates, grown))
+        self.lookups.expired += expired;
+        Ok((updates, growth))
     }
 }
 

@@ -80,6 +80,8 @@ const FLOATS: [&str; 12] =
     ["0", "0.5", "-0.25", "3", "5.0e3", "25e-2", "+2", ".5", "x", "", "1.2.3", "nan"];
 const VALUES: [&str; 10] =
     ["", "v", "10", "-7", "0.5", "hello world", "3.25", "1e2", "x\r\ny", "0"];
+/// Databases that a conversation uses, and what is none.
+const DATABASES: [&str; 6] = ["0", "0", "1", "1", "16", "x"];
 /// Times that are over, or that no test lasts.
 const TIMES: [&str; 12] = [
     "1000",
@@ -129,7 +131,7 @@ fn options(random: &mut Stream, past: bool, args: &mut Vec<Vec<u8>>) {
 }
 
 /// Commands with what their arguments are drawn from.
-const PLAIN: [(&str, &[&[&str]]); 32] = [
+const PLAIN: [(&str, &[&[&str]]); 36] = [
     ("GET", &[&KEYS]),
     ("GETDEL", &[&KEYS]),
     ("STRLEN", &[&KEYS]),
@@ -162,6 +164,10 @@ const PLAIN: [(&str, &[&[&str]]); 32] = [
     ("RENAMENX", &[&KEYS, &KEYS]),
     ("MGET", &[&KEYS]),
     ("PING", &[&KEYS]),
+    ("SELECT", &[&DATABASES]),
+    ("MOVE", &[&KEYS, &DATABASES]),
+    ("COPY", &[&KEYS, &KEYS]),
+    ("COPY", &[&KEYS, &KEYS, &["DB", "replace", "FOO"], &DATABASES]),
 ];
 
 /// One command with arguments that mostly fit.
@@ -257,8 +263,12 @@ impl Talk {
             timed: 0,
         };
         for client in &mut talk.clients[0] {
-            client.send(&command(&[&b"DEL"[..], b"a", b"b", b"c", b"n", b"f", b"d"]));
-            client.reply();
+            for database in [b"1", b"0"] {
+                client.send(&command(&[b"SELECT", database]));
+                client.reply();
+                client.send(&command(&[&b"DEL"[..], b"a", b"b", b"c", b"n", b"f", b"d"]));
+                client.reply();
+            }
         }
         talk
     }

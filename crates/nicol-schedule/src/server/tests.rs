@@ -17,6 +17,7 @@ use super::super::decision::WORKERS_MAX;
 use super::super::features::{FEATURES, FeatureMap, Features};
 use super::super::messages::RequestOf;
 use super::super::shared::Transcripts;
+use super::super::start::start;
 use super::*;
 
 const SERVER: NodeId = NodeId(0);
@@ -106,7 +107,7 @@ impl Start for Cluster {
     fn start<F: Fabric>(&self, fabric: &F) {
         let Self(world) = self;
         if fabric.here().node == SERVER {
-            return Server::start(fabric, &world.shared, Commits);
+            return start(fabric, &world.shared, Commits);
         }
         if fabric.here().side == Side::Nic {
             return;

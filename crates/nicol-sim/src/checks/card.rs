@@ -11,7 +11,7 @@ use nicol_core::view::ViewError;
 
 use super::CheckLine;
 use super::paths::{Flow, Load, Measured, Path, Verb};
-use crate::Profile;
+use crate::{Profile, Utilization};
 
 /// The hardware that the study compares, and its clients. [OffPath23 2.4]
 struct Testbed {
@@ -385,12 +385,14 @@ fn within(bed: &Testbed) -> Lines {
 }
 
 /// What one core does that posts READs of 64 B.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Posting {
     /// Millions of them a second.
     pub mops: f64,
     /// The core's time to post one and to poll its completion.
     pub core_ns: f64,
+    /// How busy the resources of every node were meanwhile.
+    pub resources: Vec<Utilization>,
 }
 
 /// READs of 64 B of one core, `batch` at a time, that share doorbells as `doorbells` says.
@@ -413,7 +415,8 @@ pub fn posting(
     let measured = load.run()?;
     let mops = measured.mops();
     let posted = mops * span.0 as f64 / 1e3;
-    Ok(Posting { mops, core_ns: measured.posting_ns() / posted.max(1.0) })
+    let core_ns = measured.posting_ns() / posted.max(1.0);
+    Ok(Posting { mops, core_ns, resources: measured.resources() })
 }
 
 fn batched(bed: &Testbed, target: &Arc<Profile>, path: Path, batch: usize) -> Found {

@@ -11,7 +11,7 @@ use nicol_core::view::ViewError;
 use super::cluster;
 use super::probe::Probe;
 pub use super::probe::{Action, ChainProbe};
-use crate::{Profile, SimCluster, SimConfig, Spending};
+use crate::{Profile, SimConfig, Spending, Utilization};
 
 /// The primitives of figure 1 and the verbs that they are compared with. [PRISM21 4.3]
 pub const PRIMITIVES: [(&str, ChainProbe, Action); 5] = [
@@ -36,13 +36,31 @@ pub const FULL_VECTOR: usize = 15;
 /// Cores that issue DMAs, each with a queue of its own, C1.16.
 const DMA_CORES: usize = 8;
 
-/// A rate, and the resource of the target that was busiest.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A rate, and how busy everything was while it was measured.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
     /// Millions of operations per second.
     pub mops: f64,
-    /// `dma`, `pcie`, `network` or `cores`.
-    pub busiest: &'static str,
+    /// The resources of every node.
+    pub resources: Vec<Utilization>,
+}
+
+impl Rate {
+    /// The resource of the target that was busiest: `dma`, `pcie`, `network` or `cores`.
+    pub fn busiest(&self) -> &'static str {
+        let busy = |name: &str| {
+            self.resources.iter().find(|line| line.name == name).map_or(0.0, Utilization::busy)
+        };
+        let network = busy("n0.link_in").max(busy("n0.link_out"));
+        let pcie = busy("n0.pcie_to_host").max(busy("n0.pcie_to_nic"));
+        let shares = [
+            ("dma", busy("n0.dma_queues")),
+            ("pcie", pcie),
+            ("network", network),
+            ("cores", busy("n0.nic_cores")),
+        ];
+        shares.into_iter().fold(("", 0.0), |most, one| if one.1 > most.1 { one } else { most }).0
+    }
 }
 
 /// Time of the two parts of a DMA vector, in nanoseconds.
@@ -115,24 +133,8 @@ pub fn verb_writes(
 
 fn rate(probe: &Probe, config: SimConfig) -> Rate {
     let (found, cluster) = probe.run(config, WARMUP, WINDOW);
-    Rate { mops: found.mops, busiest: busiest(&cluster) }
-}
-
-/// Which resource of the target is the busiest.
-fn busiest(cluster: &SimCluster) -> &'static str {
-    let report = cluster.report();
-    let busy = |name: &str| {
-        report.resources.iter().find(|line| line.name == name).map_or(0.0, |line| line.busy)
-    };
-    let network = busy("n0.link_in").max(busy("n0.link_out"));
-    let pcie = busy("n0.pcie_to_host").max(busy("n0.pcie_to_nic"));
-    let shares = [
-        ("dma", busy("n0.dma_queues")),
-        ("pcie", pcie),
-        ("network", network),
-        ("cores", busy("n0.nic_cores")),
-    ];
-    shares.into_iter().fold(("", 0.0), |most, one| if one.1 > most.1 { one } else { most }).0
+    let resources = cluster.report().since(&found.before).resources;
+    Rate { mops: found.mops, resources }
 }
 
 /// The rate of DMAs per queue in vectors of `vector` requests, in millions per second: eight NIC
@@ -145,12 +147,13 @@ pub fn dma_rate(
     action: Action,
     vector: usize,
     size: usize,
-) -> Result<f64, ViewError> {
+) -> Result<Rate, ViewError> {
     let mut config = cluster(profile, 1, 1, DMA_CORES)?;
     let cores = config.view.engines_most(Side::Nic);
     config.tuning.dma_vector = vector;
     let probe = Probe::new(action, Side::Nic, 60, size);
-    Ok(probe.measure(config, WARMUP, WINDOW).mops / cores as f64)
+    let all = rate(&probe, config);
+    Ok(Rate { mops: all.mops / cores as f64, ..all })
 }
 
 /// The mean time of one transfer of `size` bytes at a time between a NIC core and its own host's
@@ -202,7 +205,7 @@ mod tests {
                 let report = cluster.report();
                 let busy = |resource: &str| {
                     let lines = report.resources.iter();
-                    lines.filter(|line| line.name == resource).map(|line| line.busy).sum::<f64>()
+                    lines.filter(|line| line.name == resource).map(Utilization::busy).sum::<f64>()
                 };
                 assert_eq!(busy("n0.verb_card") > 0.0, by_verbs, "{name}");
                 assert_eq!(busy("n0.dma_queues") > 0.0, !by_verbs, "{name}");

@@ -13,7 +13,7 @@ use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{View, ViewError};
 
 use super::probe::{Echo, EchoServer};
-use crate::{Profile, SimCluster, SimConfig, SimReport};
+use crate::{Profile, SimCluster, SimConfig, SimReport, Utilization};
 
 /// The node whose card is measured.
 const TARGET: NodeId = NodeId(0);
@@ -261,13 +261,16 @@ impl Measured {
         on_verbs.map(|spent| spent.time.0 as f64).sum()
     }
 
+    /// How busy each resource of every node was while it was measured.
+    pub fn resources(&self) -> Vec<Utilization> {
+        self.last.since(&self.first).resources
+    }
+
     /// How busy each resource of the target was, by its name.
     pub fn busy(&self) -> Vec<(String, f64)> {
-        let report = self.last.since(&self.first);
-        let lines = report.resources.into_iter();
-        let mine =
-            lines.filter_map(|line| Some((line.name.strip_prefix("n0.")?.to_owned(), line.busy)));
-        mine.collect()
+        let named =
+            |line: &Utilization| Some((line.name.strip_prefix("n0.")?.to_owned(), line.busy()));
+        self.resources().iter().filter_map(named).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use nicol_core::memory::{Access, Buffers, Compare, MaskedSwap, Region};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::wire::{Malformed, Writer};
 
-use crate::{SimCluster, SimConfig};
+use crate::{SimCluster, SimConfig, SimReport};
 
 /// The node that operations go to.
 const TARGET: NodeId = NodeId(0);
@@ -79,12 +79,14 @@ pub(super) struct Probe {
 }
 
 /// What a measurement found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Found {
     /// Operations in a second, in millions.
     pub(super) mops: f64,
     /// Mean time of one, in nanoseconds; no number if none has ended.
     pub(super) mean_ns: f64,
+    /// The cluster's account at the end of the warm-up.
+    pub(super) before: SimReport,
 }
 
 impl Probe {
@@ -113,12 +115,13 @@ impl Probe {
         let counts =
             || (self.finished.load(Ordering::Relaxed), self.waited_ns.load(Ordering::Relaxed));
         cluster.run_until(&mut |_| false, warmup);
-        let before = counts();
+        let (before, first) = (counts(), cluster.report());
         cluster.run_until(&mut |_| false, warmup + window);
         let after = counts();
         let finished = (after.0 - before.0) as f64;
         let mops = finished * 1e3 / window.0 as f64;
-        (Found { mops, mean_ns: (after.1 - before.1) as f64 / finished }, cluster)
+        let mean_ns = (after.1 - before.1) as f64 / finished;
+        (Found { mops, mean_ns, before: first }, cluster)
     }
 
     fn is_dma(&self) -> bool {

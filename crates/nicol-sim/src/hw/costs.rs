@@ -43,6 +43,7 @@ struct Computation {
     execute_key: Picos,
     client: Picos,
     chain_operation: Picos,
+    crc64_byte: Picos,
 }
 
 impl Costs {
@@ -91,6 +92,7 @@ impl Costs {
                 execute_key: scaled(work.execute_key.value),
                 client: scaled(work.client.value),
                 chain_operation: scaled(work.chain_operation.value),
+                crc64_byte: scaled(work.crc64_byte.value),
             },
             // Taking a cache line from another core is also what receiving within a side costs.
             access: match (&core.synchronize, &work.access) {
@@ -152,6 +154,7 @@ impl Costs {
             Work::Execute { keys } => self.work.execute_key * u64::from(keys),
             Work::Client => self.work.client,
             Work::Chain { operations } => self.work.chain_operation * u64::from(operations),
+            Work::Crc64 { bytes } => self.work.crc64_byte * u64::from(bytes),
             Work::MessageFramed { bytes } => self.of(Charge::MessageSent { bytes }),
             Work::MessagePolled { bytes } => self.of(Charge::MessageReceived { bytes }),
             Work::Given { nanos } => Picos(nanos * 1_000),

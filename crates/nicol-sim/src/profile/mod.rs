@@ -215,6 +215,8 @@ pub struct WorkCosts {
     pub client: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::Chain`], per operation.
     pub chain_operation: Sourced<Picos>,
+    /// [`nicol_core::fabric::Work::Crc64`], per byte.
+    pub crc64_byte: Sourced<Picos>,
     /// [`nicol_core::fabric::SharedMemory::access`]; by default the `local_received` of the core.
     pub access: Option<Sourced<Picos>>,
 }

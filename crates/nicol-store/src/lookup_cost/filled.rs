@@ -9,7 +9,7 @@ use crate::address_cache::AddressCache;
 use crate::host_table::{
     self, Growth, Home, HostTable, PageRef, Progress, SEGMENT_SLOTS, SlotHash, SlotView,
 };
-use crate::nic_index::HomesPerHint;
+use crate::nic_index::{FirstRead, HomesPerHint};
 use crate::remote_table::{Design, Geometry, RemoteTable, Reread, Step, TableConfig};
 
 /// Cached addresses per record: two, so that few sets overflow.
@@ -53,11 +53,16 @@ impl Filled {
             table
         };
         let table = match structure {
-            Structure::Robinhood { displacement_max: Some(probe_length), homes_per_hint } => {
+            Structure::Robinhood {
+                displacement_max: Some(probe_length),
+                homes_per_hint,
+                first_read,
+            } => {
                 let geometry = host_table::Geometry::new(slots, probe_length, value_bytes.max(8));
                 let table = HostTable::new(geometry, records, Growth::Off);
                 keys(records, seed).for_each(|key| table.load(key, &value));
-                Table::Robinhood(Hinted { table, probe_length, homes_per_hint, hints: Vec::new() })
+                let hints = Vec::new();
+                Table::Robinhood(Hinted { table, probe_length, homes_per_hint, first_read, hints })
             }
             Structure::Robinhood { displacement_max: None, .. } => {
                 panic!("no table has runs without a limit")
@@ -183,6 +188,7 @@ pub(super) struct Hinted {
     pub(super) table: HostTable,
     pub(super) probe_length: u16,
     pub(super) homes_per_hint: HomesPerHint,
+    pub(super) first_read: FirstRead,
     /// d_i of each group of homes.
     pub(super) hints: Vec<u8>,
 }
@@ -198,7 +204,7 @@ impl Hinted {
         let group = self.homes_per_hint.group(SlotHash::of(key), self.table.geometry().segments());
         let groups = SEGMENT_SLOTS / u64::from(self.homes_per_hint.get());
         let hint = (home.segment * groups) as usize + group;
-        let first = (u16::from(self.hints[hint]) + SLACK + 1).min(self.probe_length);
+        let first = self.first_read.entries(self.hints[hint].into(), SLACK, self.probe_length);
         let mut slots = |from, to| self.slots(key, home, (from, to), tally, bytes);
         let near = slots(0, first);
         let far = || if first < self.probe_length { slots(first, self.probe_length) } else { None };

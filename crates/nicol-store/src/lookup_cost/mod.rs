@@ -5,20 +5,19 @@
 //! included (AMB-01); then every key is looked up once with the code that a NIC or a remote
 //! coordinator runs. An object is a slot, in use or not, since a READ moves either.
 //!
-//! Robinhood's lookups follow the NIC index's rule (AMB-04): the first read covers d_i + k + 1
-//! slots from the key's home, D_m at most; a second, adjacent one the rest up to D_m; then come the
-//! overflow pages, whose address the index entry holds. How many homes share a d_i is a parameter
-//! (AMB-46). The hints are those of a warm index, taught
-//! by a first pass over all keys, which is not counted. Without D_m an insertion's probe may pass
-//! thousands of slots, which no table here supports. Since the positions then do not depend on the
-//! order of insertion, they are computed.
+//! Robinhood's lookups follow the NIC index's rule: the first read covers what [`FirstRead`] says
+//! (AMB-04); a second, adjacent one the rest up to D_m; then come the overflow pages, whose address
+//! the index entry holds. How many homes share a d_i is a parameter (AMB-46). The hints are those
+//! of a warm index, taught by a first pass over all keys, which is not counted. Without D_m an
+//! insertion's probe may pass thousands of slots, which no table here supports. Since the positions
+//! then do not depend on the order of insertion, they are computed.
 
 mod filled;
 
 use nicol_core::ids::Key;
 
 use crate::host_table::SEGMENT_SLOTS;
-use crate::nic_index::HomesPerHint;
+use crate::nic_index::{FirstRead, HomesPerHint};
 use crate::remote_table::{Design, Geometry};
 pub use filled::Filled;
 use filled::config;
@@ -40,6 +39,8 @@ pub enum Structure {
         displacement_max: Option<u16>,
         /// How many homes share a d_i.
         homes_per_hint: HomesPerHint,
+        /// What the first read covers.
+        first_read: FirstRead,
     },
     /// FaRM's hopscotch table or DrTM+H's chained buckets.
     Remote(Design),
@@ -60,9 +61,27 @@ pub const COMPARED: [Structure; 8] = [
 ];
 
 impl Structure {
-    /// Xenic's table with this D_m, and hints of this granularity.
+    /// Xenic's table with this D_m, hints of this granularity, and a first read of d_i + k entries.
     pub const fn robinhood(displacement_max: Option<u16>, homes_per_hint: HomesPerHint) -> Self {
-        Self::Robinhood { displacement_max, homes_per_hint }
+        Self::Robinhood { displacement_max, homes_per_hint, first_read: FirstRead::Within }
+    }
+
+    /// The same with this first read; a structure without hints stays as it is.
+    pub const fn reading(self, first_read: FirstRead) -> Self {
+        match self {
+            Self::Robinhood { displacement_max, homes_per_hint, .. } => {
+                Self::Robinhood { displacement_max, homes_per_hint, first_read }
+            }
+            Self::Remote(_) | Self::Cached(_) => self,
+        }
+    }
+
+    /// What the first read covers; `None` for structures without hints.
+    pub const fn first_read(&self) -> Option<FirstRead> {
+        match *self {
+            Self::Robinhood { first_read, .. } => Some(first_read),
+            Self::Remote(_) | Self::Cached(_) => None,
+        }
     }
 
     /// How many homes share a d_i; `None` for structures without hints.
@@ -147,11 +166,11 @@ impl LookupCost {
 pub fn measure(structure: Structure, records: u64, seed: u64) -> LookupCost {
     assert!(records > 0, "something is looked up");
     let slots = slots_for(records);
-    if let Structure::Robinhood { displacement_max: None, homes_per_hint } = structure {
+    if let Structure::Robinhood { displacement_max: None, homes_per_hint, first_read } = structure {
         // One slot a bucket: the geometry's bucket is a uniform home.
         let one = Geometry::new(config(Design::Chained { bucket: 1 }, slots, VALUE_BYTES));
-        let tally =
-            unlimited(keys(records, seed).map(|key| one.bucket(key)), slots, homes_per_hint);
+        let homes = keys(records, seed).map(|key| one.bucket(key));
+        let tally = unlimited(homes, slots, homes_per_hint, first_read);
         return tally.cost(structure, records, 0);
     }
     let mut filled = Filled::new(structure, records, VALUE_BYTES, seed);
@@ -198,7 +217,12 @@ impl Tally {
 
 /// Looks every object of a Robinhood table without D_m up, given their homes: in the order of
 /// homes, an object stands at home or right behind the one before it.
-fn unlimited(homes: impl Iterator<Item = u64>, slots: u64, homes_per_hint: HomesPerHint) -> Tally {
+fn unlimited(
+    homes: impl Iterator<Item = u64>,
+    slots: u64,
+    homes_per_hint: HomesPerHint,
+    first_read: FirstRead,
+) -> Tally {
     let mut counts = vec![0u16; slots.next_multiple_of(SEGMENT_SLOTS) as usize];
     for home in homes {
         counts[home as usize] += 1;
@@ -206,14 +230,16 @@ fn unlimited(homes: impl Iterator<Item = u64>, slots: u64, homes_per_hint: Homes
     let (mut tally, mut free) = (Tally::default(), 0);
     let shared = usize::from(homes_per_hint.get());
     for (group, homes) in counts.chunks(shared).enumerate() {
-        let (mut displacement, mut objects) = (0, 0);
+        let (mut displacement, mut objects) = (0u64, 0);
         for (slot, count) in homes.iter().enumerate().filter(|(_, count)| **count > 0) {
             let home = (group * shared + slot) as u64;
             free = home.max(free) + u64::from(*count);
             displacement = displacement.max(free - 1 - home);
             objects += u64::from(*count);
         }
-        tally.objects += objects * (displacement + u64::from(SLACK) + 1);
+        // Without a limit no read is cut short.
+        let read = first_read.entries(displacement as u16, SLACK, u16::MAX);
+        tally.objects += objects * u64::from(read);
         tally.roundtrips += objects;
     }
     tally

@@ -11,7 +11,7 @@ fn every_structure_costs_at_least_its_first_read_and_no_more_than_its_bound() {
         assert_eq!(cost.records, RECORDS);
         assert!(cost.roundtrips >= RECORDS, "{structure:?}: a lookup reads");
         let first = match structure {
-            Structure::Robinhood { .. } => 2,
+            Structure::Robinhood { .. } => 1,
             Structure::Remote(_) | Structure::Cached(_) => {
                 u64::from(structure.parameter().unwrap())
             }
@@ -51,14 +51,14 @@ fn a_limit_that_is_never_met_costs_what_none_does() {
     }
     assert_eq!(table.overflowed(), 0, "half full, it does not overflow");
     let hints = vec![0; geometry.segments() as usize];
-    let homes_per_hint = HomesPerHint::SEGMENT;
-    let mut nic = Hinted { table, probe_length: 64, homes_per_hint, hints };
+    let (homes_per_hint, first_read) = (HomesPerHint::SEGMENT, FirstRead::Beyond);
+    let mut nic = Hinted { table, probe_length: 64, homes_per_hint, first_read, hints };
     let mut bytes = Vec::new();
     let (mut teaching, mut tally) = (Tally::default(), Tally::default());
     keys(RECORDS, 5).for_each(|key| nic.lookup(key, &mut teaching, &mut bytes));
     keys(RECORDS, 5).for_each(|key| nic.lookup(key, &mut tally, &mut bytes));
     let homes = keys(RECORDS, 5).map(|key| SlotHash::of(key).base_slot(geometry.slots()));
-    let computed = unlimited(homes, geometry.slots(), homes_per_hint);
+    let computed = unlimited(homes, geometry.slots(), homes_per_hint, first_read);
     assert_eq!(
         (computed.objects, computed.roundtrips),
         (tally.objects, tally.roundtrips),
@@ -87,6 +87,22 @@ fn a_finer_hint_reads_less_and_the_first_read_still_suffices() {
         for pair in costs.windows(2) {
             assert!(pair[1].objects < pair[0].objects, "{limit:?}: {costs:?}");
             assert_eq!(pair[1].roundtrips, pair[0].roundtrips, "{limit:?}: warm hints suffice");
+        }
+    }
+}
+
+#[test]
+fn a_first_read_within_the_known_reach_takes_one_slot_less() {
+    for limit in [None, Some(16)] {
+        let within = Structure::robinhood(limit, HomesPerHint::ONE);
+        let [within, beyond] =
+            [within, within.reading(FirstRead::Beyond)].map(|it| measure(it, RECORDS, 7));
+        assert_eq!(within.roundtrips, beyond.roundtrips, "{limit:?}: warm hints suffice");
+        let less = beyond.objects - within.objects;
+        match limit {
+            None => assert_eq!(less, RECORDS),
+            // A read that reaches D_m is cut short either way, and has its rest in a second read.
+            Some(_) => assert!(less < RECORDS && less > RECORDS / 2, "{within:?} {beyond:?}"),
         }
     }
 }

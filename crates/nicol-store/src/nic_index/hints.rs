@@ -43,6 +43,37 @@ impl HomesPerHint {
     }
 }
 
+/// From where a lookup's first read counts its d_i + k entries. [Xenic21 4.1.3] AMB-04
+///
+/// Displacements count from 0: an object whose displacement is d_i stands in the last of the
+/// d_i + 1 entries from its home on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstRead {
+    /// From the home, all together: "if the NIC does not read the item within d_i + k entries".
+    /// With k = 1 that is the known reach exactly.
+    Within,
+    /// Behind the known reach: "reads d_i + k additional elements beyond its known displacement".
+    /// With k = 1 that is one entry more.
+    Beyond,
+}
+
+impl FirstRead {
+    /// Entries that the first read takes from the home on: one at least, and `limit`, D_m, at most.
+    pub const fn entries(self, displacement: u16, slack: u16, limit: u16) -> u16 {
+        let entries = match self {
+            Self::Within => displacement + slack,
+            Self::Beyond => displacement + 1 + slack,
+        };
+        if entries == 0 {
+            1
+        } else if entries < limit {
+            entries
+        } else {
+            limit
+        }
+    }
+}
+
 /// The displacements of an entry, 6 bits each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Displacements([u8; BYTES]);

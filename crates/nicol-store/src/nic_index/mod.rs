@@ -27,7 +27,7 @@ use nicol_core::units::Bytes;
 use nicol_core::wire::append;
 
 use crate::host_table::{LocatedRecord, PageRef, Progress, SegmentHeader, SlotHash};
-pub use hints::HomesPerHint;
+pub use hints::{FirstRead, HomesPerHint};
 use stripe::{Limits, Stripe};
 
 /// Mutexes that the segments are spread over.

@@ -69,6 +69,22 @@ pub enum DeliveryMode {
     Interactive,
 }
 
+/// Which of New-Order and Payment are annotated to be shipped: their execution logic runs on NIC
+/// cores. The others run at the host. [Xenic21 4.3.3]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shipped {
+    /// Neither. [Xenic21 5.2] New-Order alone: the coordinator's B+ trees make it heavy, and "the
+    /// host executes compute-heavy or predominantly local transactions" (4.3.3).
+    Neither,
+    /// New-Order.
+    NewOrder,
+    /// Payment.
+    Payment,
+    /// Both. [Xenic21 5.3] "Xenic ships execution of the new order and payment transactions to the
+    /// NIC; other transactions execute on the host."
+    Both,
+}
+
 /// The values of a TPC-C run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpccConfig {
@@ -94,8 +110,8 @@ pub struct TpccConfig {
     pub indices: Indices,
     /// What a scheduler is told of a request.
     pub features: Features,
-    /// May New-Order and Payment run on NIC cores? [Xenic21 5.3]
-    pub ship: bool,
+    /// Which transactions are annotated to run on NIC cores.
+    pub shipped: Shipped,
     /// Records per node that a run may add to the initial ones.
     pub growth_per_node: u64,
 }
@@ -115,7 +131,7 @@ impl TpccConfig {
             delivery: DeliveryMode::Deferred,
             indices: Indices::Records,
             features: Features::Written,
-            ship: true,
+            shipped: Shipped::Both,
             growth_per_node: 1_000_000,
         }
     }
@@ -125,6 +141,7 @@ impl TpccConfig {
         Self {
             mix: Mix::NewOrderOnly,
             suppliers: Suppliers::Uniform,
+            shipped: Shipped::Neither,
             ..Self::specification(nodes, warehouses_per_node)
         }
     }

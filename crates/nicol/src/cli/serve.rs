@@ -13,6 +13,8 @@ use crate::limits;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
 pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
+/// Clients that a server may take at a time.
+pub const MAX_CLIENTS: RangeInclusive<u64> = 1..=1 << 20;
 /// Bytes of logs that a server may let grow before it shortens them.
 pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
 
@@ -48,14 +50,20 @@ pub struct ServeArgs {
     /// 1 of a system that keeps one copy].
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
-    /// Where to listen: ADDRESS:PORT, or unix:PATH for a socket in the file system, to which only
-    /// its owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a password.
-    /// A socket that a killed server has left at PATH is replaced.
+    /// Where to listen: ADDRESS:PORT or HOST:PORT, or unix:PATH for a socket in the file system, to
+    /// which only its owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a
+    /// password. A socket that a killed server has left at PATH is replaced.
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
     /// Password that clients must give with AUTH. Lists of processes show flags: others on the
     /// machine cannot read it in NICOL_PASSWORD or in the file of --config.
-    #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
+    #[arg(
+        long,
+        alias = "requirepass",
+        value_name = "PASSWORD",
+        env = "NICOL_PASSWORD",
+        hide_env_values = true
+    )]
     pub password: Option<String>,
     /// Records that each shard is expected to hold [default: 1000000]. Tables grow beyond it; only
     /// those of prism-kv do not, which answers -OOM then.
@@ -66,6 +74,16 @@ pub struct ServeArgs {
     #[arg(long, alias = "maxmemory", value_name = "SIZE", env = "NICOL_MAX_MEMORY")]
     #[arg(value_parser = limits::size)]
     pub max_memory: Option<Bytes>,
+    /// Memory for the buffers of all clients, beside --max-memory: beyond it the clients with the
+    /// largest are closed, but for those that said CLIENT NO-EVICT [default: an eighth of
+    /// --max-memory].
+    #[arg(long, alias = "maxmemory-clients", value_name = "SIZE")]
+    #[arg(env = "NICOL_MAX_CLIENT_MEMORY", value_parser = limits::size)]
+    pub max_client_memory: Option<Bytes>,
+    /// Clients at a time; the next one is told so and closed [default: 10000].
+    #[arg(long, alias = "maxclients", value_name = "N", env = "NICOL_MAX_CLIENTS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(MAX_CLIENTS))]
+    pub max_clients: Option<u64>,
     /// Milliseconds after which a transaction without an outcome is answered with -UNKNOWN: it may
     /// or may not take effect [default: 5000]. Looked at every 250 ms.
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]

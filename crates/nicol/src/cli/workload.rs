@@ -39,6 +39,19 @@ pub enum DeliveryArg {
     Interactive,
 }
 
+/// Which of TPC-C's transactions are annotated to run on NIC cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ShipArg {
+    /// None: the host executes all.
+    None,
+    /// New-Order.
+    NewOrder,
+    /// Payment.
+    Payment,
+    /// New-Order and Payment.
+    Both,
+}
+
 /// How TPC-C finds orders whose keys it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IndicesArg {
@@ -130,6 +143,10 @@ pub struct WorkloadArgs {
     /// When a Delivery is executed (tpcc) [default: deferred].
     #[arg(long, value_enum)]
     pub delivery: Option<DeliveryArg>,
+    /// What is annotated to run on NIC cores (tpcc, tpcc-no) [default: both for tpcc, none for
+    /// tpcc-no].
+    #[arg(long, value_enum)]
+    pub ship: Option<ShipArg>,
     /// Find orders by index record or by tree scan (tpcc, tpcc-no) [default: trees if the system
     /// has ordered tables, else records].
     #[arg(long, value_enum)]

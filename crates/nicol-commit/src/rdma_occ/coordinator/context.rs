@@ -3,16 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::{Fabric, FabricError};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{NodeId, ShardId};
-use nicol_core::txn::Abort;
 
-use crate::messages::verdict;
 use crate::rdma_occ::node::Node;
 use crate::rdma_occ::owner::Owner;
 use crate::rdma_occ::reach::Reach;
 use crate::rdma_occ::rpc::Rpc;
-use crate::survivor::Survivor;
 
 /// An engine, its node, and its ways to others.
 pub(super) struct Context<F: Fabric> {
@@ -28,17 +25,5 @@ impl<F: Fabric> Context<F> {
     /// The node of the primary of `shard`.
     pub(super) fn primary(&self, shard: ShardId) -> NodeId {
         self.fabric.view().primary(shard)
-    }
-
-    /// What the primary of `shard` says of a VALIDATE, a LOCK or a RESERVE.
-    pub(super) fn verdict(
-        &self,
-        shard: ShardId,
-        reply: Result<F::Payload, FabricError>,
-    ) -> Result<(), Abort> {
-        match reply {
-            Err(error) => Err(self.node.failure(shard, error)),
-            reply => verdict(reply),
-        }
     }
 }

@@ -207,7 +207,7 @@ impl<F: Fabric> Locks<F> {
     async fn take_locks(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         let OpenTxn { calls, accesses, unanswered, .. } = open;
         let take = |shard, reply| {
-            note_answer(accesses, unanswered, shard, self.context.verdict(shard, reply))
+            note_answer(accesses, unanswered, shard, self.context.node.verdict(shard, reply))
         };
         calls.gather(take).await
     }

@@ -64,7 +64,8 @@ impl<F: Fabric> Checks<F> {
         }
         self.space.request(txn, open);
         let unchanged = self.take_checks(txn, open).await;
-        let granted = open.calls.gather(|shard, reply| self.context.verdict(shard, reply)).await;
+        let granted =
+            open.calls.gather(|shard, reply| self.context.node.verdict(shard, reply)).await;
         let granted = unchanged?.and(granted?);
         if reads {
             self.check_ranges(txn)?;

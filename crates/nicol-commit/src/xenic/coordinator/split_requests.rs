@@ -70,8 +70,9 @@ async fn lock_write_set<F: Fabric>(
         },
     );
     let OpenTxn { calls, locks, .. } = open;
-    let granted =
-        |call: PrimaryCall, reply| note_locks(locks, call.shard, steps.verdict(call.shard, reply));
+    let granted = |call: PrimaryCall, reply| {
+        note_locks(locks, call.shard, steps.node().verdict(call.shard, reply))
+    };
     let locked = calls.gather(granted).await?;
     Ok(Executed::separately(read, locked))
 }

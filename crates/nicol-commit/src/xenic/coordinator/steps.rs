@@ -10,7 +10,7 @@ use nicol_core::units::Nanos;
 use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
 use super::current::CurrentHere;
-use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply, verdict};
+use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply};
 use crate::survivor::{Survivor, Without};
 use crate::writes::{Commit, Log};
 use crate::xenic::capacity;
@@ -167,7 +167,7 @@ impl<F: Fabric> Steps<F> {
             |entry| !entry.write,
             |open, shard| self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys }),
         );
-        let checked = open.calls.gather(|call, reply| self.verdict(call.shard, reply)).await?;
+        let checked = open.calls.gather(|call, reply| self.node.verdict(call.shard, reply)).await?;
         Ok(granted.and(checked).into())
     }
 
@@ -365,18 +365,6 @@ impl<F: Fabric> Steps<F> {
     /// A node's life is over, and no view has said so yet.
     pub(super) async fn wait_for_view(&self) {
         self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
-    }
-
-    /// What the primary of `shard` says of a VALIDATE or LOCK.
-    pub(super) fn verdict(
-        &self,
-        shard: ShardId,
-        reply: Result<F::Payload, FabricError>,
-    ) -> Result<(), Abort> {
-        match reply {
-            Err(error) => Err(self.node.failure(shard, error)),
-            reply => verdict(reply),
-        }
     }
 
     /// The NIC engine that works for this one at the primary of `shard`.

@@ -36,7 +36,7 @@ use crate::families::serving;
 use crate::family::{Addition, Built, Counters, Family, Judged, Outline};
 use crate::report::Promised;
 use crate::runner;
-use crate::settings::{Settings, Sizes, SystemConfig, apply, keys};
+use crate::settings::{Settings, Sizes, SystemConfig, apply, describe};
 use crate::system::{Needs, System};
 
 /// The systems of the family.
@@ -116,7 +116,7 @@ where
         harmless: &[],
         least_faults: System::LEAST_FAULTS,
         trials: trials::trials,
-        settings: || keys::<N::Config>().collect(),
+        settings: describe::<N::Config>,
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),
         clients_apart: |_, spec, settings| {
             let scans = N::SCANS && !N::SCANS_FROM_AFAR;

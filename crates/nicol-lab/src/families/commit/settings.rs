@@ -1,6 +1,8 @@
 //! What `--set` may change in the systems of the commit family.
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::ops::RangeInclusive;
+
+use anyhow::{Result, bail, ensure};
 use nicol_commit::Sabotage;
 use nicol_commit::rdma_occ::{
     Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, Validation,
@@ -11,27 +13,22 @@ use nicol_commit::xenic::{
 };
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
-use nicol_schedule::{FeatureMap, RpcPath, ScheduleConfig};
+use nicol_schedule::{FeatureMap, Kind, RpcPath, ScheduleConfig};
 use nicol_store::host_table::Growth;
-use nicol_store::nic_index::{HomesPerHint, NicIndex};
+use nicol_store::nic_index::{FirstRead, HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 use crate::config::BenchConfig;
-use crate::families::scheduling::{check_cores, scheduler, set_schedule, without_scheduler};
+use crate::families::scheduling::{self, check_cores, of_scheduler, scheduler};
+use crate::refused::Unfit;
 use crate::settings::{
-    EngineSettings, SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken,
-    number, sabotage, switch,
+    EngineSettings, ServingMemory, Setting, Settings, Sizes, SystemConfig, Values, broken, bytes,
+    micros, numbers, numbers_as, sabotage, switch, words,
 };
 
 /// How long a phase waits on threads: they share cores, and where load made a phase take longer
 /// than the timeout of modelled hardware, transactions gave up and began anew for ever.
 const LIVE_TIMEOUT: Nanos = Nanos::from_millis(500);
-/// What `--set help` says of it.
-const TIMEOUT_US: Setting = (
-    "timeout_us",
-    "MICROSECONDS",
-    "timeout of a phase whose node does not answer [default: 20000; on threads 500000]",
-);
 /// Each NIC engine's log of a store that serves: capacity for the largest transaction twice over.
 const SERVING_LOG: Bytes = Bytes(16 << 20);
 /// The least that a table must have: a region of heap for each size of value, and its first slots.
@@ -80,182 +77,156 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 9] = [
     ("forgets_backups", Sabotage::ForgetsBackups),
 ];
 
-const HIDDEN: &[Setting] = &[SABOTAGE];
-
-fn local_read(value: &str) -> Result<LocalRead> {
-    match value {
-        "paper" => Ok(LocalRead::Paper),
-        "strict" => Ok(LocalRead::Strict),
-        _ => bail!("'{value}': choose paper or strict"),
-    }
+/// The timeout of a phase, of a configuration that has it in `part`.
+fn timeout<C: 'static>(part: fn(&mut C) -> &mut Nanos) -> Setting<C> {
+    Setting::new("timeout_us", micros(1..=60_000_000), part)
+        .help("timeout of a phase whose node does not answer")
+        .default("20000; on threads 500000")
 }
 
-fn locks_until(value: &str) -> Result<LocksUntil> {
-    match value {
-        "backups" => Ok(LocksUntil::Backups),
-        "primary" => Ok(LocksUntil::Primary),
-        _ => bail!("'{value}': choose backups or primary"),
-    }
-}
-
-/// Changes who schedules transactions before the coordinators, and how.
-fn set_scheduling(schedule: &mut Option<ScheduleConfig>, key: &str, value: &str) -> Result<()> {
-    if key == "scheduler" {
-        // A NIC core on the packets' path decides, and no message is lost on the way to another core.
-        let (timeout, path) = (Nanos::from_secs(10), RpcPath::OneMessage);
-        let config = scheduler(value)?;
-        *schedule = config.map(|config| ScheduleConfig { fpga: false, timeout, path, ..config });
-        return Ok(());
-    }
-    set_schedule(schedule.as_mut().with_context(|| without_scheduler(key))?, key, value)
-}
+/// The bounds of a log in host memory.
+const LOG_BYTES: RangeInclusive<u64> = 128..=1 << 32;
 
 impl Settings for XenicConfig {
-    const HIDDEN: &'static [Setting] = HIDDEN;
-    const FIRST: &'static [&'static str] = &["scheduler", "growth"];
-    const KEYS: &'static [Setting] = &[
-        (
-            "execute_at",
-            "host|annotation|nic|planned",
-            "where execution logic runs; planned: where it gave more lately",
-        ),
-        ("faithful", "paper|fixed", "paper keeps the paper's errata, and is not serializable"),
-        (
-            "combined_ops",
-            "on|keys|off",
-            "on: one request locks and reads all keys of a shard; keys: separate requests to read, \
-             lock and validate, each for all keys; off: the same for each object. keys and off also \
-             switch multi_hop off",
-        ),
-        ("multi_hop", "on|off", "a remote primary's NIC may execute a whole transaction"),
-        ("local_paths", "on|off", "the host may execute a transaction whose keys are all local"),
-        (
-            "local_read",
-            "paper|strict",
-            "how local read-only transactions validate: paper at the host alone, strict also at the NIC",
-        ),
-        (
-            "locks_until",
-            "backups|primary",
-            "whose logs must be durable before a commit releases its locks (decision 0058)",
-        ),
-        (
-            "index_objects",
-            "N",
-            "capacity of each node's NIC index in objects [default: what its memory holds; on \
-             threads a quarter of the records]",
-        ),
-        ("warm_index", "on|off", "start with a NIC index filled up to its capacity"),
-        ("displacement_max", "1..64", "displacement limit D_m of the host table"),
-        ("slack", "0..64", "slots read beyond the known displacement, k"),
-        (
-            "homes_per_hint",
-            "1|2|4|8|16",
-            "homes of a segment that share a known displacement, d_i [default: 1]",
-        ),
-        ("slots_percent", "1..1000", "initial table slots per record, in percent"),
-        ("growth", "on|off", "double host tables when they are full"),
-        ("table_bytes", "BYTES", "limit of one table's host memory"),
-        ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
-        TIMEOUT_US,
-        (
-            "scheduler",
-            "none|alnico|alnico-cpu-2|alnico-cpu-n|static-partition|strife|round-robin",
-            "who decides which host engine of a node coordinates a client's transaction; none: its own",
-        ),
-        ("at_a_time", "1..64", "scheduled transactions that a host engine coordinates at a time"),
-        (
-            "rpc",
-            "two-writes|one-message",
-            "how a request reaches alnico: data to the host and vector to the card, or both through it",
-        ),
-        ("ranking", "artifact|improved", "how alnico breaks ties, and when its counters count"),
-        ("planes", "1|2", "does alnico tell reads from writes"),
-        ("completion", "reply|slot", "when alnico learns that a transaction is done"),
-        (
-            "publish",
-            "always|on-change|never",
-            "which vectors alnico's software publishes; never: nothing weighs, the shortest queue wins",
-        ),
-        ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
-        ("window", "1..2^20", "aborts that a worker remembers, on which alnico's vectors rest"),
-        ("reserved", "0..31", "host engines that take what takes long, and nothing else"),
-        ("batch", "1..2^20", "transactions of a batch of strife at most"),
-        ("batch_us", "1..2^30", "how long a batch of strife is open at most"),
-    ];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "scheduler" | "at_a_time" | "rpc" | "ranking" | "planes" | "completion" | "publish"
-            | "feedback_us" | "window" | "reserved" | "batch" | "batch_us" => {
-                set_scheduling(&mut self.schedule, key, value)?;
-            }
-            "execute_at" => {
-                self.execute_at = match value {
-                    "host" => ExecuteAt::Host,
-                    "annotation" => ExecuteAt::Annotation,
-                    "nic" => ExecuteAt::Nic,
-                    "planned" => ExecuteAt::Planned(Steering::DEFAULT),
-                    _ => bail!("'{value}': choose host, annotation, nic or planned"),
-                }
-            }
-            "faithful" => {
-                (self.faithful, self.local_read) = match value {
-                    "paper" => (Faithful::Paper, LocalRead::Paper),
-                    "fixed" => (Faithful::Fixed, LocalRead::Strict),
-                    _ => bail!("'{value}': choose paper or fixed"),
-                }
-            }
-            "combined_ops" => {
-                self.combined_ops = match value {
-                    "on" => CombinedOps::All,
-                    "keys" => CombinedOps::Keys,
-                    "off" => CombinedOps::None,
-                    _ => bail!("'{value}': choose on, keys or off"),
-                };
-                self.multi_hop &= self.combined_ops == CombinedOps::All;
-            }
-            "multi_hop" => {
-                self.multi_hop = switch(value)?;
-                ensure!(
-                    self.combined_ops == CombinedOps::All || !self.multi_hop,
-                    "another node's NIC locks, reads and executes at once: set combined_ops=on"
-                );
-            }
-            "local_paths" => self.local_paths = switch(value)?,
-            "local_read" => self.local_read = local_read(value)?,
-            "locks_until" => self.locks_until = locks_until(value)?,
-            "index_objects" => self.index_objects = number(value, 1, 1 << 32)? as usize,
-            "warm_index" => self.warm_index = switch(value)?,
-            "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
-            "slack" => self.slack = number(value, 0, 64)? as u16,
-            "homes_per_hint" => {
-                let homes = number(value, 1, 16)? as u8;
-                let known = HomesPerHint::new(homes);
-                self.homes_per_hint =
-                    known.ok_or_else(|| anyhow!("'{value}': choose 1, 2, 4, 8 or 16"))?;
-            }
-            "slots_percent" => self.slots_percent = number(value, 1, 1_000)?,
-            "growth" => {
-                self.growth = match switch(value)? {
-                    true => Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
-                    false => Growth::Off,
-                }
-            }
-            "table_bytes" => {
-                let limit = Bytes(number(value, 1, 1 << 44)?);
-                let Growth::Doubling { memory_max } = &mut self.growth else {
-                    bail!("growth=off: no table grows up to a limit; leave one of them out");
-                };
-                *memory_max = limit;
-            }
-            "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
-            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
-            "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
-            _ => unreachable!("{key} is not among Xenic's keys"),
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let mut table = vec![sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage)];
+        table.extend(mechanisms());
+        table.extend(memory_of_xenic());
+        table.push(timeout(|to: &mut Self| &mut to.timeout));
+        table.push(
+            scheduler(|config: &Self| Some(config.schedule.as_ref().map(|schedule| schedule.kind)), schedule_by)
+                .help("which host engine (worker) of a node coordinates a client's transaction; none: its own"),
+        );
+        let settings = scheduling::settings().into_iter();
+        table.extend(settings.map(|row| of_scheduler(row, |to: &mut Self| &mut to.schedule)));
+        table
     }
+}
+
+/// Schedules transactions before the coordinators.
+fn schedule_by(config: &mut XenicConfig, kind: Option<Kind>) {
+    // A NIC core on the packets' path decides, and no message is lost on the way to another core.
+    let (timeout, path) = (Nanos::from_secs(10), RpcPath::OneMessage);
+    let published = kind.map(ScheduleConfig::published);
+    let fpga = false;
+    config.schedule = published.map(|config| ScheduleConfig { fpga, timeout, path, ..config });
+}
+
+/// Xenic's mechanisms.
+fn mechanisms() -> Vec<Setting<XenicConfig>> {
+    type It = XenicConfig;
+    let sites = [
+        ("host", ExecuteAt::Host),
+        ("annotation", ExecuteAt::Annotation),
+        ("nic", ExecuteAt::Nic),
+        ("planned", ExecuteAt::Planned(Steering::DEFAULT)),
+    ];
+    let combined =
+        [("on", CombinedOps::All), ("keys", CombinedOps::Keys), ("off", CombinedOps::None)];
+    vec![
+        Setting::new("execute_at", words(sites), |to: &mut It| &mut to.execute_at)
+            .help("where execution logic runs; planned: chosen by measured throughput"),
+        Setting::new(
+            "faithful",
+            words([("paper", Faithful::Paper), ("fixed", Faithful::Fixed)]),
+            |to: &mut It| &mut to.faithful,
+        )
+        .help("paper keeps the paper's errata, and is not serializable")
+        .then(|to| {
+            to.local_read = match to.faithful {
+                Faithful::Paper => LocalRead::Paper,
+                Faithful::Fixed => LocalRead::Strict,
+            };
+            Ok(())
+        }),
+        Setting::new("combined_ops", words(combined), |to: &mut It| &mut to.combined_ops)
+            .help(
+                "on: one request locks and reads all keys of a shard; keys: separate requests to \
+                 read, lock and validate, each for all keys; off: the same for each object. keys \
+                 and off also switch multi_hop off",
+            )
+            .then(|to| {
+                to.multi_hop &= to.combined_ops == CombinedOps::All;
+                Ok(())
+            }),
+        Setting::new("multi_hop", switch(), |to: &mut It| &mut to.multi_hop)
+            .help("a remote primary's NIC may execute a whole transaction")
+            .then(|to| match to.combined_ops {
+                CombinedOps::Keys | CombinedOps::None if to.multi_hop => Err(Unfit::new(
+                    "another node's NIC locks, reads and executes at once",
+                    "set `combined_ops=on` as well",
+                )),
+                _ => Ok(()),
+            }),
+        Setting::new("local_paths", switch(), |to: &mut It| &mut to.local_paths)
+            .help("the host may execute a transaction whose keys are all local"),
+        Setting::new(
+            "local_read",
+            words([("paper", LocalRead::Paper), ("strict", LocalRead::Strict)]),
+            |to: &mut It| &mut to.local_read,
+        )
+        .help(
+            "how local read-only transactions validate: paper at the host alone, strict also at \
+             the NIC",
+        ),
+        Setting::new(
+            "locks_until",
+            words([("backups", LocksUntil::Backups), ("primary", LocksUntil::Primary)]),
+            |to: &mut It| &mut to.locks_until,
+        )
+        .help("whose logs must be durable before a commit releases its locks (decision 0058)"),
+    ]
+}
+
+/// The memory of Xenic's nodes.
+fn memory_of_xenic() -> Vec<Setting<XenicConfig>> {
+    type It = XenicConfig;
+    let homes = [("1", 1), ("2", 2), ("4", 4), ("8", 8), ("16", 16)];
+    let known = |(word, homes)| HomesPerHint::new(homes).map(|homes| (word, homes));
+    let homes = words(homes.into_iter().filter_map(known));
+    vec![
+        Setting::new("index_objects", numbers(1..=1 << 32), |to: &mut It| &mut to.index_objects)
+            .help("capacity of each node's NIC index in objects")
+            .default("what its memory holds; on threads a quarter of the records"),
+        Setting::new("warm_index", switch(), |to: &mut It| &mut to.warm_index)
+            .help("start with a NIC index filled up to its capacity"),
+        Setting::new("displacement_max", numbers(1..=64), |to: &mut It| &mut to.displacement_max)
+            .help("displacement limit D_m of the host table"),
+        Setting::new("slack", numbers(0..=64), |to: &mut It| &mut to.slack)
+            .help("k: a lookup reads d_i + k slots first, d_i the known displacement"),
+        Setting::new(
+            "first_read",
+            words([("within", FirstRead::Within), ("beyond", FirstRead::Beyond)]),
+            |to: &mut It| &mut to.first_read,
+        )
+        .help("d_i + k slots within all, from the home on, or one more: beyond d_i (AMB-04)"),
+        Setting::new("homes_per_hint", homes, |to: &mut It| &mut to.homes_per_hint)
+            .help("homes of a segment that share a known displacement, d_i"),
+        Setting::new("slots_percent", numbers(1..=1_000), |to: &mut It| &mut to.slots_percent)
+            .help("initial table slots per record, in percent"),
+        Setting::derived(
+            "growth",
+            switch(),
+            |config: &It| Some(config.growth != Growth::Off),
+            |to, grows| {
+                let doubling = Growth::Doubling { memory_max: TABLE_MEMORY_MAX };
+                to.growth = if grows { doubling } else { Growth::Off };
+            },
+        )
+        .help("double host tables when they are full")
+        .first(),
+        Setting::new("table_bytes", bytes(1..=1 << 44), |limit: &mut Bytes| limit)
+            .help("limit of one table's host memory")
+            .within(|to: &mut It| match &mut to.growth {
+                Growth::Doubling { memory_max } => Ok(memory_max),
+                Growth::Off => Err(Unfit::new(
+                    "with `growth=off` no table grows up to a limit",
+                    "leave one of them out",
+                )),
+            }),
+        Setting::new("log_bytes", bytes(LOG_BYTES), |to: &mut It| &mut to.log)
+            .help("each NIC core's log in host memory"),
+    ]
 }
 
 impl SystemConfig for XenicConfig {
@@ -320,144 +291,157 @@ impl SystemConfig for XenicConfig {
 }
 
 impl Settings for RdmaOccConfig {
-    const HIDDEN: &'static [Setting] = HIDDEN;
-    const KEYS: &'static [Setting] = &[
-        ("execution", "read|rpc", "how keys are read; rpc also locks the write set"),
-        ("lock_by", "one-sided|rpc", "how keys that were READ are locked"),
-        ("lock_keys", "written|every", "which keys that were READ are locked"),
-        (
-            "validation",
-            "read|rpc|0..1024",
-            "how reads are validated; N: by READ up to N keys per node",
-        ),
-        ("log_by", "one-sided|rpc", "how log records reach backups"),
-        (
-            "log_content",
-            "shard|whole",
-            "what a log record carries: a shard's writes, or all of the transaction, once for each \
-             node that backs up any of them",
-        ),
-        (
-            "log_acks",
-            "on|off",
-            "a second round tells the backups that all have logged; only then is log space freed",
-        ),
-        ("commit_by", "one-sided|rpc", "how writes reach primaries"),
-        ("await_commit", "on|off", "does the client wait until its writes are installed"),
-        ("verbs", "card|software", "who executes verbs: the card, where there is one, or software"),
-        ("rpc_by", "write|send", "how RPCs are sent: as WRITEs into polled logs, or as SENDs"),
-        ("bucket_slots", "1..64", "slots of a bucket (chained), half of H (hopscotch)"),
-        ("slots_percent", "50..1000", "table slots per record, in percent"),
-        ("inline_bytes", "8..1024", "largest value stored in its slot"),
-        ("cached_addresses", "N", "record addresses that each node caches per remote shard"),
-        ("warm_addresses", "on|off", "start with all addresses cached"),
-        ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
-        (
-            "message_log_bytes",
-            "128..2^32",
-            "each message log, if RPCs are WRITEs: one per host engine",
-        ),
-        TIMEOUT_US,
-    ];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "execution" => match value {
-                "read" if self.execution != Execution::Rpc => {}
-                "read" => {
-                    let (by, keys) = (Primitive::Rpc, LockKeys::Written);
-                    self.execution = Execution::Read(Locking { by, keys });
-                }
-                "rpc" => self.execution = Execution::Rpc,
-                _ => bail!("'{value}': choose read or rpc"),
-            },
-            "lock_by" => locking(self)?.by = primitive(value)?,
-            "lock_keys" => {
-                locking(self)?.keys = match value {
-                    "written" => LockKeys::Written,
-                    "every" => LockKeys::Every,
-                    _ => bail!("'{value}': choose written or every"),
-                }
-            }
-            "validation" => {
-                self.validation = match value {
-                    "read" => Validation::Read,
-                    "rpc" => Validation::Rpc,
-                    most => Validation::ReadUpTo(number(most, 0, 1_024)? as usize),
-                }
-            }
-            "log_by" => self.log_by = primitive(value)?,
-            "log_content" => {
-                self.log_content = match value {
-                    "shard" => LogContent::Shard,
-                    "whole" => LogContent::Whole,
-                    _ => bail!("'{value}': choose shard or whole"),
-                }
-            }
-            "log_acks" => self.log_acks = switch(value)?,
-            "commit_by" => self.commit_by = primitive(value)?,
-            "await_commit" => self.await_commit = switch(value)?,
-            "verbs" => {
-                self.verbs = match value {
-                    "card" => Verbs::Card,
-                    "software" => Verbs::Software,
-                    _ => bail!("'{value}': choose card or software"),
-                }
-            }
-            "rpc_by" => {
-                self.rpc_by = match value {
-                    "write" => Transport::Write,
-                    "send" => Transport::Send,
-                    _ => bail!("'{value}': choose write or send"),
-                }
-            }
-            _ => set_memory(self, key, value)?,
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let mut table = vec![sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage)];
+        table.extend(phases());
+        table.extend(messages());
+        table.extend(memory_of_baselines());
+        table.push(timeout(|to: &mut Self| &mut to.timeout));
+        table
     }
+}
+
+/// One-sided, or by RPC.
+fn primitive() -> Values<Primitive> {
+    words([("one-sided", Primitive::OneSided), ("rpc", Primitive::Rpc)])
 }
 
 /// How a baseline that READs locks.
-fn locking(config: &mut RdmaOccConfig) -> Result<&mut Locking> {
+fn locking(config: &mut RdmaOccConfig) -> Result<&mut Locking, Unfit> {
     match &mut config.execution {
         Execution::Read(locking) => Ok(locking),
-        Execution::Rpc => bail!("the RPC that reads locks, too: set execution=read before"),
+        Execution::Rpc => {
+            Err(Unfit::new("the RPC that reads locks, too", "set `execution=read` before it"))
+        }
     }
 }
 
-fn primitive(value: &str) -> Result<Primitive> {
-    match value {
-        "one-sided" => Ok(Primitive::OneSided),
-        "rpc" => Ok(Primitive::Rpc),
-        _ => bail!("'{value}': choose one-sided or rpc"),
-    }
+/// How the phases of a baseline are done.
+fn phases() -> Vec<Setting<RdmaOccConfig>> {
+    type It = RdmaOccConfig;
+    let up_to = numbers_as(
+        0..=1_024,
+        |most| Some(Validation::ReadUpTo(most as usize)),
+        |validation| match validation {
+            Validation::ReadUpTo(most) => Some(*most as u64),
+            Validation::Read | Validation::Rpc => None,
+        },
+    );
+    let validations = words([("read", Validation::Read), ("rpc", Validation::Rpc)]).or(up_to);
+    vec![
+        Setting::derived(
+            "execution",
+            words([("read", false), ("rpc", true)]),
+            |config: &It| Some(config.execution == Execution::Rpc),
+            |to, by_rpc| match (by_rpc, to.execution) {
+                (true, _) => to.execution = Execution::Rpc,
+                (false, Execution::Read(_)) => {}
+                (false, Execution::Rpc) => {
+                    let (by, keys) = (Primitive::Rpc, LockKeys::Written);
+                    to.execution = Execution::Read(Locking { by, keys });
+                }
+            },
+        )
+        .help("how keys are read; rpc also locks the write set"),
+        Setting::new("lock_by", primitive(), |to: &mut Locking| &mut to.by)
+            .help("how keys that were READ are locked")
+            .within(locking),
+        Setting::new(
+            "lock_keys",
+            words([("written", LockKeys::Written), ("every", LockKeys::Every)]),
+            |to: &mut Locking| &mut to.keys,
+        )
+        .help("which keys that were READ are locked")
+        .within(locking),
+        Setting::new("validation", validations, |to: &mut It| &mut to.validation)
+            .help("how reads are validated; N: by READ up to N keys per node"),
+        Setting::new("log_by", primitive(), |to: &mut It| &mut to.log_by)
+            .help("how log records reach backups"),
+        Setting::new(
+            "log_content",
+            words([("shard", LogContent::Shard), ("whole", LogContent::Whole)]),
+            |to: &mut It| &mut to.log_content,
+        )
+        .help(
+            "what a log record carries: a shard's writes, or all of the transaction, once for \
+             each node that backs up any of them",
+        ),
+        Setting::new("log_acks", switch(), |to: &mut It| &mut to.log_acks).help(
+            "a second round tells the backups that all have logged; only then is log space freed",
+        ),
+        Setting::new("commit_by", primitive(), |to: &mut It| &mut to.commit_by)
+            .help("how writes reach primaries"),
+        Setting::new("await_commit", switch(), |to: &mut It| &mut to.await_commit)
+            .help("the client waits until its writes are installed"),
+    ]
 }
 
-/// The settings of a baseline's memory.
-fn set_memory(config: &mut RdmaOccConfig, key: &str, value: &str) -> Result<()> {
-    match key {
-        "bucket_slots" => {
-            let slots = number(value, 1, 64)? as u16;
-            config.table.design = match config.table.design {
-                Design::Hopscotch { .. } => Design::Hopscotch { neighbourhood: 2 * slots },
-                Design::Chained { .. } => Design::Chained { bucket: slots },
-            }
-        }
-        "slots_percent" => {
-            config.table.slots = config.records * number(value, 50, 1_000)? / 100;
-            // All of them, at worst.
-            config.table.overflow_slots = config.table.overflow_slots.max(config.records);
-        }
-        "inline_bytes" => config.table.inline = number(value, 8, INLINE_MAX as u64)? as usize,
-        "cached_addresses" => config.cached_addresses = number(value, 0, 1 << 32)?,
-        "warm_addresses" => config.warm_addresses = switch(value)?,
-        "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
-        "message_log_bytes" => config.message_log = Bytes(number(value, 128, 1 << 32)?),
-        "timeout_us" => config.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
-        "sabotage" => config.sabotage = sabotage(&SABOTAGES, value)?,
-        _ => unreachable!("{key} is not among the baselines' keys"),
-    }
-    Ok(())
+/// How the messages of a baseline travel.
+fn messages() -> [Setting<RdmaOccConfig>; 2] {
+    type It = RdmaOccConfig;
+    [
+        Setting::new(
+            "verbs",
+            words([("card", Verbs::Card), ("software", Verbs::Software)]),
+            |to: &mut It| &mut to.verbs,
+        )
+        .help("who executes verbs: the card, where there is one, or software"),
+        Setting::new(
+            "rpc_by",
+            words([("write", Transport::Write), ("send", Transport::Send)]),
+            |to: &mut It| &mut to.rpc_by,
+        )
+        .help("how RPCs are sent: as WRITEs into polled logs, or as SENDs"),
+    ]
+}
+
+/// The memory of a baseline's nodes.
+fn memory_of_baselines() -> Vec<Setting<RdmaOccConfig>> {
+    type It = RdmaOccConfig;
+    vec![
+        Setting::derived(
+            "bucket_slots",
+            numbers::<u16>(1..=64),
+            |config: &It| match config.table.design {
+                Design::Hopscotch { neighbourhood } => Some(neighbourhood / 2),
+                Design::Chained { bucket } => Some(bucket),
+            },
+            |to, slots| {
+                to.table.design = match to.table.design {
+                    Design::Hopscotch { .. } => Design::Hopscotch { neighbourhood: 2 * slots },
+                    Design::Chained { .. } => Design::Chained { bucket: slots },
+                }
+            },
+        )
+        .help("slots of a bucket (chained), half of H (hopscotch)"),
+        Setting::derived(
+            "slots_percent",
+            numbers::<u64>(50..=1_000),
+            |config: &It| (config.table.slots * 100).checked_div(config.records),
+            |to, percent| {
+                to.table.slots = to.records * percent / 100;
+                // All of them, at worst.
+                to.table.overflow_slots = to.table.overflow_slots.max(to.records);
+            },
+        )
+        .help("table slots per record, in percent"),
+        Setting::new("inline_bytes", numbers(8..=INLINE_MAX as u64), |to: &mut It| {
+            &mut to.table.inline
+        })
+        .help("largest value stored in its slot")
+        .default("the workload's longest short value"),
+        Setting::new("cached_addresses", numbers(0..=1 << 32), |to: &mut It| {
+            &mut to.cached_addresses
+        })
+        .help("record addresses that each node caches per remote shard")
+        .default("those of all records, or 0 where the system caches none"),
+        Setting::new("warm_addresses", switch(), |to: &mut It| &mut to.warm_addresses)
+            .help("start with all addresses cached"),
+        Setting::new("log_bytes", bytes(LOG_BYTES), |to: &mut It| &mut to.log)
+            .help("each log in host memory: one per host engine of the cluster"),
+        Setting::new("message_log_bytes", bytes(LOG_BYTES), |to: &mut It| &mut to.message_log)
+            .help("each message log, if RPCs are WRITEs: one per host engine"),
+    ]
 }
 
 impl SystemConfig for RdmaOccConfig {
@@ -496,12 +480,13 @@ mod tests {
         let BuiltWorkload { workload, value_bytes } = workloads::build(&spec, 3).unwrap();
         for (live, millis) in [(true, 500), (false, 20)] {
             let sizes = Sizes { source: &*workload, value_bytes, nic_memory: None, live };
-            let timeout = Nanos::from_millis(millis);
-            assert_eq!(XenicConfig::published("xenic", &sizes).timeout, timeout);
+            let expected = Nanos::from_millis(millis);
+            assert_eq!(XenicConfig::published("xenic", &sizes).timeout, expected);
             for system in ["farm", "fasst", "drtm-r", "drtm-h"] {
-                assert_eq!(RdmaOccConfig::published(system, &sizes).timeout, timeout, "{system}");
+                assert_eq!(RdmaOccConfig::published(system, &sizes).timeout, expected, "{system}");
             }
-            assert!(TIMEOUT_US.2.contains(&format!("{millis}000")), "help tells both");
+            let help = timeout(|to: &mut XenicConfig| &mut to.timeout).default.unwrap();
+            assert!(help.contains(&format!("{millis}000")), "help tells both");
         }
     }
 

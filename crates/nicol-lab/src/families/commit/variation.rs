@@ -60,8 +60,8 @@ pub(super) fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> 
         varied.extend(COLD.map(|cache| (cache, "off".to_owned())));
     }
     varied.extend(ways(seed));
-    let known = (system.settings)();
-    varied.retain(|(key, _)| known.iter().any(|(name, ..)| name == key));
+    let known = (system.settings)(system.name);
+    varied.retain(|(key, _)| known.iter().any(|row| row.key == *key));
     varied.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 

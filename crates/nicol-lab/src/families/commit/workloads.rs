@@ -265,6 +265,7 @@ fn tpcc(
     );
     config.chopping = spec.chopping.unwrap_or(config.chopping);
     config.delivery = spec.delivery.unwrap_or(config.delivery);
+    config.shipped = spec.shipped.unwrap_or(config.shipped);
     config.indices = spec.indices.unwrap_or(config.indices);
     if let Some(transactions) = spec.transactions {
         config = config.for_transactions(transactions);

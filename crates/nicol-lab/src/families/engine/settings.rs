@@ -1,16 +1,17 @@
 //! What may be set in an engine.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_engines::{EngineConfig, Sabotage, Waiting};
 use nicol_rt::LogDevice;
-use nicol_schedule::FeatureMap;
+use nicol_schedule::{FeatureMap, ScheduleConfig};
 
 use crate::config::BenchConfig;
-use crate::families::scheduling::{self, check_cores, scheduler, set_schedule, without_scheduler};
+use crate::families::scheduling::{self, check_cores, of_scheduler, scheduler};
 use crate::memory;
 use crate::settings::{
-    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch, value_of,
+    BREAKS, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers, numbers_as, switch,
+    value_of, words,
 };
 
 /// Ways to break an engine on purpose, so that a sweep can show that its checkers see it.
@@ -37,22 +38,19 @@ pub(super) fn names_of(sabotages: &[Sabotage]) -> Vec<&'static str> {
 }
 
 /// What is broken.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Engine(Sabotage),
     Scheduler(nicol_schedule::Sabotage),
 }
 
 /// Breaks the engine, or the scheduler in front of it.
-fn set_sabotage(config: &mut EngineConfig, name: &str) -> Result<()> {
-    let engines = SABOTAGES.map(|(name, one)| (name, Broken::Engine(one)));
-    let schedulers = scheduling::SABOTAGES.map(|(name, one)| (name, Broken::Scheduler(one)));
-    match sabotage(&[&engines[..], &schedulers].concat(), name)? {
+fn break_one(config: &mut EngineConfig, broken: Broken) {
+    match broken {
         Broken::Engine(sabotage) => config.sabotage = sabotage,
         Broken::Scheduler(sabotage) => config.schedule_sabotage = sabotage,
     }
     break_scheduler(config);
-    Ok(())
 }
 
 /// Whichever of the two settings comes first.
@@ -63,95 +61,72 @@ fn break_scheduler(config: &mut EngineConfig) {
 }
 
 impl Settings for EngineConfig {
-    const KEYS: &'static [Setting] = &[
-        ("epoch_us", "1..10000000", "how often the epoch moves on, and deleted records are freed"),
-        (
-            "reserve_mb",
-            "0..16384",
-            "MiB for further records, and half as much for ordered tables, taken before the run",
-        ),
-        (
-            "log",
-            "on|off",
-            "log transactions, and answer them when their epoch is durable (group commit)",
-        ),
-        ("spins", "1..1000000", "looks at a locked record before a transaction aborts"),
-        ("stall_us", "0..1000000", "the longest of the stalls that some steps suffer, for tests"),
-        (
-            "scheduler",
-            "none|alnico|alnico-cpu-2|alnico-cpu-n|static-partition|strife|round-robin",
-            "what decides which core executes a request; none: clients are on the cores",
-        ),
-        (
-            "rpc",
-            "two-writes|one-message",
-            "how a request reaches alnico: data to the host and vector to the card, or both through it",
-        ),
-        (
-            "ranking",
-            "artifact|improved",
-            "how alnico breaks ties, and when its counters take effect",
-        ),
-        ("planes", "1|2", "does alnico tell reads from writes"),
-        ("completion", "reply|slot", "when alnico learns that a request is done"),
-        (
-            "publish",
-            "always|on-change|never",
-            "which vectors alnico's software publishes; never: nothing weighs, the shortest queue wins",
-        ),
-        ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
-        ("window", "1..2^20", "aborts that a worker remembers, on which alnico's vectors rest"),
-        ("reserved", "0..31", "workers that execute long transactions only (TPC-C: Delivery)"),
-        ("at_a_time", "1..64", "requests that a worker executes at a time"),
-        ("padding", "0..65536", "bytes of a request beyond its own, as null RPCs have them"),
-        ("batch", "1..2^20", "most requests of a batch of strife"),
-        ("batch_us", "1..2^30", "the time after which a batch of strife is closed"),
-        (
-            "timeout_us",
-            "1..2^32",
-            "how long a client waits for the answer to a request, batch and epoch apart",
-        ),
-        (
-            "waiting",
-            "no-wait|wait-die",
-            "2pl: what a transaction does at a held lock: abort, or wait if it is older",
-        ),
-    ];
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-    const FIRST: &'static [&'static str] = &["scheduler"];
+    fn table() -> Vec<Setting<Self>> {
+        let mut table = of_engine();
+        table.push(
+            scheduler(
+                |config: &Self| Some(config.schedule.as_ref().map(|schedule| schedule.kind)),
+                |to, kind| {
+                    to.schedule = kind.map(ScheduleConfig::published);
+                    break_scheduler(to);
+                },
+            )
+            .help("what decides which core (worker) executes a request; none: clients are on the cores"),
+        );
+        let own = [
+            Setting::new("padding", numbers(0..=1 << 16), |to: &mut ScheduleConfig| {
+                &mut to.padding
+            })
+            .help("bytes of a request beyond its own, as null RPCs have them"),
+            Setting::new("timeout_us", micros(1..=1 << 32), |to: &mut ScheduleConfig| {
+                &mut to.timeout
+            })
+            .help("how long a client waits for the answer to a request, batch and epoch apart"),
+        ];
+        let settings = scheduling::settings().into_iter().chain(own);
+        table.extend(settings.map(|row| of_scheduler(row, |to: &mut Self| &mut to.schedule)));
+        table
+    }
 
     /// Without a scheduler clients are on the server's cores.
     fn allow_clients_apart(settings: &[String]) -> bool {
         value_of(settings, "scheduler").is_some_and(|name| name != "none")
     }
+}
 
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "epoch_us" => self.epoch = Nanos::from_micros(number(value, 1, 10_000_000)?),
-            "reserve_mb" => self.reserve = Bytes(number(value, 0, 16_384)? << 20),
-            "log" => self.log = switch(value)?,
-            "spins" => self.spins = number(value, 1, 1_000_000)? as u32,
-            "waiting" => {
-                self.waiting = match value {
-                    "no-wait" => Waiting::NoWait,
-                    "wait-die" => Waiting::WaitDie,
-                    _ => bail!("'{value}': choose no-wait or wait-die"),
-                }
-            }
-            "stall_us" => self.stall = Nanos::from_micros(number(value, 0, 1_000_000)?),
-            "sabotage" => set_sabotage(self, value)?,
-            "scheduler" => {
-                self.schedule = scheduler(value)?;
-                break_scheduler(self);
-            }
-            _ => {
-                let schedule = self.schedule.as_mut();
-                let schedule = schedule.with_context(|| without_scheduler(key))?;
-                set_schedule(schedule, key, value)?;
-            }
-        }
-        Ok(())
-    }
+/// The settings of the engine itself.
+fn of_engine() -> Vec<Setting<EngineConfig>> {
+    type It = EngineConfig;
+    let engines = SABOTAGES.map(|(name, one)| (name, Broken::Engine(one)));
+    let schedulers = scheduling::SABOTAGES.map(|(name, one)| (name, Broken::Scheduler(one)));
+    let mebibytes = numbers_as(0..=16_384, |mb| Some(Bytes(mb << 20)), |bytes| Some(bytes.0 >> 20));
+    vec![
+        Setting::derived(
+            "sabotage",
+            words(engines.into_iter().chain(schedulers)),
+            |_| None,
+            break_one,
+        )
+        .help(BREAKS)
+        .hidden(),
+        Setting::new("epoch_us", micros(1..=10_000_000), |to: &mut It| &mut to.epoch)
+            .help("how often the epoch moves on, and deleted records are freed"),
+        Setting::new("reserve_mb", mebibytes, |to: &mut It| &mut to.reserve).help(
+            "MiB for further records, and half as much for ordered tables, taken before the run",
+        ),
+        Setting::new("log", switch(), |to: &mut It| &mut to.log)
+            .help("log transactions, and answer them when their epoch is durable (group commit)"),
+        Setting::new("spins", numbers(1..=1_000_000), |to: &mut It| &mut to.spins)
+            .help("looks at a locked record before a transaction aborts"),
+        Setting::new("stall_us", micros(0..=1_000_000), |to: &mut It| &mut to.stall)
+            .help("the longest of the stalls that some steps suffer, for tests"),
+        Setting::new(
+            "waiting",
+            words([("no-wait", Waiting::NoWait), ("wait-die", Waiting::WaitDie)]),
+            |to: &mut It| &mut to.waiting,
+        )
+        .help("2pl: what a transaction does at a held lock: abort, or wait if it is older"),
+    ]
 }
 
 impl SystemConfig for EngineConfig {

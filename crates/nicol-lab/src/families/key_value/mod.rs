@@ -29,7 +29,7 @@ use crate::config::BenchConfig;
 use crate::family::{Built, Family, Judged, Outline};
 use crate::report::Promised;
 use crate::runner;
-use crate::settings::{Sizes, SystemConfig, apply, keys};
+use crate::settings::{Sizes, SystemConfig, apply, describe};
 use crate::system::{Needs, System};
 
 /// How a system of single operations runs.
@@ -85,7 +85,7 @@ where
         harmless: &[],
         least_faults: System::LEAST_FAULTS,
         trials: |_, _| Vec::new(),
-        settings: || keys::<N::Config>().collect(),
+        settings: describe::<N::Config>,
         accepts: |_, spec| workloads::accepts(spec, N::OFFERED, N::VALUE_BYTES_MAX),
         clients_apart: |_, _, _| true,
         variation: |_, _, _| Vec::new(),

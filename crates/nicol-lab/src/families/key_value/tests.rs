@@ -20,7 +20,7 @@ use nicol_workload::ycsb::Mix;
 use super::{KeyValueConfig, system, workloads};
 use crate::bench::{BenchConfig, BenchRun, Length, run};
 use crate::settings::{
-    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+    Setting, Settings, Sizes, SystemConfig, broken, numbers_as, sabotage, switch,
 };
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
@@ -59,19 +59,19 @@ struct Config {
 }
 
 impl Settings for Config {
-    const KEYS: &'static [Setting] = &[
-        ("pause_ms", "0..60000", "how late answers come"),
-        ("told", "on|off", "does it say that it pauses?"),
-    ];
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "pause_ms" => self.pause = Nanos::from_millis(number(value, 0, 60_000)?),
-            "told" => self.told = switch(value)?,
-            _ => self.sabotage = sabotage(&SABOTAGES, value)?,
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let millis = numbers_as(
+            0..=60_000,
+            |ms| Some(Nanos::from_millis(ms)),
+            |late| Some(late.0 / 1_000_000),
+        );
+        vec![
+            sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage),
+            Setting::new("pause_ms", millis, |to: &mut Self| &mut to.pause)
+                .help("how late answers come"),
+            Setting::new("told", switch(), |to: &mut Self| &mut to.told)
+                .help("does it say that it pauses?"),
+        ]
     }
 }
 

@@ -1,64 +1,91 @@
 //! What `--set` may change in MINOS.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use nicol_core::history::{Persistency, Promise};
-use nicol_core::units::{Bytes, Nanos};
+use nicol_core::units::Bytes;
 use nicol_minos::{Errata, Faithful, MinosConfig, WhenFull};
 
 use super::{SABOTAGES, SERVED_BYTES, parts};
 use crate::config::BenchConfig;
 use crate::families::key_value::KeyValueConfig;
 use crate::settings::{
-    SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
-    switch,
+    ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers, numbers_as,
+    sabotage, switch, words,
 };
 
 impl Settings for MinosConfig {
-    const KEYS: &'static [Setting] = &[
-        ("combined", "on|off", "does the SmartNIC run the algorithms, on coherent metadata"),
-        ("batching", "on|off", "do host and SmartNIC exchange one INV and one ACK a write"),
-        ("broadcast", "on|off", "does the card send the copies of an INV or VAL"),
-        ("queue_entries", "1..2^20|unlimited", "entries of each of the vFIFO and the dFIFO"),
-        ("when_full", "wait|reject", "what a vFIFO without a free entry does with a request"),
-        ("sharded", "on|off", "is a record on --replicas nodes only, whose clients ask for it"),
-        ("scope_writes", "1..1000", "writes of a client in a scope, of the scope model"),
-        ("timeout_us", "MICROSECONDS", "how long a client waits, where messages may be lost"),
-    ];
-    const HIDDEN: &'static [Setting] = &[SABOTAGE, ("faithful", "ERRATUM", "keep it as printed")];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "combined" => self.offload = switch(value)?,
-            "batching" => self.batching = switch(value)?,
-            "broadcast" => self.broadcast = switch(value)?,
-            "queue_entries" if value == "unlimited" => self.queue_entries = None,
-            "queue_entries" => self.queue_entries = Some(number(value, 1, 1 << 20)? as u32),
-            "when_full" => {
-                self.when_full = match value {
-                    "wait" => WhenFull::Wait,
-                    "reject" => WhenFull::Reject,
-                    _ => bail!("'{value}': choose wait or reject"),
-                }
-            }
-            "sharded" => self.sharded = switch(value)?,
-            "scope_writes" => self.scope_writes = number(value, 1, 1_000)? as u32,
-            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
-            "faithful" => *erratum(&mut self.errata, value)? = Faithful::Paper,
-            _ => self.sabotage = sabotage(&SABOTAGES, value)?,
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let mut table = errata();
+        table.extend(mechanisms());
+        table
     }
 }
 
-/// The erratum of this name.
-fn erratum<'e>(errata: &'e mut Errata, name: &str) -> Result<&'e mut Faithful> {
-    Ok(match name {
-        "timestamps" => &mut errata.timestamps,
-        "global_timestamps" => &mut errata.global_timestamps,
-        "scopes" => &mut errata.scopes,
-        "queued" => &mut errata.queued,
-        _ => bail!("'{name}': choose timestamps, global_timestamps, scopes or queued"),
-    })
+/// The errata that may be kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Erratum {
+    Timestamps,
+    GlobalTimestamps,
+    Scopes,
+    Queued,
+}
+
+/// Hidden settings, under which the protocol is not correct.
+fn errata() -> Vec<Setting<MinosConfig>> {
+    let errata = [
+        ("timestamps", Erratum::Timestamps),
+        ("global_timestamps", Erratum::GlobalTimestamps),
+        ("scopes", Erratum::Scopes),
+        ("queued", Erratum::Queued),
+    ];
+    let keep = |to: &mut MinosConfig, erratum| {
+        let kept = match erratum {
+            Erratum::Timestamps => &mut to.errata.timestamps,
+            Erratum::GlobalTimestamps => &mut to.errata.global_timestamps,
+            Erratum::Scopes => &mut to.errata.scopes,
+            Erratum::Queued => &mut to.errata.queued,
+        };
+        *kept = Faithful::Paper;
+    };
+    vec![
+        sabotage(SABOTAGES, |to: &mut MinosConfig| &mut to.sabotage),
+        Setting::derived("faithful", words(errata), |_| None, keep)
+            .help("keep an erratum as it is printed")
+            .hidden(),
+    ]
+}
+
+fn mechanisms() -> [Setting<MinosConfig>; 8] {
+    type It = MinosConfig;
+    let entries = numbers_as(
+        1..=1 << 20,
+        |entries| Some(Some(entries as u32)),
+        |entries| entries.map(u64::from),
+    );
+    [
+        Setting::new("combined", switch(), |to: &mut It| &mut to.offload)
+            .help("the SmartNIC runs the algorithms, on coherent metadata"),
+        Setting::new("batching", switch(), |to: &mut It| &mut to.batching)
+            .help("host and SmartNIC exchange one INV and one ACK a write"),
+        Setting::new("broadcast", switch(), |to: &mut It| &mut to.broadcast)
+            .help("the card sends the copies of an INV or VAL"),
+        Setting::new("queue_entries", words([("unlimited", None)]).or(entries), |to: &mut It| {
+            &mut to.queue_entries
+        })
+        .help("entries of each of the vFIFO and the dFIFO"),
+        Setting::new(
+            "when_full",
+            words([("wait", WhenFull::Wait), ("reject", WhenFull::Reject)]),
+            |to: &mut It| &mut to.when_full,
+        )
+        .help("what a vFIFO without a free entry does with a request"),
+        Setting::new("sharded", switch(), |to: &mut It| &mut to.sharded)
+            .help("a record is on as many nodes as there are replicas, whose clients ask for it"),
+        Setting::new("scope_writes", numbers(1..=1_000), |to: &mut It| &mut to.scope_writes)
+            .help("writes of a client in a scope, of the scope model"),
+        Setting::new("timeout_us", micros(1..=1 << 32), |to: &mut It| &mut to.timeout)
+            .help("how long a client waits, where messages may be lost"),
+    ]
 }
 
 impl SystemConfig for MinosConfig {

@@ -1,6 +1,6 @@
 //! DrTM-KV's alternatives as systems: what may be set in them.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
 use nicol_offpath::drtm_kv::{
@@ -11,8 +11,8 @@ use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::memory::refuse_places_beyond_machine;
 use crate::settings::{
-    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, refuse_idle,
-    sabotage, value_of,
+    BY_RECORDS, EngineSettings, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers,
+    numbers_as, refuse_idle, sabotage, value_of, words,
 };
 use crate::system::{Needs, System};
 use crate::workloads::WorkloadSpec;
@@ -97,80 +97,77 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
 ];
 
 impl Settings for DrtmKvConfig {
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-    const KEYS: &'static [Setting] = &[
-        ("buckets", "1..2^32", "buckets of 64 B that keys hash to"),
-        ("spare_buckets", "0..2^32", "further buckets, for chains"),
-        ("extents", "1..2^32-1", "extents of a server, for values and for puts under way"),
-        ("cached", "0..2^32", "most values that the SoC keeps (a5, a4+a5)"),
-        (
-            "kept_by",
-            "send|read",
-            "do clients ask the SoC for a value that it keeps, or READ it? (a5)",
-        ),
-        (
-            "copies",
-            "1..16",
-            "copies of the SoC's memory that clients READ, each in rows of its own (a4, a5, a4+a5)",
-        ),
-        (
-            "asks",
-            "greedy|one-machine",
-            "which gets ask the SoC: those for which that is faster now, or all of one client node (a4+a5)",
-        ),
-        ("asks_permille", "0..1000", "of 1,000 gets, those that ask the SoC instead (a4+a5)"),
-        (
-            "reads",
-            "fixed|planned",
-            "planned: every client chooses between READs and asking by what gave more lately (a4+a5)",
-        ),
-        ("timeout_us", "1..10000000", "how long a client waits for the answer to a request"),
-    ];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "buckets" => self.buckets = number(value, 1, 1 << 32)?,
-            "spare_buckets" => self.spare_buckets = number(value, 0, 1 << 32)?,
-            "extents" => self.extents = number(value, 1, u32::MAX.into())?,
-            "cached" => self.cached = number(value, 0, 1 << 32)?,
-            "kept_by" => {
-                self.kept_by = match value {
-                    "send" => KeptBy::Send,
-                    "read" if self.alternative == Alternative::A5 => KeptBy::Read,
-                    "read" => bail!("'{value}': only drtm-kv:a5 keeps values that clients READ"),
-                    _ => bail!("'{value}': choose send or read"),
-                }
-            }
-            "copies" => {
-                self.copies = number(value, 1, COPIES_MAX)?;
-            }
-            "asks_permille" => {
-                let share = number(value, 0, 1_000)? as u16;
-                self.asking = Asking::Permille(share);
-            }
-            "asks" => {
-                self.asking = match value {
-                    "greedy" => Asking::Greedy,
-                    "one-machine" => Asking::OneMachine,
-                    _ => bail!("'{value}': choose greedy or one-machine"),
-                }
-            }
-            "reads" => {
-                self.steering = match value {
-                    "fixed" => None,
-                    "planned" if self.alternative == Alternative::A4AndA5 => {
-                        Some(Steering::DEFAULT)
-                    }
-                    "planned" => bail!("'{value}': only drtm-kv:a4+a5 has two ways for a get"),
-                    _ => bail!("'{value}': choose fixed or planned"),
-                }
-            }
-            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 10_000_000)?),
-            "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
-            _ => unreachable!("{key} is not among the keys"),
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let mut table = vec![sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage)];
+        table.extend(memory());
+        table.extend(ways());
+        table.push(
+            Setting::new("timeout_us", micros(1..=10_000_000), |to: &mut Self| &mut to.timeout)
+                .help("how long a client waits for the answer to a request"),
+        );
+        table
     }
+}
+
+fn memory() -> [Setting<DrtmKvConfig>; 4] {
+    type It = DrtmKvConfig;
+    [
+        Setting::new("buckets", numbers(1..=1 << 32), |to: &mut It| &mut to.buckets)
+            .help("buckets of 64 B that keys hash to")
+            .default(BY_RECORDS),
+        Setting::new("spare_buckets", numbers(0..=1 << 32), |to: &mut It| &mut to.spare_buckets)
+            .help("further buckets, for chains")
+            .default(BY_RECORDS),
+        Setting::new("extents", numbers(1..=u32::MAX.into()), |to: &mut It| &mut to.extents)
+            .help("extents of a server, for values and for puts under way")
+            .default(BY_RECORDS),
+        Setting::new("cached", numbers(0..=1 << 32), |to: &mut It| &mut to.cached)
+            .help("most values that the SoC keeps (a5, a4+a5)")
+            .default(BY_RECORDS),
+    ]
+}
+
+/// How clients get values.
+fn ways() -> [Setting<DrtmKvConfig>; 5] {
+    type It = DrtmKvConfig;
+    let shares = numbers_as(
+        0..=1_000,
+        |share| Some(Asking::Permille(share as u16)),
+        |asking| match asking {
+            Asking::Permille(share) => Some(u64::from(*share)),
+            Asking::Greedy | Asking::OneMachine => None,
+        },
+    );
+    [
+        Setting::new(
+            "kept_by",
+            words([("send", KeptBy::Send), ("read", KeptBy::Read)]),
+            |to: &mut It| &mut to.kept_by,
+        )
+        .help("send: clients ask the SoC for a value that it keeps; read: they READ it (a5)"),
+        Setting::new("copies", numbers(1..=COPIES_MAX), |to: &mut It| &mut to.copies)
+            .help(
+                "copies of the SoC's memory that clients READ, each in rows of its own (a4, a5, \
+                 a4+a5)",
+            ),
+        Setting::new(
+            "asks",
+            words([("greedy", Asking::Greedy), ("one-machine", Asking::OneMachine)]),
+            |to: &mut It| &mut to.asking,
+        )
+        .help("which gets ask the SoC: those for which that is faster now, or one client node's (a4+a5)"),
+        Setting::new("asks_permille", shares, |to: &mut It| &mut to.asking)
+            .help("of 1,000 gets, those that ask the SoC instead (a4+a5)")
+            .default("as asks says"),
+        Setting::new(
+            "reads",
+            words([("fixed", None), ("planned", Some(Steering::DEFAULT))]),
+            |to: &mut It| &mut to.steering,
+        )
+        .help(
+            "planned: every client chooses between READs and asking by measured throughput (a4+a5)",
+        ),
+    ]
 }
 
 impl SystemConfig for DrtmKvConfig {
@@ -205,7 +202,7 @@ impl KeyValueConfig for DrtmKvConfig {}
 
 /// Refuses settings that would change nothing in an alternative, or beside others.
 fn refuse_what_is_idle(config: &DrtmKvConfig, settings: &[String]) -> Result<()> {
-    let refuse = |keys: &[&str], why: &str| refuse_idle(settings, keys, why);
+    let refuse = |keys: &[&'static str], why: &str| refuse_idle(settings, keys, why);
     let alternative = config.alternative;
     if !alternative.caches() {
         refuse(&["cached"], "only a5 and a4+a5 keep values on the SoC")?;

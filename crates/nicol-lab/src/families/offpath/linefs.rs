@@ -8,9 +8,10 @@ use nicol_workload::ycsb::Popularity;
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
+use crate::refused::Unfit;
 use crate::settings::{
-    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, refuse_idle,
-    sabotage, switch,
+    EngineSettings, Setting, Settings, Sizes, SystemConfig, broken, bytes, micros, numbers,
+    numbers_as, refuse_idle, sabotage, switch, words,
 };
 use crate::system::{Needs, System};
 use crate::workloads::WorkloadSpec;
@@ -60,66 +61,62 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
 const CHUNK: (u64, u64) = (2 << 10, 64 << 20);
 
 impl Settings for LineFsConfig {
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-    const KEYS: &'static [Setting] = &[
-        ("host", "idle|busy", "do hosts share their cores with a program that clusters points?"),
-        ("chunk_bytes", "2048..67108864", "most bytes of a chunk of the log"),
-        ("slots", "1..64", "most chunks of a host engine under way"),
-        (
-            "a3_permille",
-            "0..1000",
-            "how many of 1,000 chunks the host replicates, instead of those for which the SoC has no \
-             space (a2+a3)",
-        ),
-        ("segment_bytes", "0..67108864", "most bytes of a transfer; 0: no limit"),
-        ("compress", "on|off", "does the SoC compress what it replicates? (a1, a2, a2+a3)"),
-        ("host_compresses", "on|off", "does the host compress what it replicates? (a3, a2+a3)"),
-        (
-            "compress_ps",
-            "0..1000000",
-            "picoseconds that compressing a byte costs a core of the SoC",
-        ),
-        ("timeout_us", "1..10000000", "how long a client waits for the answer to a request"),
-    ];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "host" => {
-                self.host = match value {
-                    "idle" => HostLoad::Idle,
-                    "busy" => HostLoad::Busy,
-                    _ => anyhow::bail!("'{value}': choose idle or busy"),
-                }
-            }
-            "chunk_bytes" => self.chunk = Bytes(number(value, CHUNK.0, CHUNK.1)?),
-            "slots" => self.slots = number(value, 1, 64)? as u8,
-            "a3_permille" => self.a3_permille = Some(number(value, 0, 1_000)? as u16),
-            "segment_bytes" => {
-                let bytes = number(value, 0, CHUNK.1)?;
-                ensure!(bytes.is_multiple_of(64), "{bytes}: give a multiple of 64, or 0");
-                self.segment = (bytes > 0).then_some(Bytes(bytes));
-            }
-            "compress" => self.soc_compresses = switch(value)?,
-            "host_compresses" => {
-                let by_host = matches!(self.alternative, Alternative::A3 | Alternative::A2AndA3);
-                self.host_compresses = switch(value)?;
-                ensure!(
-                    by_host || !self.host_compresses,
-                    "'{value}': the host replicates chunks with a3 and a2+a3 only"
-                );
-            }
-            "compress_ps" => self.compression.byte_ps = number(value, 0, 1_000_000)?,
-            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 10_000_000)?),
-            "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
-            _ => unreachable!("{key} is not among the keys"),
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let chunks = CHUNK.0..=CHUNK.1;
+        let hosts = [("idle", HostLoad::Idle), ("busy", HostLoad::Busy)];
+        let segments = numbers_as(
+            0..=CHUNK.1,
+            |bytes| Some((bytes > 0).then_some(Bytes(bytes))),
+            |segment| Some(segment.map_or(0, |bytes| bytes.0)),
+        );
+        let shares = numbers_as(
+            0..=1_000,
+            |share| Some(Some(share as u16)),
+            |share: &Option<u16>| share.map(u64::from),
+        );
+        vec![
+            sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage),
+            Setting::new("host", words(hosts), |to: &mut Self| &mut to.host)
+                .help("busy: hosts share their cores with a program that clusters points"),
+            Setting::new("chunk_bytes", bytes(chunks), |to: &mut Self| &mut to.chunk)
+                .help("most bytes of a chunk of the log"),
+            Setting::new("slots", numbers(1..=64), |to: &mut Self| &mut to.slots)
+                .help("most chunks of a host engine under way"),
+            Setting::new("a3_permille", shares, |to: &mut Self| &mut to.a3_permille)
+                .help("of 1,000 chunks those by the host, not those for which the SoC is full (a2+a3)")
+                .default("by the load of the SoC"),
+            Setting::new("segment_bytes", segments, |to: &mut Self| &mut to.segment)
+                .help("most bytes of a transfer, a multiple of 64; 0: no limit")
+                .then(|to| match to.segment {
+                    Some(Bytes(bytes)) if !bytes.is_multiple_of(64) => {
+                        Err(Unfit::new("", "give a multiple of 64, or 0"))
+                    }
+                    Some(_) | None => Ok(()),
+                }),
+            Setting::new("compress", switch(), |to: &mut Self| &mut to.soc_compresses)
+                .help("the SoC compresses what it replicates (a1, a2, a2+a3)"),
+            Setting::new("host_compresses", switch(), |to: &mut Self| &mut to.host_compresses)
+                .help("the host compresses what it replicates (a3, a2+a3)")
+                .then(|to| match to.alternative {
+                    Alternative::A1 | Alternative::A2 if to.host_compresses => Err(Unfit::new(
+                        "the host replicates chunks with a3 and a2+a3 only",
+                        "leave it out, or choose one of these",
+                    )),
+                    _ => Ok(()),
+                }),
+            Setting::new("compress_ps", numbers(0..=1_000_000), |to: &mut Self| {
+                &mut to.compression.byte_ps
+            })
+            .help("picoseconds that compressing a byte costs a core of the SoC"),
+            Setting::new("timeout_us", micros(1..=10_000_000), |to: &mut Self| &mut to.timeout)
+                .help("how long a client waits for the answer to a request"),
+        ]
     }
 }
 
 /// Refuses settings that would change nothing in an alternative.
 fn refuse_what_is_idle(config: &LineFsConfig, settings: &[String]) -> Result<()> {
-    let refuse = |keys: &[&str], why: &str| refuse_idle(settings, keys, why);
+    let refuse = |keys: &[&'static str], why: &str| refuse_idle(settings, keys, why);
     let alternative = config.alternative;
     if alternative != Alternative::A2AndA3 {
         refuse(&["a3_permille"], "only linefs:a2+a3 has two ways for a chunk")?;

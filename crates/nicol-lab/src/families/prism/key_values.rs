@@ -1,19 +1,20 @@
 //! PRISM-KV as a system: what may be set in it.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nicol_core::units::Nanos;
 use nicol_prism::kv::{
     DeletedSlots, Hash, ITEM_BYTES_MAX, KvConfig, Node, Operands, Reuse, Sabotage, Slots,
 };
 
 use super::deaths;
-use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
+use super::recycling;
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::families::serving::serve;
 use crate::memory::refuse_slots_beyond_machine;
 use crate::settings::{
-    SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+    BY_RECORDS, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, numbers, sabotage,
+    words,
 };
 use crate::system::{SingleRecords, System};
 use crate::workloads::WorkloadSpec;
@@ -51,65 +52,69 @@ const SABOTAGES: [(&str, Sabotage); 9] = [
 ];
 
 impl Settings for KvConfig {
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-    const KEYS: &'static [Setting] = &[
-        (
+    fn table() -> Vec<Setting<Self>> {
+        let mut table = vec![sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage)];
+        table.extend(slots());
+        table.extend([
+            hash(|to: &mut Self| &mut to.hash),
+            Setting::new("entries", numbers(1..=1 << 32), |to: &mut Self| &mut to.entries)
+                .help("slots of a server's index")
+                .default(BY_RECORDS),
+            Setting::new("spare_buffers", numbers(0..=1 << 24), |to: &mut Self| {
+                &mut to.spare_buffers
+            })
+            .help("buffers of each size beyond those of the records"),
+        ]);
+        table.extend(recycling::settings(|to: &mut Self| &mut to.recycling));
+        table
+    }
+}
+
+/// What a slot holds, and what a PUT compares with it.
+fn slots() -> [Setting<KvConfig>; 4] {
+    type It = KvConfig;
+    let operands = [
+        ("fixed", Operands::Two),
+        ("paper", Operands::OneCompared),
+        ("paper-unmasked", Operands::OneUnmasked),
+    ];
+    [
+        Setting::new(
             "slots",
-            "bounded|pointer",
-            "what a slot holds: a pointer with its bound, or the pointer alone",
-        ),
-        ("reuse", "pointer|generation", "what a PUT compares to see that the slot is its key's"),
-        (
+            words([("bounded", Slots::Bounded), ("pointer", Slots::Pointer)]),
+            |to: &mut It| &mut to.slots,
+        )
+        .help("what a slot holds: a pointer with its bound, or the pointer alone"),
+        Setting::new(
+            "reuse",
+            words([("pointer", Reuse::Pointer), ("generation", Reuse::Generation)]),
+            |to: &mut It| &mut to.reuse,
+        )
+        .help("what a PUT compares to see that the slot is its key's"),
+        Setting::new(
             "deleted",
-            "kept|reused",
-            "what becomes of the slot of a deleted key: it keeps its key, or another key may take it",
+            words([("kept", DeletedSlots::Kept), ("reused", DeletedSlots::Reused)]),
+            |to: &mut It| &mut to.deleted_slots,
+        )
+        .help(
+            "what becomes of the slot of a deleted key: it keeps its key, or another key may take \
+             it",
         ),
-        (
-            "hash",
-            "probing|collision-free",
-            "where the search for a key begins: at its hash, or at a slot of its own",
-        ),
-        ("entries", "1..2^32", "slots of a server's index"),
-        ("spare_buffers", "0..2^24", "buffers of each size beyond those of the records"),
-        WATERMARK,
-        REFILL,
-        RECLAIM,
-        (
-            "faithful",
-            "fixed|paper|paper-unmasked",
+        Setting::new("faithful", words(operands), |to: &mut It| &mut to.operands).help(
             "paper compares with the one operand that Table 1 prints, so that no PUT succeeds; \
              paper-unmasked compares nothing, and loses records",
         ),
-    ];
+    ]
+}
 
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match (key, value) {
-            ("slots", "bounded") => self.slots = Slots::Bounded,
-            ("slots", "pointer") => self.slots = Slots::Pointer,
-            ("slots", _) => bail!("'{value}': choose bounded or pointer"),
-            ("reuse", "pointer") => self.reuse = Reuse::Pointer,
-            ("reuse", "generation") => self.reuse = Reuse::Generation,
-            ("reuse", _) => bail!("'{value}': choose pointer or generation"),
-            ("deleted", "kept") => self.deleted_slots = DeletedSlots::Kept,
-            ("deleted", "reused") => self.deleted_slots = DeletedSlots::Reused,
-            ("deleted", _) => bail!("'{value}': choose kept or reused"),
-            ("hash", "probing") => self.hash = Hash::Probing,
-            ("hash", "collision-free") => self.hash = Hash::CollisionFree,
-            ("hash", _) => bail!("'{value}': choose probing or collision-free"),
-            ("faithful", "fixed") => self.operands = Operands::Two,
-            ("faithful", "paper") => self.operands = Operands::OneCompared,
-            ("faithful", "paper-unmasked") => self.operands = Operands::OneUnmasked,
-            ("faithful", _) => bail!("'{value}': choose fixed, paper or paper-unmasked"),
-            ("entries", _) => self.entries = number(value, 1, 1 << 32)?,
-            ("spare_buffers", _) => self.spare_buffers = number(value, 0, 1 << 24)? as u32,
-            ("watermark" | "refill_us" | "reclaim", _) => {
-                recycling::set(&mut self.recycling, key, value)?;
-            }
-            ("sabotage", _) => self.sabotage = sabotage(&SABOTAGES, value)?,
-            _ => unreachable!("{key} is not among the keys"),
-        }
-        Ok(())
-    }
+/// The help of where searches begin.
+pub(super) const HASH: &str =
+    "where the search for a key begins: at its hash, or at a slot of its own";
+
+/// The setting of where searches begin.
+pub(super) fn hash<C: 'static>(part: fn(&mut C) -> &mut Hash) -> Setting<C> {
+    let hashes = words([("probing", Hash::Probing), ("collision-free", Hash::CollisionFree)]);
+    Setting::new("hash", hashes, part).help(HASH)
 }
 
 impl SystemConfig for KvConfig {

@@ -1,15 +1,15 @@
 //! Pilaf as systems, with READs by the card and in software: what may be set in it.
 
-use anyhow::{Result, bail};
-use nicol_core::units::Nanos;
+use anyhow::Result;
 use nicol_prism::pilaf::{Index, Node, PilafConfig, Reads, Sabotage};
 
-use super::key_values::{KEY_BYTES, churn_on_two_servers};
+use super::key_values::{HASH, KEY_BYTES, churn_on_two_servers};
 use crate::config::BenchConfig;
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::memory::refuse_places_beyond_machine;
 use crate::settings::{
-    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+    BY_RECORDS, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers, sabotage, switch,
+    words,
 };
 use crate::system::System;
 
@@ -40,36 +40,26 @@ const SABOTAGES: [(&str, Sabotage); 6] = [
 ];
 
 impl Settings for PilafConfig {
-    const HIDDEN: &'static [Setting] =
-        &[SABOTAGE, ("crc", "on|off", "without it GETs take extents that a PUT is writing")];
-    const KEYS: &'static [Setting] = &[
-        ("index", "probing|cuckoo", "how the hash table resolves collisions"),
-        (
-            "hash",
-            "probing|collision-free",
-            "where the search for a key begins: at its hash, or at a slot of its own",
-        ),
-        ("entries", "1..2^32", "entries of a server's hash table"),
-        ("extents", "1..2^32", "extents of a server, for items and for PUTs under way"),
-        ("timeout_us", "1..10000000", "how long a client waits for the answer to an RPC"),
-    ];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match (key, value) {
-            ("index", "probing") => self.index = Index::Probing,
-            ("index", "cuckoo") => self.index = Index::Cuckoo,
-            ("index", _) => bail!("'{value}': choose probing or cuckoo"),
-            ("hash", "probing") => self.collision_free = false,
-            ("hash", "collision-free") => self.collision_free = true,
-            ("hash", _) => bail!("'{value}': choose probing or collision-free"),
-            ("entries", _) => self.entries = number(value, 1, 1 << 32)?,
-            ("extents", _) => self.extents = number(value, 1, 1 << 32)?,
-            ("timeout_us", _) => self.timeout = Nanos::from_micros(number(value, 1, 10_000_000)?),
-            ("crc", _) => self.crc = switch(value)?,
-            ("sabotage", _) => self.sabotage = sabotage(&SABOTAGES, value)?,
-            _ => unreachable!("{key} is not among the keys"),
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let indexes = [("probing", Index::Probing), ("cuckoo", Index::Cuckoo)];
+        let hashes = [("probing", false), ("collision-free", true)];
+        vec![
+            sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage),
+            Setting::new("crc", switch(), |to: &mut Self| &mut to.crc)
+                .help("without it GETs take extents that a PUT is writing")
+                .hidden(),
+            Setting::new("index", words(indexes), |to: &mut Self| &mut to.index)
+                .help("how the hash table resolves collisions"),
+            Setting::new("hash", words(hashes), |to: &mut Self| &mut to.collision_free).help(HASH),
+            Setting::new("entries", numbers(1..=1 << 32), |to: &mut Self| &mut to.entries)
+                .help("entries of a server's hash table")
+                .default(BY_RECORDS),
+            Setting::new("extents", numbers(1..=1 << 32), |to: &mut Self| &mut to.extents)
+                .help("extents of a server, for items and for PUTs under way")
+                .default(BY_RECORDS),
+            Setting::new("timeout_us", micros(1..=10_000_000), |to: &mut Self| &mut to.timeout)
+                .help("how long a client waits for the answer to an RPC"),
+        ]
     }
 }
 

@@ -1,17 +1,9 @@
 //! What may be set in how servers recycle buffers.
 
-use anyhow::{Result, bail};
-use nicol_core::units::Nanos;
+use anyhow::Result;
 use nicol_prism::{Reclaim, Recycling};
 
-use crate::settings::{Setting, number, refuse_idle};
-
-pub(super) const WATERMARK: Setting =
-    ("watermark", "off|0..2^24", "buffers below which a free list is refilled; off: at once");
-pub(super) const REFILL: Setting =
-    ("refill_us", "1..1000000", "how often a server looks at its free lists");
-pub(super) const RECLAIM: Setting =
-    ("reclaim", "reports|scan", "who finds unused buffers: clients, or a scan of the table");
+use crate::settings::{Setting, micros, numbers_as, refuse_idle, words};
 
 /// Refuses a time of the daemon where there is none.
 ///
@@ -26,16 +18,28 @@ pub(super) fn check(recycling: &Recycling, settings: &[String]) -> Result<()> {
     refuse_idle(settings, &["refill_us"], why)
 }
 
-/// Sets one of these.
-pub(super) fn set(recycling: &mut Recycling, key: &str, value: &str) -> Result<()> {
-    match (key, value) {
-        ("watermark", "off") => recycling.watermark = None,
-        ("watermark", _) => recycling.watermark = Some(number(value, 0, 1 << 24)? as u32),
-        ("refill_us", _) => recycling.every = Nanos::from_micros(number(value, 1, 1_000_000)?),
-        ("reclaim", "reports") => recycling.reclaim = Reclaim::Reports,
-        ("reclaim", "scan") => recycling.reclaim = Reclaim::Scan,
-        ("reclaim", _) => bail!("'{value}': choose reports or scan"),
-        _ => unreachable!("{key} is not among the keys"),
-    }
-    Ok(())
+/// The settings, in a configuration of which `part` is the recycling.
+pub(super) fn settings<C: 'static>(
+    part: fn(&mut C) -> &mut Recycling,
+) -> impl Iterator<Item = Setting<C>> {
+    let below = numbers_as(
+        0..=1 << 24,
+        |buffers| Some(Some(buffers as u32)),
+        |watermark| watermark.map(u64::from),
+    );
+    let settings = [
+        Setting::new("watermark", words([("off", None)]).or(below), |to: &mut Recycling| {
+            &mut to.watermark
+        })
+        .help("buffers below which a free list is refilled; off: at once"),
+        Setting::new("refill_us", micros(1..=1_000_000), |to: &mut Recycling| &mut to.every)
+            .help("how often a server looks at its free lists"),
+        Setting::new(
+            "reclaim",
+            words([("reports", Reclaim::Reports), ("scan", Reclaim::Scan)]),
+            |to: &mut Recycling| &mut to.reclaim,
+        )
+        .help("who finds unused buffers: clients, or a scan of the table"),
+    ];
+    settings.into_iter().map(move |row| row.within(move |config| Ok(part(config))))
 }

@@ -1,6 +1,5 @@
 //! Replicated blocks: PRISM-RS, and ABDLOCK by verbs and in software.
 
-use anyhow::{Result, bail};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Stall};
 use nicol_core::ids::{Key, ShardId, Side};
 use nicol_core::records::RecordSource;
@@ -13,10 +12,12 @@ use nicol_prism::{Faithful, Verbs};
 use nicol_workload::ycsb::Popularity;
 
 use super::deaths;
-use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
+use super::recycling;
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
-use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage};
+use crate::settings::{
+    Setting, Settings, Sizes, SystemConfig, Values, broken, micros, numbers, sabotage, words,
+};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
@@ -92,53 +93,32 @@ pub(super) fn blocks(source: &dyn RecordSource) -> u64 {
 }
 
 impl Settings for RsConfig {
-    const KEYS: &'static [Setting] = &[
-        ("blocks", "fixed|variable", "blocks of one size, or of up to that size"),
-        ("spare_buffers", "1..2^20", "buffers of each size beyond one for each block"),
-        WATERMARK,
-        REFILL,
-        RECLAIM,
-        ("write_back", "always|needed", "does a GET write back a value that a quorum already has"),
-        ("faithful", "paper|fixed", "paper keeps the paper's errata, and leaks buffers"),
-        ("timeout_us", "MICROSECONDS", "how long an operation waits for a quorum"),
-    ];
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "blocks" => {
-                self.sizes = match value {
-                    "fixed" => Blocks::Fixed,
-                    "variable" => Blocks::Variable,
-                    _ => bail!("'{value}': choose fixed or variable"),
-                }
-            }
-            "spare_buffers" => self.spare_buffers = number(value, 1, 1 << 20)? as u32,
-            "watermark" | "refill_us" | "reclaim" => {
-                recycling::set(&mut self.recycling, key, value)?;
-            }
-            "write_back" => {
-                self.always_write_back = match value {
-                    "always" => true,
-                    "needed" => false,
-                    _ => bail!("'{value}': choose always or needed"),
-                }
-            }
-            "faithful" => self.faithful = faithful(value)?,
-            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
-            _ => self.sabotage = sabotage(&SABOTAGES, value)?,
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let sizes = [("fixed", Blocks::Fixed), ("variable", Blocks::Variable)];
+        let write_back = words([("always", true), ("needed", false)]);
+        let mut table = vec![
+            sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage),
+            Setting::new("blocks", words(sizes), |to: &mut Self| &mut to.sizes)
+                .help("blocks of one size, or of up to that size"),
+            Setting::new("spare_buffers", numbers(1..=1 << 20), |to: &mut Self| {
+                &mut to.spare_buffers
+            })
+            .help("buffers of each size beyond one for each block"),
+            Setting::new("write_back", write_back, |to: &mut Self| &mut to.always_write_back)
+                .help("when a GET writes a value back: always, or if a quorum lacks it"),
+            Setting::new("faithful", faithful(), |to: &mut Self| &mut to.faithful)
+                .help("paper keeps the paper's errata, and leaks buffers"),
+            Setting::new("timeout_us", micros(1..=1 << 32), |to: &mut Self| &mut to.timeout)
+                .help("how long an operation waits for a quorum"),
+        ];
+        table.extend(recycling::settings(|to: &mut Self| &mut to.recycling));
+        table
     }
 }
 
-/// A value of `faithful`.
-pub(super) fn faithful(value: &str) -> Result<Faithful> {
-    match value {
-        "paper" => Ok(Faithful::Paper),
-        "fixed" => Ok(Faithful::Fixed),
-        _ => bail!("'{value}': choose paper or fixed"),
-    }
+/// As printed, or as it must be.
+pub(super) fn faithful() -> Values<Faithful> {
+    words([("paper", Faithful::Paper), ("fixed", Faithful::Fixed)])
 }
 
 impl SystemConfig for RsConfig {
@@ -162,27 +142,17 @@ impl SystemConfig for RsConfig {
 impl KeyValueConfig for RsConfig {}
 
 impl Settings for AbdlockConfig {
-    const KEYS: &'static [Setting] = &[
-        ("verbs", "card|software", "who executes its verbs: the card, where it can, or software"),
-        ("backoff_us", "MICROSECONDS", "the longest wait before the second attempt to lock"),
-        ("timeout_us", "MICROSECONDS", "how long an operation waits for a majority"),
-    ];
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "verbs" => {
-                self.verbs = match value {
-                    "card" => Verbs::Card,
-                    "software" => Verbs::Software,
-                    _ => bail!("'{value}': choose card or software"),
-                }
-            }
-            "backoff_us" => self.backoff = Nanos::from_micros(number(value, 1, 1 << 20)?),
-            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
-            _ => self.sabotage = sabotage(&ABDLOCK_SABOTAGES, value)?,
-        }
-        Ok(())
+    fn table() -> Vec<Setting<Self>> {
+        let verbs = [("card", Verbs::Card), ("software", Verbs::Software)];
+        vec![
+            sabotage(ABDLOCK_SABOTAGES, |to: &mut Self| &mut to.sabotage),
+            Setting::new("verbs", words(verbs), |to: &mut Self| &mut to.verbs)
+                .help("who executes its verbs: the card, where it can, or software"),
+            Setting::new("backoff_us", micros(1..=1 << 20), |to: &mut Self| &mut to.backoff)
+                .help("the longest wait before the second attempt to lock"),
+            Setting::new("timeout_us", micros(1..=1 << 32), |to: &mut Self| &mut to.timeout)
+                .help("how long an operation waits for a majority"),
+        ]
     }
 }
 

@@ -1,17 +1,20 @@
 //! PRISM-TX as a system of the commit family: what may be set in it.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use nicol_core::units::Nanos;
-use nicol_prism::kv::Hash;
+use nicol_prism::Faithful;
 use nicol_prism::tx::{Bump, Node, OwnReads, ReadVersion, Sabotage, Staging, TxConfig};
 
 use super::deaths;
-use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
+use super::key_values::hash;
+use super::recycling;
 use super::registers::faithful;
 use crate::config::{BenchConfig, Length};
 use crate::families::commit;
 use crate::memory::refuse_slots_beyond_machine;
-use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage};
+use crate::settings::{
+    BY_RECORDS, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers, sabotage, words,
+};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
@@ -41,71 +44,75 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
 ];
 
 impl Settings for TxConfig {
-    const HIDDEN: &'static [Setting] = &[SABOTAGE];
-    const KEYS: &'static [Setting] = &[
-        ("faithful", "fixed|paper", "paper sets the four that follow as printed"),
-        ("own_reads", "pass|conflict", "may a transaction write what it has read (AMB-13)"),
-        (
+    fn table() -> Vec<Setting<Self>> {
+        let mut table = vec![sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage)];
+        table.extend(protocol());
+        table.extend([
+            hash(|to: &mut Self| &mut to.hash),
+            Setting::new("entries", numbers(1..=1 << 32), |to: &mut Self| &mut to.entries)
+                .help("slots of a server's table")
+                .default(BY_RECORDS),
+            Setting::new("spare_buffers", numbers(0..=1 << 24), |to: &mut Self| {
+                &mut to.spare_buffers
+            })
+            .help("buffers of each size beyond those of the records"),
+            Setting::new("clock_skew_us", micros(0..=1_000_000), |to: &mut Self| {
+                &mut to.clock_skew
+            })
+            .help("by how much the clocks of client engines may differ"),
+        ]);
+        table.extend(recycling::settings(|to: &mut Self| &mut to.recycling));
+        table
+    }
+}
+
+/// Where the protocol has two readings.
+fn protocol() -> [Setting<TxConfig>; 5] {
+    type It = TxConfig;
+    let versions = [
+        ("slot-first", ReadVersion::SlotFirst),
+        ("slot-last", ReadVersion::SlotLast),
+        ("buffer", ReadVersion::Buffer),
+    ];
+    [
+        Setting::derived("faithful", faithful(), follows, TxConfig::follow)
+            .help("paper sets the four that follow as printed"),
+        Setting::new(
+            "own_reads",
+            words([("pass", OwnReads::Pass), ("conflict", OwnReads::Conflict)]),
+            |to: &mut It| &mut to.own_reads,
+        )
+        .help("pass: a transaction may write what it has read (AMB-13)"),
+        Setting::new(
             "bump",
-            "in-order|checked",
-            "when an abort raises C: once the write before it is there, or at once (AMB-14)",
-        ),
-        (
-            "read_version",
-            "slot-first|slot-last|buffer",
+            words([("in-order", Bump::InOrder), ("checked", Bump::Checked)]),
+            |to: &mut It| &mut to.bump,
+        )
+        .help("when an abort raises C: once the write before it is there, or at once (AMB-14)"),
+        Setting::new("read_version", words(versions), |to: &mut It| &mut to.read_version).help(
             "where RC comes from: C, read before or after the buffer, or the buffer (AMB-14b)",
         ),
-        (
+        Setting::new(
             "staging",
-            "prepare|commit",
-            "when a new value goes to its server; with prepare, servers can end the transactions of \
-             a client that died (AMB-14c)",
+            words([("prepare", Staging::AtPrepare), ("commit", Staging::AtCommit)]),
+            |to: &mut It| &mut to.staging,
+        )
+        .help(
+            "when a new value goes to its server; with prepare, servers can end the transactions \
+             of a client that died (AMB-14c)",
         ),
-        (
-            "hash",
-            "probing|collision-free",
-            "where the search for a key begins: at its hash, or at a slot of its own",
-        ),
-        ("entries", "1..2^32", "slots of a server's table"),
-        ("spare_buffers", "0..2^24", "buffers of each size beyond those of the records"),
-        WATERMARK,
-        REFILL,
-        RECLAIM,
-        ("clock_skew_us", "0..1000000", "by how much the clocks of client engines may differ"),
-    ];
+    ]
+}
 
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match (key, value) {
-            ("faithful", _) => self.follow(faithful(value)?),
-            ("own_reads", "pass") => self.own_reads = OwnReads::Pass,
-            ("own_reads", "conflict") => self.own_reads = OwnReads::Conflict,
-            ("own_reads", _) => bail!("'{value}': choose pass or conflict"),
-            ("bump", "in-order") => self.bump = Bump::InOrder,
-            ("bump", "checked") => self.bump = Bump::Checked,
-            ("bump", _) => bail!("'{value}': choose in-order or checked"),
-            ("read_version", "slot-first") => self.read_version = ReadVersion::SlotFirst,
-            ("read_version", "slot-last") => self.read_version = ReadVersion::SlotLast,
-            ("read_version", "buffer") => self.read_version = ReadVersion::Buffer,
-            ("read_version", _) => bail!("'{value}': choose slot-first, slot-last or buffer"),
-            ("staging", "prepare") => self.staging = Staging::AtPrepare,
-            ("staging", "commit") => self.staging = Staging::AtCommit,
-            ("staging", _) => bail!("'{value}': choose prepare or commit"),
-            ("hash", "probing") => self.hash = Hash::Probing,
-            ("hash", "collision-free") => self.hash = Hash::CollisionFree,
-            ("hash", _) => bail!("'{value}': choose probing or collision-free"),
-            ("entries", _) => self.entries = number(value, 1, 1 << 32)?,
-            ("spare_buffers", _) => self.spare_buffers = number(value, 0, 1 << 24)? as u32,
-            ("watermark" | "refill_us" | "reclaim", _) => {
-                recycling::set(&mut self.recycling, key, value)?;
-            }
-            ("clock_skew_us", _) => {
-                self.clock_skew = Nanos::from_micros(number(value, 0, 1_000_000)?);
-            }
-            ("sabotage", _) => self.sabotage = sabotage(&SABOTAGES, value)?,
-            _ => unreachable!("{key} is not among the keys"),
-        }
-        Ok(())
-    }
+/// The reading that all of the protocol follows, if it is one.
+fn follows(config: &TxConfig) -> Option<Faithful> {
+    let parts = |of: &TxConfig| (of.own_reads, of.bump, of.read_version, of.staging);
+    let follows = |faithful: &Faithful| {
+        let mut other = config.clone();
+        other.follow(*faithful);
+        parts(&other) == parts(config)
+    };
+    [Faithful::Paper, Faithful::Fixed].into_iter().find(follows)
 }
 
 impl SystemConfig for TxConfig {

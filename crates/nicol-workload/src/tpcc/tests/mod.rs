@@ -16,8 +16,8 @@ use nicol_core::workload::Workload;
 use super::input::{Customer, Delivery, NewOrder, OrderStatus, Payment, StockLevel};
 use super::key::{self, District};
 use super::{
-    Chopping, Indices, LOGIC, Mix, PROCEDURES, Procedure, Suppliers, Terminals, Tpcc, TpccConfig,
-    row,
+    Chopping, Indices, LOGIC, Mix, PROCEDURES, Procedure, Shipped, Suppliers, Terminals, Tpcc,
+    TpccConfig, row,
 };
 use crate::placement::mix;
 use model::Model;
@@ -380,6 +380,27 @@ fn what_no_client_sends_is_refused() {
     }
     assert!(seen[..5].iter().all(|seen| *seen));
     assert!(refuses(Procedure::StockLevel as u16, &[1, 2]));
+}
+
+#[test]
+fn what_is_annotated_is_shipped_and_new_orders_alone_are_not() {
+    let ships = |config: TpccConfig| {
+        let (workload, mut random, mut txn) = (Tpcc::new(config), random(5), Txn::default());
+        let mut ships = [None; 5];
+        for _ in 0..1_000 {
+            let kind = workload.next(NodeId(0), &mut random, &mut txn);
+            assert_eq!(*ships[kind].get_or_insert(txn.ship), txn.ship, "one annotation a type");
+        }
+        ships
+    };
+    let host = Some(false);
+    let of = |shipped| ships(TpccConfig { shipped, ..small() });
+    assert_eq!(of(Shipped::NewOrder), [Some(true), host, host, host, host]);
+    assert_eq!(of(Shipped::Payment), [host, Some(true), host, host, host]);
+    assert_eq!(of(Shipped::Neither), [host; 5]);
+    assert_eq!(ships(small()), [Some(true), Some(true), host, host, host]);
+    let alone = TpccConfig { items: 100, ..TpccConfig::new_order_only(1, 2) };
+    assert_eq!(ships(alone), [host, None, None, None, None]);
 }
 
 #[test]

@@ -91,10 +91,11 @@ impl<F: Fabric> Lookups<F> {
         Ok(())
     }
 
-    /// AMB-04: the first DMA reads d_i + k + 1 entries, D_m at most.
+    /// Entries of the first DMA.
     fn hinted_slots(&self, displacement: u16) -> u64 {
         let config = self.node.config();
-        u64::from((displacement + config.slack + 1).min(config.displacement_max))
+        let limit = config.displacement_max;
+        u64::from(config.first_read.entries(displacement, config.slack, limit))
     }
 
     /// D_m.

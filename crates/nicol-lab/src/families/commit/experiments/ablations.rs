@@ -111,7 +111,8 @@ fn throughput(context: &Context<'_>) -> Result<Table> {
     table.assume("without async_dma", "dma_vector=1", "a core that waits fills no vector");
     for ((name, study), points) in names.iter().zip(&studies).zip(sweeps) {
         study.tell_hardware(&mut table)?;
-        table.push(vec![json!(name), rounded(study::peak(&points).throughput, 0)]);
+        let peak = study::peak(&points);
+        table.push_bound(vec![json!(name), rounded(peak.throughput, 0)], &peak.binding);
         points.into_iter().for_each(|point| table.judge(point.violations));
     }
     Ok(table)
@@ -142,7 +143,7 @@ fn latency(context: &Context<'_>) -> Result<Table> {
     );
     for ((name, study), point) in names.iter().zip(&studies).zip(points) {
         study.tell_hardware(&mut table)?;
-        table.push(vec![json!(name), rounded(point.p50, 3)]);
+        table.push_bound(vec![json!(name), rounded(point.p50, 3)], &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -13,6 +13,7 @@ use nicol_sim::checks::measure::{
 use serde_json::json;
 
 use super::VERBS;
+use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
 
 /// The experiments of this file.
@@ -120,7 +121,8 @@ fn latencies(context: &Context<'_>) -> Result<Table> {
     table.ran_on(&rdma);
     table.assume("cx5 nop", "left out", "a fixed-function NIC executes no NOP RPC of its own");
     for ((source, _, _, (operation, _)), ns) in points.iter().zip(found) {
-        table.push(vec![json!(source), json!(operation), rounded(ns / 1e3, 3)]);
+        let measured = vec![json!(source), json!(operation), rounded(ns / 1e3, 3)];
+        table.push_bound(measured, &Binding::one_at_a_time());
     }
     Ok(table)
 }
@@ -143,7 +145,8 @@ fn writes(context: &Context<'_>) -> Result<Table> {
                 "on" => batched_writes(&smart, memory, size),
                 _ => verb_writes(&rdma, 1, size),
             };
-            Ok(rate?.mops)
+            let rate = rate?;
+            Ok((rate.mops, Binding::of_parts(&rate.resources)))
         })
     })?;
     let mut table = context.table();
@@ -152,8 +155,9 @@ fn writes(context: &Context<'_>) -> Result<Table> {
     table.assume("writers of unbatched writes", 1, "its packet queue to the NIC binds, C1.12");
     table.assume("writers of batched writes", 5, "one host's PCIe 3.0 x8 would bind, C1.13");
     table.assume("requesters of cx5", 1, "the published rate is that of one requester, AMB-42");
-    for ((target, batching, size), mops) in points.iter().zip(found) {
-        table.push(vec![json!(target), json!(batching), json!(size), rounded(mops, 3)]);
+    for ((target, batching, size), (mops, binding)) in points.iter().zip(found) {
+        let measured = vec![json!(target), json!(batching), json!(size), rounded(mops, 3)];
+        table.push_bound(measured, &binding);
     }
     Ok(table)
 }
@@ -175,14 +179,15 @@ fn dma(context: &Context<'_>, action: Action) -> Result<Table> {
     table.ran_on(&smart);
     table.assume("mops", "per DMA queue", "8.7 M/s is a queue's maximum, AMB-25");
     table.assume("sizes", "16 to 256 B", "the figure's sizes are not in its text");
-    for ((vector, size), (mops, latency)) in points.iter().zip(found) {
-        table.push(vec![
+    for ((vector, size), (rate, latency)) in points.iter().zip(found) {
+        let measured = vec![
             json!(size),
             json!(*vector > 1),
-            rounded(mops, 3),
+            rounded(rate.mops, 3),
             rounded(latency.submit_ns, 1),
             rounded(latency.complete_ns, 1),
-        ]);
+        ];
+        table.push_bound(measured, &Binding::of_parts(&rate.resources));
     }
     Ok(table)
 }

@@ -98,14 +98,15 @@ fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<T
     for (study, points) in studies.iter().zip(sweeps) {
         study.tell_hardware(&mut table)?;
         for point in points {
-            table.push(vec![
+            let measured = vec![
                 json!(study.system()),
                 json!(point.clients),
                 rounded(point.throughput, 0),
                 rounded(point.p50, 3),
                 rounded(point.p99, 3),
                 rounded(point.abort_fraction, 5),
-            ]);
+            ];
+            table.push_bound(measured, &point.binding);
             table.judge(point.violations);
         }
     }
@@ -136,7 +137,8 @@ fn half_the_network(context: &Context<'_>) -> Result<Table> {
     for (study, points) in studies.iter().zip(sweeps) {
         study.tell_hardware(&mut table)?;
         let peak = study::peak(&points);
-        table.push(vec![json!(study.system()), rounded(peak.throughput, 0)]);
+        let measured = vec![json!(study.system()), rounded(peak.throughput, 0)];
+        table.push_bound(measured, &peak.binding);
         points.into_iter().for_each(|point| table.judge(point.violations));
     }
     Ok(table)

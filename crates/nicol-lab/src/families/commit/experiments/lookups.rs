@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use nicol_store::lookup_cost::{COMPARED, Structure, measure};
-use nicol_store::nic_index::HomesPerHint;
+use nicol_store::nic_index::{FirstRead, HomesPerHint};
 use serde_json::json;
 
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
@@ -16,13 +16,14 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
         "structure",
         "parameter",
         "homes_per_hint",
+        "first_read",
         "objects_read",
         "bytes_read",
         "roundtrips",
         "overflow_fraction",
     ],
     chart: Chart::Bars {
-        category: &["structure", "parameter", "homes_per_hint"],
+        category: &["structure", "parameter", "homes_per_hint", "first_read"],
         series: &[],
         y: "objects_read",
         inside: Some("roundtrips"),
@@ -40,9 +41,12 @@ const KEYS_QUICK: u64 = 400_000;
 /// Memory per key: a slot of the table, its share of overflow, hints.
 const BYTES: u64 = 120;
 
-/// The structures of the paper's table, then Xenic's with coarser hints. AMB-46
+/// The structures of the paper's table; then Xenic's with the longer first read (AMB-04), and with
+/// coarser hints (AMB-46).
 fn rows() -> Vec<Structure> {
     let mut rows = COMPARED.to_vec();
+    let hinted = COMPARED.into_iter().filter(|structure| structure.first_read().is_some());
+    rows.extend(hinted.map(|structure| structure.reading(FirstRead::Beyond)));
     for limit in [8, 16, 32] {
         let coarser = [2, 4, 8, 16].into_iter().filter_map(HomesPerHint::new);
         rows.extend(coarser.map(|shared| Structure::robinhood(Some(limit), shared)));
@@ -73,6 +77,11 @@ fn lookups(context: &Context<'_>) -> Result<Table> {
         1,
         "the default: each home its own d_i of 6 bits reads least, AMB-46; coarser ones follow",
     );
+    table.assume(
+        "first_read",
+        "within",
+        "the default: d_i + 1 slots in all, AMB-04; rows with one slot more follow",
+    );
     table.assume("robinhood's hints", "warm", "a first pass over all keys has taught them");
     for (structure, (read, roundtrips, overflow_fraction)) in rows.iter().zip(found) {
         let (objects_read, bytes_read) = read;
@@ -80,6 +89,7 @@ fn lookups(context: &Context<'_>) -> Result<Table> {
             json!(structure.name()),
             structure.parameter().map_or_else(|| json!("none"), |value| json!(value)),
             structure.homes_per_hint().map_or_else(|| json!("none"), |homes| json!(homes.get())),
+            structure.first_read().map_or_else(|| json!("none"), |read| json!(name(read))),
             rounded(objects_read, 3),
             // Without a limit the positions are computed and nothing is read.
             if bytes_read > 0.0 { rounded(bytes_read, 1) } else { json!("none") },
@@ -88,4 +98,12 @@ fn lookups(context: &Context<'_>) -> Result<Table> {
         ]);
     }
     Ok(table)
+}
+
+/// As `--set first_read` takes it.
+const fn name(first_read: FirstRead) -> &'static str {
+    match first_read {
+        FirstRead::Within => "within",
+        FirstRead::Beyond => "beyond",
+    }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::super::find;
 use super::benchmarks::{Benchmark, NODES, REPLICAS};
 use super::{VERBS, on_path};
+use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
 use crate::hardware::vain_offload;
@@ -48,6 +49,8 @@ pub(super) struct Point {
     pub(super) p99: f64,
     /// Attempts that aborted, of all attempts; refusals of the application are none.
     pub(super) abort_fraction: f64,
+    /// What bound.
+    pub(super) binding: Binding,
     /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
@@ -176,6 +179,7 @@ impl<'c> Study<'c> {
             p50: latency.p50,
             p99: latency.p99,
             abort_fraction: report.aborted as f64 / attempts as f64,
+            binding: report.binding.clone(),
             violations: report
                 .check
                 .violations

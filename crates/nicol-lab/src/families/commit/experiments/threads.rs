@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER};
 use super::study::{self, Point, Study};
+use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
 
 /// The experiments of this file.
@@ -38,6 +39,8 @@ const COREMARK_RATIO: f64 = 0.31;
 struct Fewest {
     host: usize,
     nic: usize,
+    /// What binds with so few.
+    binding: Binding,
     points: Vec<Point>,
 }
 
@@ -60,13 +63,14 @@ fn fewest_threads(context: &Context<'_>) -> Result<Table> {
     );
     for (study, fewest) in studies.iter().zip(found) {
         study.tell_hardware(&mut table)?;
-        table.push(vec![
+        let measured = vec![
             json!(study.benchmark().name),
             json!(study.system()),
             json!(fewest.host),
             json!(fewest.nic),
             rounded(fewest.host as f64 + fewest.nic as f64 * COREMARK_RATIO, 2),
-        ]);
+        ];
+        table.push_bound(measured, &fewest.binding);
         fewest.points.into_iter().for_each(|point| table.judge(point.violations));
     }
     Ok(table)
@@ -98,7 +102,10 @@ fn search(study: &Study<'_>) -> Result<Fewest> {
     } else {
         0
     };
-    Ok(Fewest { host, nic, points })
+    // With the fewest of both, which is kept if it was asked about.
+    fewer.nic_engines = Some(nic).filter(|_| study.uses_nic_threads());
+    let binding = fewer.at(peak.clients)?.binding;
+    Ok(Fewest { host, nic, binding, points })
 }
 
 /// The least number of `1..=most` for which `holds` is true, by bisection: it is true for `most`,

@@ -166,12 +166,13 @@ fn figure_5(
     let runs: Vec<Run> = WITH_CPUS.into_iter().map(run).collect();
     let (mut table, points) = measure(context, &runs)?;
     for (run, point) in runs.iter().zip(points) {
-        table.push(vec![
+        let measured = vec![
             json!(name),
             json!(run.scheduler.row),
             rounded(point.throughput, 0),
             rounded(point.abort_fraction, 4),
-        ]);
+        ];
+        table.push_bound(measured, &point.binding);
     }
     Ok(table)
 }
@@ -184,12 +185,9 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
     for (run, point) in runs.iter().zip(points) {
         for kind in ["new_order", "delivery"] {
             let (p50, p99) = point.kinds.get(kind).copied().unwrap_or_default();
-            table.push(vec![
-                json!(run.scheduler.row),
-                json!(kind),
-                rounded(p50, 2),
-                rounded(p99, 2),
-            ]);
+            let measured =
+                vec![json!(run.scheduler.row), json!(kind), rounded(p50, 2), rounded(p99, 2)];
+            table.push_bound(measured, &point.binding);
         }
     }
     Ok(table)
@@ -203,7 +201,9 @@ fn figure_8(context: &Context<'_>) -> Result<Table> {
     }
     let (mut table, points) = measure(context, &runs)?;
     for (run, point) in runs.iter().zip(points) {
-        table.push(vec![json!(run.engine), json!(run.scheduler.row), rounded(point.throughput, 0)]);
+        let measured =
+            vec![json!(run.engine), json!(run.scheduler.row), rounded(point.throughput, 0)];
+        table.push_bound(measured, &point.binding);
     }
     Ok(table)
 }
@@ -225,7 +225,8 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
                   read from C2.04, where 4 KB take twice as long as 2 KB";
     table.assume("bytes of a slot", 2_048, reason);
     for ((run, bytes), point) in runs.iter().zip(BYTES.into_iter().cycle()).zip(points) {
-        table.push(vec![json!(run.scheduler.row), json!(bytes), rounded(point.p50, 3)]);
+        let measured = vec![json!(run.scheduler.row), json!(bytes), rounded(point.p50, 3)];
+        table.push_bound(measured, &point.binding);
     }
     Ok(table)
 }
@@ -244,12 +245,13 @@ fn figure_10(context: &Context<'_>) -> Result<Table> {
     table.assume("detection_accuracy", "a share", reason);
     for (run, point) in runs.iter().zip(points) {
         let zipf = f64::from(run.workload.zipf_percent.unwrap_or_default()) / 100.0;
-        table.push(vec![
+        let measured = vec![
             json!(run.scheduler.row),
             rounded(zipf, 2),
             rounded(point.throughput, 0),
             rounded(point.accuracy, 3),
-        ]);
+        ];
+        table.push_bound(measured, &point.binding);
     }
     Ok(table)
 }

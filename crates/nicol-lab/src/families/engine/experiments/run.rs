@@ -11,6 +11,7 @@ use nicol_sim::Profile;
 use nicol_workload::tpcc::Chopping;
 use serde::{Deserialize, Serialize};
 
+use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
 use crate::families::scheduling::SCHEDULERS;
@@ -122,6 +123,8 @@ pub(super) struct Point {
     pub(super) accuracy: f64,
     /// Commits by slice of time.
     pub(super) series: Vec<u64>,
+    /// What bound.
+    pub(super) binding: Binding,
     /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
@@ -279,6 +282,7 @@ fn point(ran: &BenchRun, run: &Run, times: (Nanos, Nanos)) -> Result<Point> {
         abort_fraction: share(aborts, aborts + committed),
         accuracy: share(counted("aborts_on_weighed"), counted("aborts_since_vectors")),
         series: series(&ran.history, times),
+        binding: report.binding.clone(),
         violations: violations.collect(),
     })
 }

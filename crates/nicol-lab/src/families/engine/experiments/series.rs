@@ -74,11 +74,12 @@ fn figure_7(context: &Context<'_>) -> Result<Table> {
     let slice = slice_ms(context, LONGER);
     for (run, point) in runs.iter().zip(points) {
         for (at, commits) in point.series.iter().enumerate() {
-            table.push(vec![
+            let measured = vec![
                 json!(run.scheduler.row),
                 rounded(slice * at as f64, 3),
                 rounded(*commits as f64 / slice * 1e3, 0),
-            ]);
+            ];
+            table.push_bound(measured, &point.binding);
         }
         table.judge(point.violations);
     }

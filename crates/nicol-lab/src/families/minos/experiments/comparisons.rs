@@ -164,11 +164,12 @@ fn breakdown(context: &Context<'_>) -> Result<Table> {
     for (system, point) in systems.iter().zip(found) {
         let whole = point.write.map_or(0.0, |(latency, _)| latency);
         let communication = point.communication_us;
-        table.push(vec![
+        let measured = vec![
             json!(parts(system).1),
             rounded(communication, 3),
             rounded(whole - communication, 3),
-        ]);
+        ];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -181,7 +182,7 @@ fn reads_and_writes(context: &Context<'_>, loads: &[Load], varied: &[Value]) -> 
     for ((load, varied), point) in loads.iter().zip(varied).zip(found) {
         let (protocol, model) = parts(&load.system);
         let Point { write, read, .. } = point;
-        table.push(vec![
+        let measured = vec![
             json!(protocol),
             json!(model),
             varied.clone(),
@@ -189,7 +190,8 @@ fn reads_and_writes(context: &Context<'_>, loads: &[Load], varied: &[Value]) -> 
             latency(read),
             throughput(write),
             throughput(read),
-        ]);
+        ];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -258,7 +260,9 @@ fn applications(context: &Context<'_>) -> Result<Table> {
         let (protocol, model) = parts(&load.system);
         let named = APPLICATIONS.iter().find(|(_, workload)| *workload == load.workload);
         let application = named.map_or("", |(name, _)| name);
-        table.push(vec![json!(protocol), json!(model), json!(application), latency(point.login)]);
+        let names = [json!(protocol), json!(model), json!(application)];
+        let measured = names.into_iter().chain([latency(point.login)]).collect();
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -8,6 +8,7 @@ use nicol_workload::ycsb::Popularity;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Table, digest, rounded};
 use crate::report::BenchReport;
@@ -64,6 +65,8 @@ pub(super) struct Point {
     /// The time in communication of a write: from the first INV to the last ACK, less the mean time
     /// in which a follower handles an INV. [MINOS24 IV]
     pub(super) communication_us: f64,
+    /// What bound.
+    pub(super) binding: Binding,
     /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
@@ -146,6 +149,7 @@ impl Load {
             read: kind(&["read"]),
             login: kind(&["login"]),
             communication_us,
+            binding: report.binding.clone(),
             violations: violations.map(|one| format!("{what}: {one}")).collect(),
         }
     }

@@ -88,7 +88,7 @@ fn optimisations(context: &Context<'_>) -> Result<Table> {
     let why = "one message crosses PCIe, and the card sends the copies";
     table.assume("+broadcast", "by the card of a host", why);
     for ((variant, _), point) in VARIANTS.iter().zip(found) {
-        table.push(vec![json!(variant), latency(point.write)]);
+        table.push_bound(vec![json!(variant), latency(point.write)], &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -112,7 +112,7 @@ fn queues(context: &Context<'_>) -> Result<Table> {
     let why = "in the order in which they came; beyond 256 that wait a SmartNIC rejects requests";
     table.assume("writes that find a queue full", "wait", why);
     for (entries, point) in ENTRIES.iter().zip(found) {
-        table.push(vec![json!(named(entries)), latency(point.write)]);
+        table.push_bound(vec![json!(named(entries)), latency(point.write)], &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -153,7 +153,8 @@ fn parameters(context: &Context<'_>) -> Result<Table> {
     table.assume("persist_latency_ns", "100 ns to 100 us for 1 KB", why);
     for ((load, (parameter, value)), point) in loads.iter().zip(names).zip(found) {
         let protocol = load.system.split(':').next().unwrap_or_default();
-        table.push(vec![json!(parameter), value, json!(protocol), latency(point.write)]);
+        let measured = vec![json!(parameter), value, json!(protocol), latency(point.write)];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -62,11 +62,13 @@ fn by_part(context: &Context<'_>) -> Result<Table> {
         for (account, times, names) in parts {
             for part in names {
                 let us = times.get(*part).copied().unwrap_or_default();
-                table.push(vec![json!(name), json!(account), json!(part), rounded(us, 2)]);
+                let measured = vec![json!(name), json!(account), json!(part), rounded(us, 2)];
+                table.push_bound(measured, &point.binding);
             }
         }
         for (cause, us) in point.host_us.iter().filter(|(_, us)| **us > 0.0) {
-            table.push(vec![json!(name), json!("hosts, 8 MB"), json!(cause), rounded(*us, 1)]);
+            let measured = vec![json!(name), json!("hosts, 8 MB"), json!(cause), rounded(*us, 1)];
+            table.push_bound(measured, &point.binding);
         }
         table.judge(point.violations);
     }

@@ -15,12 +15,13 @@ use nicol_core::system::{NodeState, Sequential, load_nodes};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{ReplicaSet, View};
 use nicol_offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, payload_max};
-use nicol_sim::{Profile, SimCluster, SimConfig, SimReport};
+use nicol_sim::{Profile, SimCluster, SimConfig, SimReport, Utilization};
 use nicol_workload::key_value::Content;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{SNIC, alternative_of};
+use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest, rounded};
 use crate::families::offpath::linefs::ALTERNATIVES;
 
@@ -127,6 +128,8 @@ pub(super) struct Point {
     pub(super) parts: [BTreeMap<String, f64>; 2],
     /// Time of all hosts' cores for 8 MB, by what it went to, in microseconds.
     pub(super) host_us: BTreeMap<String, f64>,
+    /// What bound.
+    pub(super) binding: Binding,
     pub(super) violations: Vec<String>,
 }
 
@@ -309,12 +312,13 @@ fn measure(cluster: &SimCluster, writers: &Arc<Writers>) -> Point {
         latency_us: waited_ns as f64 / writes.max(1) as f64 / 1e3,
         parts,
         host_us,
+        binding: Binding::of_parts(&report.resources),
         violations: writers.judge(),
     }
 }
 
 fn busy(report: &SimReport, name: &str) -> f64 {
-    report.resources.iter().find(|one| one.name == name).map_or(0.0, |one| one.busy)
+    report.resources.iter().find(|one| one.name == name).map_or(0.0, Utilization::busy)
 }
 
 fn snic<'a>(context: &Context<'a>) -> &'a str {
@@ -368,7 +372,7 @@ fn by_clients(context: &Context<'_>) -> Result<Table> {
         let row = [json!(alternative_of(name)), json!(told), json!(load.clients)]
             .into_iter()
             .chain(found);
-        table.push(row.collect());
+        table.push_bound(row.collect(), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -395,13 +399,14 @@ fn by_share(context: &Context<'_>) -> Result<Table> {
     let reason = "fixed: a share of all chunks; greedy: A2 while the SoC has space [OffPath23 4.2]";
     table.assume("choice", "fixed or greedy", reason);
     for (share, point) in choices.iter().zip(found) {
-        table.push(vec![
+        let measured = vec![
             json!(if share.is_some() { "fixed" } else { "greedy" }),
             rounded(point.a3_share, 3),
             rounded(point.network, 3),
             rounded(point.link_busy, 3),
             rounded(point.gbps, 1),
-        ]);
+        ];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -443,7 +448,7 @@ fn by_chunk(context: &Context<'_>) -> Result<Table> {
     table.assume("chunks on their way", "2 of 16 MiB, 8 of 256 KiB", "of one client");
     for ((name, load), point) in points.iter().zip(found) {
         let segment = load.config.segment.map_or(load.config.chunk, |most| most);
-        table.push(vec![
+        let measured = vec![
             json!(alternative_of(name)),
             json!(load.content.to_string()),
             json!(load.config.chunk.0 >> 10),
@@ -451,7 +456,8 @@ fn by_chunk(context: &Context<'_>) -> Result<Table> {
             rounded(point.ratio, 3),
             rounded(point.gbps, 1),
             rounded(point.latency_us, 1),
-        ]);
+        ];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{CLIENT, RNIC, SNIC, alternative_of};
 
+use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, digest, rounded};
 use crate::systems;
@@ -150,6 +151,8 @@ struct Point {
     mean: f64,
     /// Of the gets that asked the SoC or looked for a value there, those that found it kept.
     hits: f64,
+    /// What bound.
+    binding: Binding,
     violations: Vec<String>,
 }
 
@@ -224,6 +227,7 @@ fn run(
             hits: if hits > 0.0 { hits / (hits + misses) } else { 0.0 },
             throughput: report.throughput_per_s,
             mean: report.latency_us.mean,
+            binding: report.binding.clone(),
             violations: violations.map(|one| format!("{}: {one}", system.name)).collect(),
         })
     })
@@ -249,16 +253,22 @@ fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// The latency of one client alone, and the throughput of as many as there are, of each.
-fn measured(
-    context: &Context<'_>,
-    forms: &[Asked<'_>],
-) -> Result<Vec<([serde_json::Value; 2], Vec<String>)>> {
+/// What the bars of an alternative show.
+struct Bars {
+    /// The latency of one client alone, and the throughput of as many as there are.
+    rates: [serde_json::Value; 2],
+    /// What bound with the latter.
+    binding: Binding,
+    violations: Vec<String>,
+}
+
+fn measured(context: &Context<'_>, forms: &[Asked<'_>]) -> Result<Vec<Bars>> {
     context.pool.map(forms, |form| {
         let alone = run(context, form, 1, 1)?;
         let most = run(context, form, MACHINES, PER_MACHINE)?;
         let rates = [rounded(alone.mean, 2), rounded(most.throughput / 1e6, 2)];
-        Ok((rates, alone.violations.into_iter().chain(most.violations).collect()))
+        let violations = alone.violations.into_iter().chain(most.violations).collect();
+        Ok(Bars { rates, binding: most.binding, violations })
     })
 }
 
@@ -273,10 +283,11 @@ fn latency_and_throughput(context: &Context<'_>) -> Result<Table> {
     let reason = "READ rates are those of figure 7, for which the card sat in other machines; the other reading: \
                   only packets bind (AMB-56)";
     table.assume("READs by packets", "read_limit_permille=400", reason);
-    for (asked, (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
+    for (asked, found) in forms.iter().zip(measured(context, &forms)?) {
+        let Bars { rates, binding, violations } = found;
         let reading = if asked.by_packets { ", READs by packets" } else { "" };
         let name = format!("{}{reading}", alternative_of(asked.system));
-        table.push([json!(name)].into_iter().chain(rates).collect());
+        table.push_bound([json!(name)].into_iter().chain(rates).collect(), &binding);
         table.judge(violations);
     }
     Ok(table)
@@ -290,9 +301,10 @@ fn mitigations(context: &Context<'_>) -> Result<Table> {
     let mut table = context.table();
     assume(context, &mut table)?;
     table.assume("copies", "4", "the study: a few hot keys, several times (advice 1)");
-    for (asked, (rates, violations)) in forms.iter().zip(measured(context, &forms)?) {
+    for (asked, found) in forms.iter().zip(measured(context, &forms)?) {
+        let Bars { rates, binding, violations } = found;
         let names = [json!(alternative_of(asked.system)), json!(asked.settings.join(" "))];
-        table.push(names.into_iter().chain(rates).collect());
+        table.push_bound(names.into_iter().chain(rates).collect(), &binding);
         table.judge(violations);
     }
     Ok(table)
@@ -324,7 +336,44 @@ fn by_clients(context: &Context<'_>) -> Result<Table> {
     table.assume("a4+a5", "greedy", reason);
     for (((name, _), machines), point) in points.iter().zip(found) {
         let throughput = rounded(point.throughput / 1e6, 2);
-        table.push(vec![json!(name), json!(machines), throughput]);
+        let measured = vec![json!(name), json!(machines), throughput];
+        table.push_bound(measured, &point.binding);
+        table.judge(point.violations);
+    }
+    Ok(table)
+}
+
+/// Beyond the figures: from few values that the SoC keeps to all, and from keys that are all as hot
+/// to a few that are.
+fn by_cached(context: &Context<'_>) -> Result<Table> {
+    let form = context.options.form;
+    let mut points = Vec::new();
+    for system in context.systems() {
+        for &permille in form.of(CACHED_PERMILLE) {
+            let cached = (form.of(RECORDS) * permille / 1_000).max(1);
+            for &skew in form.of(SKEWS) {
+                let asked = Asked::of(system, &[&format!("cached={cached}")]);
+                points.push((permille, Asked { skew: Theta(skew), ..asked }));
+            }
+        }
+    }
+    let found =
+        context.pool.map(&points, |(_, asked)| run(context, asked, MACHINES, PER_MACHINE))?;
+    let mut table = context.table();
+    assume(context, &mut table)?;
+    let reason = "values come to the SoC as they are asked for: one miss in a few brings its own, and \
+                  any other one makes way; the run begins with the first records";
+    table.assume("cached", "by use", reason);
+    for ((permille, asked), point) in points.iter().zip(found) {
+        let measured = vec![
+            json!(alternative_of(asked.system)),
+            rounded(*permille as f64 / 1e3, 3),
+            rounded(f64::from(asked.skew.0) / 1e3, 2),
+            rounded(point.hits, 3),
+            rounded(point.mean, 2),
+            rounded(point.throughput / 1e6, 2),
+        ];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -371,39 +420,4 @@ mod tests {
             }
         }
     }
-}
-
-/// Beyond the figures: from few values that the SoC keeps to all, and from keys that are all as hot
-/// to a few that are.
-fn by_cached(context: &Context<'_>) -> Result<Table> {
-    let form = context.options.form;
-    let mut points = Vec::new();
-    for system in context.systems() {
-        for &permille in form.of(CACHED_PERMILLE) {
-            let cached = (form.of(RECORDS) * permille / 1_000).max(1);
-            for &skew in form.of(SKEWS) {
-                let asked = Asked::of(system, &[&format!("cached={cached}")]);
-                points.push((permille, Asked { skew: Theta(skew), ..asked }));
-            }
-        }
-    }
-    let found =
-        context.pool.map(&points, |(_, asked)| run(context, asked, MACHINES, PER_MACHINE))?;
-    let mut table = context.table();
-    assume(context, &mut table)?;
-    let reason = "values come to the SoC as they are asked for: one miss in a few brings its own, and \
-                  any other one makes way; the run begins with the first records";
-    table.assume("cached", "by use", reason);
-    for ((permille, asked), point) in points.iter().zip(found) {
-        table.push(vec![
-            json!(alternative_of(asked.system)),
-            rounded(*permille as f64 / 1e3, 3),
-            rounded(f64::from(asked.skew.0) / 1e3, 2),
-            rounded(point.hits, 3),
-            rounded(point.mean, 2),
-            rounded(point.throughput / 1e6, 2),
-        ]);
-        table.judge(point.violations);
-    }
-    Ok(table)
 }

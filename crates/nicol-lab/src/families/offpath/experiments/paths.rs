@@ -11,6 +11,7 @@ use nicol_sim::checks::{Posting, posting};
 use serde_json::{Value, json};
 
 use super::Testbed;
+use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
 
 /// The experiments of this file.
@@ -136,7 +137,7 @@ fn every_path(context: &Context<'_>) -> Result<Table> {
             } else {
                 together.mops()
             };
-            Ok((alone, counted))
+            Ok((alone, counted, Binding::of_parts(&together.resources())))
         })
     })?;
     let mut table = context.table();
@@ -148,9 +149,11 @@ fn every_path(context: &Context<'_>) -> Result<Table> {
     );
     let what = "throughput of the requests to the host alone";
     table.assume("1+3-h2s", what, "as the study compares it with path 1");
-    for (&(verb, bytes, name, ..), (alone, mops)) in points.iter().zip(found) {
+    for (&(verb, bytes, name, ..), (alone, mops, binding)) in points.iter().zip(found) {
         let latency = alone.map_or(Value::Null, |ns| rounded(ns / 1e3, 3));
-        table.push(vec![json!(name), json!(verb.name()), json!(bytes), latency, rounded(mops, 2)]);
+        let measured =
+            vec![json!(name), json!(verb.name()), json!(bytes), latency, rounded(mops, 2)];
+        table.push_bound(measured, &binding);
     }
     Ok(table)
 }
@@ -180,13 +183,16 @@ fn directions(context: &Context<'_>) -> Result<Table> {
         let target = if plain { &bed.rnic } else { &bed.snic };
         let flows = paths.into_iter().zip(verbs);
         let flows = flows.map(|(path, verb)| Flow::of(path, verb, PAGE, 1, 4)).collect();
-        context.pool.run(0, || Ok(Load::new(target, &bed.rnic, flows).run()?.gbps()))
+        context.pool.run(0, || {
+            let measured = Load::new(target, &bed.rnic, flows).run()?;
+            Ok((measured.gbps(), Binding::of_parts(&measured.resources())))
+        })
     })?;
     let mut table = context.table();
     bed.told(&mut table);
     table.assume("requesters", "machines with the plain NIC", "a client's 100 Gbps would bind");
-    for (&(name, _, mix, ..), gbps) in points.iter().zip(found) {
-        table.push(vec![json!(name), json!(mix), rounded(gbps, 1)]);
+    for (&(name, _, mix, ..), (gbps, binding)) in points.iter().zip(found) {
+        table.push_bound(vec![json!(name), json!(mix), rounded(gbps, 1)], &binding);
     }
     Ok(table)
 }
@@ -220,7 +226,7 @@ fn doorbells(context: &Context<'_>) -> Result<Table> {
     table.assume("adaptive_mops", "doorbell_batch=adaptive", reason);
     let mut unbatched = 1.0;
     for (&(name, _, _, batch), (posted, adaptive)) in points.iter().zip(found) {
-        let Posting { mops, core_ns } = posted;
+        let Posting { mops, core_ns, resources } = posted;
         if batch == 1 {
             unbatched = mops;
         }
@@ -230,7 +236,8 @@ fn doorbells(context: &Context<'_>) -> Result<Table> {
             rounded(mops / unbatched, 3),
             rounded(adaptive, 3),
         ];
-        table.push([json!(name), json!(batch)].into_iter().chain(shares).collect());
+        let measured = [json!(name), json!(batch)].into_iter().chain(shares).collect();
+        table.push_bound(measured, &Binding::of_parts(&resources));
     }
     Ok(table)
 }
@@ -260,13 +267,17 @@ fn saturation(context: &Context<'_>) -> Result<Table> {
         let mut flows = vec![of(first, at_first)];
         let more = second.filter(|_| machines > at_first);
         flows.extend(more.map(|path| of(path, machines - at_first)));
-        context.pool.run(0, || Ok(Load::new(&bed.snic, &bed.client, flows).run()?.mops()))
+        context.pool.run(0, || {
+            let measured = Load::new(&bed.snic, &bed.client, flows).run()?;
+            Ok((measured.mops(), Binding::of_parts(&measured.resources())))
+        })
     })?;
     let mut table = context.table();
     bed.told(&mut table);
     table.assume("1+2, 2+1", "five machines first", "as many as saturate one endpoint");
-    for (&(verb, name, _, _, machines), mops) in points.iter().zip(found) {
-        table.push(vec![json!(verb.name()), json!(name), json!(machines), rounded(mops, 1)]);
+    for (&(verb, name, _, _, machines), (mops, binding)) in points.iter().zip(found) {
+        let measured = vec![json!(verb.name()), json!(name), json!(machines), rounded(mops, 1)];
+        table.push_bound(measured, &binding);
     }
     Ok(table)
 }

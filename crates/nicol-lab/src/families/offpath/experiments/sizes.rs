@@ -10,6 +10,7 @@ use nicol_sim::checks::paths::{Flow, Load, Path, Verb};
 use serde_json::json;
 
 use super::Testbed;
+use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
 
 const SIZE_COLUMNS: &[&str] =
@@ -99,15 +100,19 @@ fn ranges(context: &Context<'_>) -> Result<Table> {
     let found = context.pool.map(&points, |&(_, target, path, verb, range)| {
         let flow = Flow::of(path, verb, 64, 6, 16);
         let load = Load { range, ..Load::new(target, &bed.client, vec![flow]) };
-        context.pool.run(0, || Ok(load.run()?.mops()))
+        context.pool.run(0, || {
+            let measured = load.run()?;
+            Ok((measured.mops(), Binding::of_parts(&measured.resources())))
+        })
     })?;
     let mut table = context.table();
     bed.told(&mut table);
     table.ran_on(&without);
     let why = "the study measured it on other machines, whose memory is not published";
     table.assume("host without ddio", "the SoC's banks", why);
-    for (&(name, _, _, verb, range), mops) in points.iter().zip(found) {
-        table.push(vec![json!(name), json!(verb.name()), json!(range), rounded(mops, 2)]);
+    for (&(name, _, _, verb, range), (mops, binding)) in points.iter().zip(found) {
+        let measured = vec![json!(name), json!(verb.name()), json!(range), rounded(mops, 2)];
+        table.push_bound(measured, &binding);
     }
     Ok(table)
 }
@@ -144,19 +149,19 @@ fn payloads(context: &Context<'_>, paths: [Path; 2]) -> Result<Table> {
         let load = Load::new(&bed.snic, &bed.rnic, vec![flow(path, verb, bytes)]);
         context.pool.run(bytes as u64 * 16, || {
             let measured = load.run()?;
-            Ok((measured.gbps(), measured.packets()))
+            let binding = Binding::of_parts(&measured.resources());
+            Ok((measured.gbps(), measured.packets(), binding))
         })
     })?;
     let mut table = context.table();
     bed.told(&mut table);
     table.assume("packets", "with data and control", "control: requests to read and completions");
     table.assume("requests under way", "32 to 128, 4 from 1 MiB on", "enough to fill a path");
-    for (&(path, verb, bytes), (gbps, [inner, control, outer, outer_control])) in
-        points.iter().zip(found)
-    {
+    for (&(path, verb, bytes), (gbps, packets, binding)) in points.iter().zip(found) {
+        let [inner, control, outer, outer_control] = packets;
         let rates = [gbps, inner + control, outer + outer_control].map(|rate| rounded(rate, 1));
         let names = [json!(path.name()), json!(verb.name()), json!(bytes)];
-        table.push(names.into_iter().chain(rates).collect());
+        table.push_bound(names.into_iter().chain(rates).collect(), &binding);
     }
     Ok(table)
 }
@@ -175,15 +180,16 @@ fn engines(context: &Context<'_>) -> Result<Table> {
         let load = Load::new(&bed.snic, &bed.rnic, vec![flow(path, verb, bytes)]);
         context.pool.run(bytes as u64 * 16, || {
             let measured = load.run()?;
-            Ok((measured.mops(), measured.gbps()))
+            let binding = Binding::of_parts(&measured.resources());
+            Ok((measured.mops(), measured.gbps(), binding))
         })
     })?;
     let mut table = context.table();
     bed.told(&mut table);
-    for (&(path, verb, bytes), (mops, gbps)) in points.iter().zip(found) {
+    for (&(path, verb, bytes), (mops, gbps, binding)) in points.iter().zip(found) {
         let names = [json!(path.name()), json!(verb.name()), json!(bytes)];
         let rates = [rounded(mops, 3), rounded(gbps, 1)];
-        table.push(names.into_iter().chain(rates).collect());
+        table.push_bound(names.into_iter().chain(rates).collect(), &binding);
     }
     Ok(table)
 }

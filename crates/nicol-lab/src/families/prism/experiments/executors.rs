@@ -171,7 +171,7 @@ fn measured<X: Copy + Sync>(
     for ((series, at), point) in runs.into_iter().zip(points) {
         let mut cells = vec![json!(series.system), json!(series.executor)];
         cells.extend(row(at, &point));
-        table.push(cells);
+        table.push_bound(cells, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -240,10 +240,7 @@ fn peaks(context: &Context<'_>) -> Result<Table> {
         let mut points = form.of(CLIENTS_AT_PEAK).iter().map(case).collect::<Result<Vec<_>>>()?;
         let violations = points.iter_mut().flat_map(|point| point.violations.split_off(0));
         let violations: Vec<String> = violations.collect();
-        let peak = points.into_iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput));
-        let mut peak = peak.ok_or_else(|| anyhow::anyhow!("a peak is looked for among some"))?;
-        peak.violations = violations;
-        Ok(peak)
+        Ok(Point { violations, ..Point::peak(&points).clone() })
     };
     let row = |zipf: u8, point: &Point| vec![share(zipf), rounded(point.throughput, 0)];
     let mut table = measured(context, &every_series(context)?, form.of(ZIPF), measure, row)?;

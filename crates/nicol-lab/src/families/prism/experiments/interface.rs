@@ -10,6 +10,7 @@ use nicol_sim::checks::measure::{Action, ChainProbe, PRIMITIVES, round_trip};
 use serde_json::json;
 
 use super::DIRECT;
+use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
 
 /// The experiments of this file.
@@ -108,7 +109,8 @@ fn primitives(context: &Context<'_>) -> Result<Table> {
     table.assume("load", "one operation at a time", "as a microbenchmark of latency");
     table.assume("an indirect READ or an ALLOCATE of rdma", "none", "verbs have neither");
     for ((operation, implementation, ..), ns) in points.iter().zip(found) {
-        table.push(vec![json!(operation), json!(implementation), rounded(ns / 1e3, 3)]);
+        let measured = vec![json!(operation), json!(implementation), rounded(ns / 1e3, 3)];
+        table.push_bound(measured, &Binding::one_at_a_time());
     }
     Ok(table)
 }
@@ -141,7 +143,8 @@ fn networks(context: &Context<'_>) -> Result<Table> {
     let half = "half of what C3.07 adds to a round trip, each way";
     table.assume("link.latency", "300 ns, 1.5 us, 12 us", half);
     for ((network, implementation, ..), ns) in points.iter().zip(found) {
-        table.push(vec![json!(network), json!(implementation), rounded(ns / 1e3, 3)]);
+        let measured = vec![json!(network), json!(implementation), rounded(ns / 1e3, 3)];
+        table.push_bound(measured, &Binding::one_at_a_time());
     }
     Ok(table)
 }

@@ -54,7 +54,7 @@ fn throughput_and_latency(context: &Context<'_>, mix: Mix) -> Result<Table> {
     on.assume(&mut table);
     assume(context, &mut table);
     for ((system, clients), point) in points.iter().zip(found) {
-        table.push(row(system, *clients, &point));
+        table.push_bound(row(system, *clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::steady::{self, Windows};
 use super::testbed::Testbed;
+use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table};
 use crate::report::BenchReport;
@@ -46,6 +47,8 @@ pub(super) struct Point {
     pub(super) mean: f64,
     pub(super) p50: f64,
     pub(super) p99: f64,
+    /// What bound.
+    pub(super) binding: Binding,
     /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
@@ -108,8 +111,19 @@ impl Point {
             mean: report.latency_us.mean,
             p50: report.latency_us.p50,
             p99: report.latency_us.p99,
+            binding: report.binding.clone(),
             violations: violations.collect(),
         }
+    }
+
+    /// The point of the highest throughput; of equals the first.
+    ///
+    /// # Panics
+    /// If there is none: a peak is looked for among some.
+    pub(super) fn peak(points: &[Self]) -> &Self {
+        let higher = |most: &Self, one: &Self| one.throughput > most.throughput;
+        let peak = points.iter().reduce(|most, one| if higher(most, one) { one } else { most });
+        peak.expect("a peak is looked for among some")
     }
 }
 

@@ -72,7 +72,7 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
     on.assume(&mut table);
     assume(context, &mut table, &BLOCKS);
     for ((system, clients), point) in runs.into_iter().zip(points) {
-        table.push(row(system, clients, &point));
+        table.push_bound(row(system, clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -93,7 +93,8 @@ fn figure_7(context: &Context<'_>) -> Result<Table> {
     assume(context, &mut table, &BLOCKS);
     for ((system, zipf_percent), point) in runs.into_iter().zip(points) {
         let zipf = rounded(f64::from(zipf_percent) / 100.0, 2);
-        table.push(vec![json!(system), zipf, rounded(point.mean, 3)]);
+        let measured = vec![json!(system), zipf, rounded(point.mean, 3)];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)

@@ -112,7 +112,7 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
     on.assume(&mut table);
     assume(context, &mut table);
     for (case, point) in cases.iter().zip(found) {
-        table.push(row(case.system, case.clients, &point));
+        table.push_bound(row(case.system, case.clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -133,9 +133,10 @@ fn figure_10(context: &Context<'_>) -> Result<Table> {
     on.assume(&mut table);
     assume(context, &mut table);
     for (cases, points) in cases.chunks(clients.len()).zip(found.chunks(clients.len())) {
-        let peak = points.iter().map(|point| point.throughput).fold(0.0, f64::max);
+        let peak = Point::peak(points);
         let zipf = rounded(f64::from(cases[0].zipf_percent) / 100.0, 2);
-        table.push(vec![json!(cases[0].system), zipf, rounded(peak, 0)]);
+        let measured = vec![json!(cases[0].system), zipf, rounded(peak.throughput, 0)];
+        table.push_bound(measured, &peak.binding);
         points.iter().for_each(|point| table.judge(point.violations.clone()));
     }
     Ok(table)
