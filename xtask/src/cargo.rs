@@ -7,10 +7,21 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 /// A command of that cargo, which rustup chose by rust-toolchain.toml, in the project's root.
+///
+/// What cargo says of the package that it runs, this one, is not handed on: build scripts of others
+/// look at these variables, and would be run again whenever cargo is called from elsewhere.
 pub fn command(root: &Path) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.current_dir(root);
+    for (name, _) in std::env::vars_os() {
+        let own = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if own {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

@@ -1,7 +1,7 @@
 //! The project's own tasks:
-//! `cargo xtask book | ci [--quick] | explore [FLAGS] | golden [--bless] | histories |
-//! instructions [--check | --bless] | tidy | papers | miri [--once] | peers [redis] [TIMES] |
-//! plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
+//! `cargo xtask book | ci [--quick] | churn [SECONDS] | explore [FLAGS] | golden [--bless] |
+//! histories | instructions [--check | --bless] | tidy | papers | miri [--once] |
+//! peers [redis] [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
 mod book;
@@ -31,6 +31,8 @@ usage: cargo xtask TASK
   ci           everything that the gate (.ci/run) checks, in its order
   ci --quick   the same without the release build and what needs it, and without the tests that
                passed before and are unchanged since
+  churn [SECONDS]  values of random sizes and lives under --max-memory, and sizes that drift, for
+               SECONDS (1200) each, in release: resident memory stays within the limit
   explore      every order of messages, persists and crashes of concurrent writes of MINOS, as far as
                a bound of states for each model and place, and what is broken on purpose
                [--quick] [--states N] [--only WORDS]
@@ -77,6 +79,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["book"] => book::run(&root()?),
         ["ci"] => ci::run(&root()?, ci::Extent::Full),
         ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
+        ["churn"] => churn(&root()?, 1_200),
+        ["churn", seconds] => churn(&root()?, seconds.parse().context("SECONDS is a number")?),
         ["explore", flags @ ..] => explore(&root()?, flags),
         ["golden"] => ci::golden(&root()?, ci::Tables::Compare),
         ["golden", "--bless"] => ci::golden(&root()?, ci::Tables::Bless),
@@ -115,6 +119,15 @@ fn histories(root: &Path) -> Result<()> {
     cargo.args(["test", "--release", "-p", "nicol-check"]);
     cargo.args(["--test", "agreement", "--test", "exhaustive"]);
     ci::pass(cargo.args(["--", "--include-ignored", "--nocapture"]), 5)
+}
+
+/// Runs the long form of `crates/nicol/tests/churn.rs`.
+fn churn(root: &Path, seconds: u64) -> Result<()> {
+    let mut cargo = cargo::command(root);
+    cargo.args(["test", "--release", "-p", "nicol", "--test", "churn", "--"]);
+    cargo.args(["--exact", "long_churn_stays_within_the_limit", "--ignored", "--nocapture"]);
+    cargo.env("NICOL_CHURN_SECONDS", seconds.to_string());
+    ci::pass(&mut cargo, 1)
 }
 
 /// Explores MINOS: `crates/nicol-minos/examples/explore`. The quick form is built as tests are,

@@ -53,6 +53,7 @@ pub fn run(root: &Path, extent: &Extent) -> Result<()> {
     let Extent { rounds, seed, seeds } = extent;
     for (package, target, test) in [
         ("nicol", "restarts", "a_server_that_is_killed_200_times_has_everything_acknowledged"),
+        ("nicol", "damage", "every_damage_to_every_file_is_made_up_for_or_refused_by_name"),
         ("nicol", "minos", "what_a_model_promises_is_there_after_200_kills"),
         (
             "nicol-commit",

@@ -62,6 +62,20 @@ impl<'a> Source<'a> {
         self.code.match_indices(path).map(|(at, _)| at).filter(|at| whole(*at)).collect()
     }
 
+    /// The literals: strings and characters, with their quotes.
+    pub fn literals(&self) -> Vec<Range<usize>> {
+        let bytes = self.text.as_bytes();
+        let (mut found, mut at) = (Vec::new(), 0);
+        while at < bytes.len() {
+            let (kept, end) = token(bytes, at);
+            if !kept && bytes[at] != b'/' {
+                found.push(at..end);
+            }
+            at = end;
+        }
+        found
+    }
+
     /// Every attribute: its range, and the range inside of its brackets.
     pub fn attributes(&self) -> Vec<(Range<usize>, Range<usize>)> {
         let mut found = Vec::new();

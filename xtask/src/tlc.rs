@@ -1,5 +1,6 @@
-//! `cargo xtask tlc`: the TLA+ specification of MINOS (`crates/nicol-minos/tla/Minos.tla`),
-//! checked by TLC: every model on the host and offloaded, and what is broken on purpose.
+//! `cargo xtask tlc`: the TLA+ specifications of MINOS (`crates/nicol-minos/tla/`), checked by TLC:
+//! every model on the host and offloaded, and what is broken on purpose. `Minos.tla` has concurrent
+//! writes, `MinosCrash.tla` one write, a crash, the change of view behind it, and replays.
 //!
 //! TLC comes from Maven Central, as a jar whose digest is known here. Where there is no Java, or
 //! the jar cannot be fetched, this says so and checks nothing.
@@ -41,9 +42,6 @@ const INVARIANTS: [&str; 9] = [
 /// What has to come in every run of states: no livelock.
 const PROPERTY: &str = "EveryWriteEnds";
 
-/// Client-writes, each at any node.
-const WRITES: u32 = 2;
-
 const MODELS: [&str; 5] = ["synch", "strict", "renf", "event", "scope"];
 
 /// What is broken on purpose, in which model, and is it offloaded?
@@ -60,8 +58,41 @@ const BROKEN: [(&str, &str, bool); 10] = [
     ("releases before the vFIFO has drained", "event", true),
 ];
 
+/// What is broken on purpose where a node crashes, on how many nodes.
+const BROKEN_BY_CRASH: [(&str, u32); 4] = [
+    ("nobody replays", 2),
+    ("sends no INV again", 2),
+    ("acknowledges before it has persisted", 2),
+    ("releases instead of replaying", 3),
+];
+
+/// A specification, and what has to hold of it.
+struct Specification {
+    module: &'static str,
+    /// The constants that it has besides those of all.
+    constants: &'static str,
+    invariants: &'static [&'static str],
+}
+
+static WRITES_AT_ONCE: Specification =
+    Specification { module: "Minos", constants: "W = 2 Entries = 1", invariants: &INVARIANTS };
+static CRASHES: Specification = Specification {
+    module: "MinosCrash",
+    constants: "",
+    invariants: &[
+        "TypesAreLegal",
+        "ReadsAreLinearizable",
+        "ReturnedIsEverywhere",
+        "GlobalVolatileIsEverywhere",
+        "GlobalDurableIsDurable",
+        "PersistencyHolds",
+        "ReplicasAgree",
+    ],
+};
+
 /// One run of TLC.
 struct Case {
+    of: &'static Specification,
     nodes: u32,
     model: &'static str,
     offload: bool,
@@ -78,16 +109,24 @@ struct Verdict {
 
 impl Form {
     fn cases(self) -> Vec<Case> {
-        let honest = |nodes, model, offload| Case { nodes, model, offload, broken: None };
+        let of = &WRITES_AT_ONCE;
+        let honest = |nodes, model, offload| Case { of, nodes, model, offload, broken: None };
         let broken = |&(name, model, offload): &(&'static str, &'static str, bool)| Case {
             broken: Some(name),
             ..honest(2, model, offload)
+        };
+        let crash = |case| Case { of: &CRASHES, ..case };
+        let broken_by_crash = |&(name, nodes): &(&'static str, u32)| Case {
+            broken: Some(name),
+            ..crash(honest(nodes, "synch", false))
         };
         let mut cases = Vec::new();
         match self {
             Self::Quick => {
                 cases.push(honest(2, "synch", false));
                 cases.extend(BROKEN[..2].iter().map(broken));
+                cases.push(crash(honest(2, "synch", true)));
+                cases.push(broken_by_crash(&BROKEN_BY_CRASH[0]));
             }
             Self::Whole => {
                 for model in MODELS {
@@ -95,6 +134,11 @@ impl Form {
                 }
                 cases.push(honest(3, "synch", false));
                 cases.extend(BROKEN.iter().map(broken));
+                for model in MODELS {
+                    cases.extend([false, true].map(|offload| crash(honest(2, model, offload))));
+                }
+                cases.push(crash(honest(3, "synch", false)));
+                cases.extend(BROKEN_BY_CRASH.iter().map(broken_by_crash));
             }
         }
         cases
@@ -106,11 +150,11 @@ pub fn run(root: &Path, form: Form) -> Result<()> {
     let build = cargo::target(root)?.join("tlc");
     std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
     let Some(jar) = provide(&build)? else { return Ok(()) };
-    let specification = root.join("crates/nicol-minos/tla/Minos.tla");
+    let specifications = root.join("crates/nicol-minos/tla");
     for case in form.cases() {
         let began = Instant::now();
         let name = case.name();
-        let (verdict, told) = case.check(&jar, &build, &specification)?;
+        let (verdict, told) = case.check(&jar, &build, &specifications)?;
         let Verdict { violated, states, depth } = &verdict;
         let took = began.elapsed().as_secs_f64();
         let deep = depth.map_or(String::new(), |depth| format!(", {depth} deep"));
@@ -152,38 +196,43 @@ fn provide(build: &Path) -> Result<Option<PathBuf>> {
 
 impl Case {
     fn name(&self) -> String {
-        let Self { nodes, model, offload, broken } = self;
+        let Self { of, nodes, model, offload, broken } = self;
         let place = if *offload { "minos-o" } else { "minos-b" };
         let broken = broken.map_or(String::new(), |name| format!(", {name}"));
-        format!("{place}:{model}, {nodes} nodes{broken}")
+        format!("{}: {place}:{model}, {nodes} nodes{broken}", of.module)
     }
 
     fn configuration(&self) -> String {
-        let Self { nodes, model, offload, broken } = self;
+        let Self { of, nodes, model, offload, broken } = self;
         let offload = if *offload { "TRUE" } else { "FALSE" };
         let broken = broken.map_or(String::new(), |name| format!("\"{name}\""));
+        let (constants, invariants) = (of.constants, of.invariants.join(" "));
         format!(
-            "CONSTANTS N = {nodes} W = {WRITES} Model = \"{model}\" Offload = {offload} Entries = 1 \
-             Broken = {{{broken}}}\nSPECIFICATION Spec\nINVARIANTS {}\nPROPERTY {PROPERTY}\n",
-            INVARIANTS.join(" ")
+            "CONSTANTS N = {nodes} {constants} Model = \"{model}\" Offload = {offload} \
+             Broken = {{{broken}}}\nSPECIFICATION Spec\nINVARIANTS {invariants}\n\
+             PROPERTY {PROPERTY}\n"
         )
     }
 
     /// The verdict, and all that TLC has said.
-    fn check(&self, jar: &Path, build: &Path, specification: &Path) -> Result<(Verdict, String)> {
+    fn check(&self, jar: &Path, build: &Path, from: &Path) -> Result<(Verdict, String)> {
+        let module = self.of.module;
+        let file = format!("{module}.tla");
         let work = build.join("work");
         if work.exists() {
             std::fs::remove_dir_all(&work).with_context(|| work.display().to_string())?;
         }
         std::fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
-        std::fs::copy(specification, work.join("Minos.tla"))
+        let specification = from.join(&file);
+        std::fs::copy(&specification, work.join(&file))
             .with_context(|| specification.display().to_string())?;
-        std::fs::write(work.join("Minos.cfg"), self.configuration()).context("Minos.cfg")?;
+        let configuration = format!("{module}.cfg");
+        std::fs::write(work.join(&configuration), self.configuration()).context(configuration)?;
         let output = Command::new("java")
             .args(["-XX:+UseParallelGC", "-Xmx4g", "-Djava.io.tmpdir=."])
             .arg("-cp")
             .arg(jar)
-            .args(["tlc2.TLC", "-workers", "auto", "-nowarning", "Minos.tla"])
+            .args(["tlc2.TLC", "-workers", "auto", "-nowarning", &file])
             .current_dir(&work)
             .stderr(Stdio::inherit())
             .output()
@@ -244,6 +293,8 @@ mod tests {
         let cases = Form::Quick.cases();
         assert!(cases.iter().any(|case| case.broken.is_none()));
         assert!(cases.iter().any(|case| case.broken.is_some()));
-        assert_eq!(Form::Whole.cases().len(), 2 * MODELS.len() + 1 + BROKEN.len());
+        let of = |broken: usize| 2 * MODELS.len() + 1 + broken;
+        let whole = of(BROKEN.len()) + of(BROKEN_BY_CRASH.len());
+        assert_eq!(Form::Whole.cases().len(), whole);
     }
 }

@@ -46,7 +46,6 @@ const LOOKS_MAX: usize = 500_000;
 /// What the suite asks its world to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Crash these sides.
     Crash(Loss),
     /// Start a side that is down again.
     Restart(NodeId, Side),
@@ -64,7 +63,7 @@ struct State {
     acts: VecDeque<Act>,
     finished: bool,
     failures: Vec<String>,
-    /// Has everything crashed? The observer as well, then.
+    /// True if everything has crashed. The observer as well, then.
     all_down: bool,
     /// How often the victim was told of a crash.
     crashes: u32,
@@ -130,7 +129,7 @@ impl CrashSuite {
         self.state().acts.pop_front()
     }
 
-    /// Is there something for the world to do, or nothing more to come?
+    /// True if there is something for the world to do, or nothing more to come.
     pub fn wants_attention(&self) -> bool {
         let state = self.state();
         state.finished || !state.acts.is_empty()

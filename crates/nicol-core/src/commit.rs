@@ -23,13 +23,13 @@ pub trait CommitNode: SystemNode {
     /// What runs transactions on a host engine.
     type Coordinator<F: Fabric>: CommitProtocol;
 
-    /// Has it ordered tables, which a local transaction may scan?
+    /// True if it has ordered tables, which a local transaction may scan.
     const SCANS: bool;
 
     /// May clients on other nodes run transactions that scan?
     const SCANS_FROM_AFAR: bool = false;
 
-    /// What it promises of its transactions.
+    /// Its promise of its transactions.
     const PROMISE: Promise = Promise::StrictSerializable;
 
     /// Starts the system on one engine of this node; host engines get a coordinator.

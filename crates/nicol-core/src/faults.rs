@@ -18,10 +18,8 @@ use crate::view::NodeSet;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
-    /// It begins.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// It heals.
     #[serde(rename = "until_ns")]
     pub until: Nanos,
     /// The nodes of one side of the cut.
@@ -52,16 +50,14 @@ impl Partition {
 pub struct Stall {
     /// The engine's position in the view, modulo their number.
     pub engine: u32,
-    /// It begins.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// How long.
     #[serde(rename = "span_ns")]
     pub span: Nanos,
 }
 
-/// What goes wrong in a run. Chances are per frame, in a million; only frames between different
-/// nodes are hit. Verbs travel on reliable connections: a lost packet delays them.
+/// The faults of a run. Chances are per frame, in a million; only frames between different nodes
+/// are hit. Verbs travel on reliable connections: a lost packet delays them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultPlan {
@@ -189,7 +185,6 @@ impl FaultPlan {
         }
     }
 
-    /// Nothing goes wrong.
     pub const fn none() -> Self {
         Self {
             loss: 0,
@@ -293,11 +288,9 @@ pub struct FaultCounts {
     pub lost: u64,
     /// Frames that arrived twice.
     pub duplicated: u64,
-    /// Frames overtaken.
     pub reordered: u64,
     /// Frames delayed by the tail.
     pub delayed: u64,
-    /// Frames damaged.
     pub corrupted: u64,
     /// Frames stopped by a partition.
     pub cut: u64,
@@ -323,7 +316,7 @@ impl FaultCounts {
         self.verb_retries += other.verb_retries;
     }
 
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             lost: self.lost - earlier.lost,
@@ -354,7 +347,7 @@ impl FaultCounts {
     }
 }
 
-/// What happens to one frame.
+/// The fate of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameFault {
     /// Extra delay of the frame; `None` if it is lost.
@@ -471,7 +464,6 @@ impl Faults {
             .max()
     }
 
-    /// The plan.
     pub const fn plan(&self) -> &FaultPlan {
         &self.plan
     }

@@ -37,7 +37,6 @@ impl Epoch {
 pub struct Incarnation(pub u32);
 
 impl Incarnation {
-    /// The first life.
     pub const FIRST: Self = Self(1);
 
     /// The life after this one.
@@ -53,7 +52,6 @@ impl Incarnation {
 /// Which side of a node's PCIe boundary an engine runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// A host core.
     Host,
     /// A NIC core (or, where the profile has none, the host core that polls in its place).
     Nic,
@@ -80,7 +78,6 @@ impl Side {
 /// An engine: the executor of one core of one side of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineId {
-    /// The node.
     pub node: NodeId,
     /// Host or NIC.
     pub side: Side,
@@ -193,12 +190,11 @@ impl Key {
         Some((self.0 >> Self::PARTITIONED_ROW_BITS) as u16)
     }
 
-    /// Is it a key of an ordered table?
+    /// True if it is a key of an ordered table.
     pub const fn is_ordered(self) -> bool {
         self.table().0 >= TableId::ORDERED.0
     }
 
-    /// The table byte.
     pub const fn table(self) -> TableId {
         TableId((self.0 >> Self::ROW_BITS) as u8)
     }
@@ -231,7 +227,6 @@ impl Version {
 pub struct TxnId(pub u64);
 
 impl TxnId {
-    /// Bits of the sequence number.
     const SEQUENCE_BITS: u32 = 35;
     /// Where the low bits of the life stand, and how many there are.
     const LIFE: (u32, u32) = (Self::SEQUENCE_BITS, 5);
@@ -323,7 +318,6 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// Names no request.
     pub const NONE: Self = Self { slot: 0, sequence: 0 };
 }
 

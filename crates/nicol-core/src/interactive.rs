@@ -8,10 +8,10 @@
 use crate::ids::{Key, Version};
 use crate::txn::{Abort, KeyRange};
 
-/// What was seen of a key.
+/// An observation of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Is there a record?
+    /// True if there is a record.
     pub present: bool,
     /// Its version; of an absent record a floor, as in [`Read`](crate::history::Read::version).
     pub version: Version,

@@ -61,10 +61,10 @@ pub trait KeyValue: Clone + 'static {
     }
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Got {
-    /// Is there a record?
+    /// True if there is a record.
     pub present: bool,
     /// Its version, where the system exports it. Of an absent record: see
     /// [`Read::version`](crate::history::Read::version).
@@ -74,11 +74,9 @@ pub struct Got {
 /// A record that a scan found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scanned {
-    /// Its key.
     pub key: Key,
     /// Its version, where the system exports it.
     pub version: Option<Version>,
-    /// Its value.
     pub value: Vec<u8>,
 }
 
@@ -137,7 +135,6 @@ pub trait KeyValueNode: SystemNode {
     /// What clients call on a host engine.
     type Client<F: Fabric>: KeyValue;
 
-    /// What it offers.
     const OFFERED: Offered;
 
     /// Bytes of the largest value that it holds, 8 at least.

@@ -2,7 +2,7 @@
 //!
 //! Protocol code is written against [`fabric::Fabric`]; the two worlds (`nicol-sim`, `nicol-rt`)
 //! implement the narrower [`engine::World`] under one shared [`engine::Engine`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod chain;
 pub mod commit;
@@ -21,6 +21,7 @@ pub mod records;
 pub mod rng;
 pub mod serving;
 pub mod steering;
+mod sync;
 pub mod system;
 pub mod trace;
 pub mod txn;

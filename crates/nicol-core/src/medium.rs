@@ -24,7 +24,7 @@ pub struct MediumWrite {
     pub label: u32,
     /// Where it begins in that region.
     pub offset: u64,
-    /// What was written. A torn write has zeros where lines are missing.
+    /// The bytes written. A torn write has zeros where lines are missing.
     pub bytes: Vec<u8>,
     /// Are the bytes all there? The device checks a sum over each write: false tells a torn one,
     /// which was never acknowledged.
@@ -41,14 +41,12 @@ pub struct Medium {
     counts: MediumCounts,
 }
 
-/// What crashes did to writes that were not synced.
+/// The effect of crashes on writes that were not synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediumCounts {
     /// There as a whole.
     pub whole: u64,
-    /// Gone.
     pub lost: u64,
-    /// There in part.
     pub torn: u64,
     /// There, whole or torn, although an earlier one is gone.
     pub reordered: u64,
@@ -153,7 +151,7 @@ impl Medium {
         self.pending.len()
     }
 
-    /// What crashes did to writes that were not synced.
+    /// The effect of crashes on writes that were not synced.
     pub const fn counts(&self) -> MediumCounts {
         self.counts
     }

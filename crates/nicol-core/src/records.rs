@@ -71,8 +71,8 @@ pub trait Records {
     /// cost of reading each.
     fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8]));
 
-    /// Can it be told whether there is a record of `key`, and which? Not where a crash has taken
-    /// the primary of its shard, or has left a transaction undecided that writes it.
+    /// True if it can be told whether there is a record of `key`, and which. Not where a crash has
+    /// taken the primary of its shard, or has left a transaction undecided that writes it.
     fn is_known(&self, key: Key) -> bool {
         let _everything_is_known = key;
         true

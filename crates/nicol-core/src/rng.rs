@@ -12,13 +12,12 @@ pub enum Purpose {
     Workload,
     /// A protocol's own choices (back-off jitter) on one engine.
     Protocol,
-    /// Keys of regions.
     Regions,
     /// Data loaded before the run.
     Load,
     /// Choices of a test.
     Test,
-    /// What a sweep varies from seed to seed.
+    /// The variation of a sweep, from seed to seed.
     Variation,
     /// The crashes, stalls and partitions that a plan draws family by family.
     FaultFamilies,

@@ -39,14 +39,13 @@ pub type Done = Box<dyn FnOnce(Response) + Send>;
 /// The memory of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreMemory {
-    /// What it takes, by name.
+    /// The memory that it takes, by name.
     pub parts: Vec<(&'static str, Bytes)>,
-    /// What all parts together may take; `None`: not limited.
+    /// The most that all parts together may take; `None`: not limited.
     pub limit: Option<Bytes>,
 }
 
 impl StoreMemory {
-    /// All parts.
     pub fn used(&self) -> Bytes {
         Bytes(self.parts.iter().map(|(_, bytes)| bytes.0).sum())
     }
@@ -68,11 +67,19 @@ pub trait Backend: Send + Sync {
         StoreMemory::default()
     }
 
-    /// Is its memory used up? A transaction that inserts a record or makes one larger then aborts
-    /// with `NoResources`, and trying again is of no use.
+    /// True if its memory is used up. A transaction that inserts a record or makes one larger then
+    /// aborts with `NoResources`, and trying again is of no use.
     ///
     /// Cost: some loads.
     fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Has the device of its logs no room? Requests that write then abort with `NoResources` before
+    /// anything is done, and trying again is of no use until there is room.
+    ///
+    /// Cost: a load.
+    fn is_out_of_room(&self) -> bool {
         false
     }
 }
@@ -93,7 +100,7 @@ pub trait EventLoop: Send {
     fn waker(&self) -> Waker;
 }
 
-/// What a turn of an [`EventLoop`] came to.
+/// The result of a turn of an [`EventLoop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// There was nothing to do.

@@ -15,9 +15,7 @@ use crate::units::Nanos;
 /// One of two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The first.
     First,
-    /// The other.
     Second,
 }
 
@@ -114,7 +112,6 @@ impl Steering {
 /// An epoch and what was decided at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it ended.
     pub at: Nanos,
     /// By way: how many operations were counted, in the same time.
     pub samples: [u64; 2],
@@ -124,14 +121,12 @@ pub struct Record {
     pub way: Way,
 }
 
-/// What a node has decided, and by which rules.
+/// The decisions of a node, with their rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decisions {
     /// Whose decisions they are.
     pub node: NodeId,
-    /// What the ways are called.
     pub ways: [&'static str; 2],
-    /// The rules.
     pub steering: Steering,
     /// In their order, from the first.
     pub log: Vec<Record>,
@@ -144,7 +139,6 @@ pub struct Decider {
     way: Way,
     /// How much speaks for the other way.
     better: u64,
-    /// How much must.
     needed: u64,
     /// Epochs lately in which nothing did.
     calm: u64,
@@ -168,7 +162,6 @@ impl Decider {
         }
     }
 
-    /// The current way.
     pub const fn way(&self) -> Way {
         self.way
     }

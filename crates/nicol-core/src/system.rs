@@ -17,16 +17,14 @@ use crate::steering::Decisions;
 use crate::units::{Bytes, Nanos};
 use crate::view::{Halves, View};
 
-/// What was read back: of each key the newest write; no value of one that was deleted.
+/// The content that was read back: of each key the newest write; no value of one that was deleted.
 pub type ReadBack = BTreeMap<Key, (Version, Option<Vec<u8>>)>;
 
-/// What the nodes of a cluster are loaded from.
+/// The origin of a cluster's records.
 pub struct Origin<'a, C> {
     /// The nodes, and who holds which shard.
     pub view: &'a View,
-    /// How the system runs.
     pub config: &'a C,
-    /// The records.
     pub source: &'a dyn RecordSource,
 }
 
@@ -35,7 +33,6 @@ pub type Opening<N, S> = Box<dyn FnOnce(Option<S>) -> N + Send>;
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: NodeState + Sized {
-    /// How the system runs.
     type Config: Clone + Send + Sync + 'static;
 
     /// Do all replicas of a shard hold the same bytes once everything is at rest? Where a minority
@@ -63,7 +60,7 @@ pub trait SystemNode: NodeState + Sized {
         Halves::Together
     }
 
-    /// What is loaded of a shard.
+    /// The loaded form of a shard.
     type Shard: Send + Sync;
 
     /// Loads a shard, once for all nodes that hold it.
@@ -140,13 +137,13 @@ pub trait NodeState: Send + Sync + 'static {
         false
     }
 
-    /// Has it nothing left to do: is every log applied, every lock released?
+    /// True if it has nothing left to do: every log is applied, every lock released.
     fn is_settled(&self) -> bool;
 
     /// The state of its memory; meaningful once the cluster is quiet.
     fn audit(&self) -> Audit;
 
-    /// What it has counted so far.
+    /// Its counts so far.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }
@@ -156,7 +153,7 @@ pub trait NodeState: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What it has decided at run time; `None` if it has no choice.
+    /// Its decisions at run time; `None` if it has no choice.
     fn decisions(&self) -> Option<Decisions> {
         None
     }
@@ -172,8 +169,8 @@ pub trait NodeState: Send + Sync + 'static {
         None
     }
 
-    /// Has the table of its own shard reached its limit? Then a write that needs more memory aborts
-    /// with `NoResources`.
+    /// True if the table of its own shard has reached its limit. Then a write that needs more
+    /// memory aborts with `NoResources`.
     fn is_full(&self) -> bool {
         false
     }
@@ -200,7 +197,7 @@ pub trait NodeState: Send + Sync + 'static {
     }
 }
 
-/// What a crash leaves of a system, as values: the constants of [`SystemNode`].
+/// The survivors of a crash of a system, as values: the constants of [`SystemNode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survival {
     /// See [`SystemNode::REPLICAS_CONVERGE`].
@@ -237,18 +234,16 @@ pub struct NodeMemory {
     pub tables: Bytes,
     /// The index of its NIC.
     pub index: Bytes,
-    /// Its logs.
     pub logs: Bytes,
 }
 
 /// A number that a node counts up. Names are the system's; those of one group belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// What it is about, such as `paths`.
+    /// The subject, such as `paths`.
     pub group: &'static str,
     /// Its name within the group.
     pub name: &'static str,
-    /// How many.
     pub value: u64,
 }
 
@@ -267,9 +262,10 @@ pub struct Taken {
 /// What a node's memory looks like when everything is quiet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// What will never be released, by name, such as `locks`; zeros included.
+    /// Resources that will never be released, by name, such as `locks`; zeros included.
     pub leaks: Vec<(&'static str, u64)>,
-    /// What only recovery may release, by name: it belongs to work that a dead node left undecided.
+    /// Resources that only recovery may release, by name: it belongs to work that a dead node left
+    /// undecided.
     pub awaiting_recovery: Vec<(&'static str, u64)>,
     /// The keys of the node's own shard that only recovery may release.
     pub keys_awaiting_recovery: Vec<Key>,

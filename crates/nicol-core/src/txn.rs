@@ -26,7 +26,7 @@ pub const TXN_BYTES_MAX: usize = 4 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcedureId(pub u16);
 
-/// What an execution round decided.
+/// The decision of an execution round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The write set is complete: commit.
@@ -47,7 +47,6 @@ struct Span {
 /// One key of the transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The key.
     pub key: Key,
     /// Whether it is in the write set (and so locked by EXECUTE).
     pub write: bool,
@@ -57,9 +56,9 @@ pub struct Entry {
     pub present: bool,
     /// The version read; for an absent record, its segment's floor.
     pub version: Version,
-    /// Was it read under a [`RangeVersion`], which validates it?
+    /// True if it was read under a [`RangeVersion`], which validates it.
     pub range_checked: bool,
-    /// Was it executed elsewhere, so that its values are not known here?
+    /// True if it was executed elsewhere, so that its values are not known here.
     pub remote: bool,
     /// Does execution write it without looking at what was there? Then a system may leave the read
     /// out.
@@ -68,7 +67,7 @@ pub struct Entry {
     update: Option<Update>,
 }
 
-/// What a write does to its record.
+/// The effect of a write on its record.
 #[derive(Clone, Copy, Debug)]
 enum Update {
     Put(Span),
@@ -78,7 +77,6 @@ enum Update {
 /// A write of the transaction, as it is logged and installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// The key.
     pub key: Key,
     /// The version that the write installs: the version read plus one, unless the system has chosen
     /// [another](Txn::install_at).
@@ -92,11 +90,11 @@ pub struct Write<'a> {
 pub struct Txn {
     /// Its id, given by the coordinator at each attempt.
     pub id: TxnId,
-    /// The execution logic.
     pub procedure: ProcedureId,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3: user annotation]
     pub ship: bool,
-    /// Must it run on the host that has all its keys, because its procedure scans ordered tables?
+    /// True if it must run on the host that has all its keys, because its procedure scans ordered
+    /// tables.
     pub local: bool,
     /// What the procedure hands back to the client (opaque to the protocol).
     pub output: Vec<u8>,
@@ -212,7 +210,7 @@ impl Txn {
         &self.entries
     }
 
-    /// Is none of its keys to be written?
+    /// True if none of its keys is to be written.
     pub fn declares_no_write(&self) -> bool {
         self.entries.iter().all(|entry| !entry.write)
     }
@@ -387,20 +385,16 @@ impl Entry {
 pub enum Abort {
     /// EXECUTE found `key` locked by another transaction.
     LockConflict {
-        /// The key.
         key: Key,
     },
     /// VALIDATE found another version of `key` than was read.
     Stale {
-        /// The key.
         key: Key,
     },
     /// VALIDATE found `key` locked by another transaction.
     ValidateLocked {
-        /// The key.
         key: Key,
     },
-    /// The procedure refused.
     Refused,
     /// A table, log or limit is full.
     NoResources,
@@ -409,13 +403,11 @@ pub enum Abort {
     /// The node that holds the primary of `shard` has crashed, and no view has moved the shard: no
     /// node serves it.
     ShardUnavailable {
-        /// The shard.
         shard: ShardId,
     },
     /// `key` is locked by a transaction that a crashed node has left undecided: only a recovery may
     /// release it.
     AwaitsRecovery {
-        /// The key.
         key: Key,
     },
 }
@@ -449,7 +441,6 @@ impl Abort {
         }
     }
 
-    /// The reason's name.
     pub const fn name(&self) -> &'static str {
         Self::NAMES[self.index()]
     }

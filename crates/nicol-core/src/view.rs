@@ -39,7 +39,6 @@ pub enum ViewError {
     /// The number of replicas is out of range.
     #[error("{replicas} replicas on {nodes} nodes: give 1 to {}", (*nodes).min(REPLICAS_MAX))]
     Replicas {
-        /// Replicas asked for.
         replicas: usize,
         /// Nodes that may hold shards.
         nodes: usize,
@@ -49,15 +48,10 @@ pub enum ViewError {
     Engines(usize),
     /// A shard's replica is on a node that is no server, or twice on one node.
     #[error("shard {}: node {} cannot hold a replica of it: name different servers", shard.0, node.0)]
-    Placement {
-        /// The shard.
-        shard: ShardId,
-        /// The node.
-        node: NodeId,
-    },
+    Placement { shard: ShardId, node: NodeId },
 }
 
-/// What a node is for.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Holds shards; its host engines may run clients as well.
@@ -79,18 +73,15 @@ impl Role {
 /// What a node has: its role and its engines on each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
-    /// What it is for.
     pub role: Role,
-    /// Host engines.
     pub host_engines: usize,
-    /// NIC engines.
     pub nic_engines: usize,
 }
 
 /// One side of a node in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SideState {
-    /// Is it a member of the view?
+    /// True if it is a member of the view.
     pub up: bool,
     /// Its life: one higher each time that it starts again. What an earlier one sent is stale.
     pub incarnation: Incarnation,
@@ -117,7 +108,6 @@ pub struct ViewNode {
 }
 
 impl ViewNode {
-    /// What it is for.
     pub const fn role(&self) -> Role {
         self.role
     }
@@ -272,7 +262,6 @@ impl View {
         self.epoch
     }
 
-    /// The seed of the partition hash.
     pub const fn hash_seed(&self) -> u64 {
         self.hash_seed
     }
@@ -282,7 +271,6 @@ impl View {
         self.halves
     }
 
-    /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
@@ -297,7 +285,7 @@ impl View {
         self.nodes.get(node.index())
     }
 
-    /// What `node` is for; `None` if there is no such node.
+    /// The role of `node`; `None` if there is no such node.
     pub fn role(&self, node: NodeId) -> Option<Role> {
         self.node(node).map(ViewNode::role)
     }
@@ -329,17 +317,14 @@ impl View {
         self.nodes.iter().map(|node| node.engines(side)).max().unwrap_or_default()
     }
 
-    /// Every node.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         ids(self.nodes.len())
     }
 
-    /// Every node of a role.
     pub fn nodes_of(&self, role: Role) -> impl Iterator<Item = NodeId> + use<'_> {
         self.node_ids().filter(move |node| self.nodes[node.index()].role == role)
     }
 
-    /// Every shard.
     pub fn shard_ids(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shards()).map(ShardId)
     }
@@ -469,7 +454,6 @@ impl View {
 
 /// Where a key lives.
 pub trait ShardMap {
-    /// How many shards there are.
     fn shards(&self) -> u16;
     /// The shard of `key`: by its partition if it has one ([`Key::partition`]), otherwise by its
     /// hash.

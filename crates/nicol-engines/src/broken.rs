@@ -10,7 +10,6 @@ use super::sets::Sets;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// What was read is not validated; in an engine with locks, reads take none.
     SkipsValidation,

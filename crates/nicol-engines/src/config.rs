@@ -29,7 +29,6 @@ pub struct EngineConfig {
     /// The longest of the stalls that some steps suffer, as if the core had other things to do;
     /// none if it is zero. Rare interleavings then show in short runs.
     pub stall: Nanos,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
     /// The same of a scheduler in front, if there is one.
@@ -40,7 +39,6 @@ pub struct EngineConfig {
 /// What a transaction does that finds a record locked. [Bernstein87 3.4; Rosenkrantz78]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// It aborts.
     NoWait,
     /// It waits if it is older than everybody who holds the lock, else it aborts: nobody ever waits
     /// in a circle.

@@ -50,7 +50,6 @@ type Attempted = (Outcome, Option<Committed>);
 enum Executed {
     /// It has written what it wants to write.
     Complete,
-    /// It refuses.
     Refused,
 }
 

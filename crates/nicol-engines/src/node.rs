@@ -44,7 +44,6 @@ pub struct Node<P: RecordForm> {
 }
 
 impl<P: RecordForm> Node<P> {
-    /// How it runs.
     pub const fn config(&self) -> &EngineConfig {
         &self.config
     }
@@ -68,7 +67,8 @@ impl<P: RecordForm> Node<P> {
         self.open[core].0.store(transactions, Ordering::Relaxed);
     }
 
-    /// Is it time to move the epoch on? True for one core that asks; then it is not for a while.
+    /// True if it is time to move the epoch on. True for one core that asks; then it is not for a
+    /// while.
     pub(super) fn takes_epoch_due(&self, now: Nanos) -> bool {
         let Line(due) = &self.epoch_due;
         let seen = due.load(Ordering::Relaxed);

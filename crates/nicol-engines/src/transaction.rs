@@ -24,7 +24,6 @@ enum Sought {
 #[must_use = "commit or abort it"]
 pub struct Transaction<F: Fabric, P: Protocol> {
     worker: Rc<Worker<F, P>>,
-    /// Its id.
     pub id: TxnId,
     /// Boxed, since a transaction is moved several times.
     sets: Box<Sets>,

@@ -151,7 +151,6 @@ pub struct Worker<F: Fabric, P: Protocol> {
     pub(super) waiting: Waiting,
     /// Do some steps suffer stalls? What runs for each record asks before it makes a future.
     pub(super) stalls: bool,
-    /// Transactions under way.
     active: Cell<u32>,
     /// Notified when there is none.
     idle: Signal,

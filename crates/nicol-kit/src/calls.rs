@@ -35,7 +35,7 @@ impl<F: Fabric, T> Calls<F, T> {
         self.in_flight.push_back((to, reply));
     }
 
-    /// Is nothing in flight?
+    /// True if nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.in_flight.is_empty()
     }

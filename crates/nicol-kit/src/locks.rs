@@ -25,7 +25,7 @@ struct Held {
     shard: ShardId,
     /// Requests that lock whose answers are awaited.
     in_flight: u16,
-    /// Has a request been granted?
+    /// True if a request was granted.
     granted: bool,
     /// The requests that went unanswered: each may have locked, or may still.
     unanswered: Vec<RequestId>,

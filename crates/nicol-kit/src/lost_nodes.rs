@@ -22,9 +22,8 @@ pub const VIEW_WAIT: Nanos = Nanos::from_micros(50);
 pub struct LostNodes {
     /// The view under which everything was loaded.
     loaded: View,
-    /// Is there any? Without a crash every question costs this one read.
+    /// True if there is any. Without a crash every question costs this one read.
     any: AtomicBool,
-    /// By node.
     nodes: Box<[AtomicBool]>,
     /// Transactions of coordinators that live which a lost node has left undecided.
     undecided: Mutex<BTreeSet<TxnId>>,
@@ -58,7 +57,6 @@ impl LostNodes {
         }
     }
 
-    /// Is there any?
     pub fn are_any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }

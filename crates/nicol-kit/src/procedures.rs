@@ -5,7 +5,7 @@ use nicol_core::ids::{Key, ShardId};
 use nicol_core::key_value::{Failure, Reason};
 use nicol_core::txn::{Abort, Outcome, Verdict};
 
-/// What a round of execution logic has led to.
+/// The outcome of a round of execution logic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Computed {
     /// The write set is complete.

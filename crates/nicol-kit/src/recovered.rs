@@ -11,7 +11,6 @@ pub type EachWrite<'e> = &'e mut dyn FnMut(Key, Version, Option<&[u8]>);
 /// What the logs of a run held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Log records.
     pub records: u64,
     /// Transactions, or updates of single records, that are taken.
     pub taken: u64,
@@ -65,18 +64,18 @@ impl Recovered {
         loaded
     }
 
-    /// What is known of every key, deletions included.
+    /// All that is known of every key, deletions included.
     pub fn into_owned(self) -> ReadBack {
         let owned = |(key, (version, value)): (Key, Newest)| (key, (version, value.map(Vec::from)));
         self.newest.into_iter().map(owned).collect()
     }
 
-    /// What is known of `key`: the version, and the value unless it was deleted.
+    /// All that is known of `key`: its version, and the value unless it was deleted.
     pub fn get(&self, key: Key) -> Option<(Version, Option<&[u8]>)> {
         self.newest.get(&key).map(|(version, value)| (*version, value.as_deref()))
     }
 
-    /// What is known of every key, in no order.
+    /// All that is known of every key, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Version, Option<&[u8]>)> {
         self.newest.iter().map(|(key, (version, value))| (*key, *version, value.as_deref()))
     }

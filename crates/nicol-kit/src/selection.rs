@@ -103,12 +103,10 @@ impl Selection {
         self.0.extend(indices);
     }
 
-    /// Selects no key.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Adds a key.
     pub fn push(&mut self, index: usize) {
         self.0.push(index);
     }

@@ -105,7 +105,7 @@ impl Choice {
         }
     }
 
-    /// What `node` has decided so far, whose ways are called so.
+    /// The decisions of `node` so far, whose ways are called so.
     pub fn decisions(&self, node: NodeId, ways: [&'static str; 2]) -> Decisions {
         Decisions { node, ways, steering: self.steering, log: self.state().log.clone() }
     }
@@ -131,7 +131,6 @@ mod tests {
 
     /// Nanoseconds of a cycle.
     const CYCLE: u64 = Steering::DEFAULT.slot.0 * Steering::DEFAULT.cycle;
-    /// And of one in doubt.
     const SHORT: u64 = Steering::DEFAULT.slot.0 * Steering::DEFAULT.cycle_in_doubt;
 
     /// Clients in closed loops, of each node in turn, whose operations cost what `cost` says of

@@ -18,7 +18,6 @@ pub struct WaitingLine {
 pub struct LinePlace(u64);
 
 impl WaitingLine {
-    /// Does nobody wait?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.joined.get() == self.served.get()
@@ -31,7 +30,7 @@ impl WaitingLine {
         LinePlace(place)
     }
 
-    /// Is it the turn of this place?
+    /// True if it is the turn of this place.
     pub fn is_first(&self, LinePlace(place): &LinePlace) -> bool {
         self.served.get() == *place
     }

@@ -25,12 +25,12 @@ pub const SATURATED: f64 = 0.9;
 /// vain, and what clients wait before the next comes on top.
 pub const CONTENDED: f64 = 0.2;
 
-/// What is said where nothing is saturated.
+/// The text where nothing is saturated.
 pub const LATENCY: &str = "nothing: latency and load";
-/// What is said where nothing is saturated and much is aborted.
+/// The text where nothing is saturated and much is aborted.
 pub const CONFLICTS: &str = "nothing: conflicts";
 
-/// What limits the throughput of a run.
+/// The limit of the throughput of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binding {
     /// A resource, such as `nic_cores` or `one of nic_cores`; [`LATENCY`] or [`CONFLICTS`] if none
@@ -56,7 +56,6 @@ pub struct Busiest {
 /// One resource.
 #[derive(Clone, Debug, Serialize)]
 pub struct Resource {
-    /// Its name.
     pub name: String,
     /// Busy fraction of the measured time, 0 to 1, in the mean over its parts; of a thread that of
     /// the time from its start to its end.

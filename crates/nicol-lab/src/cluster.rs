@@ -24,15 +24,14 @@ use crate::memory::{self, Loading};
 use crate::parallel;
 use crate::report::Memory;
 
-/// The flags that give fewer records.
-const SIZE_FLAGS: &str = "--records, --warehouses, --items, --customers, --replicas or --nodes";
+/// The fields that give fewer records.
+const SIZES: [&str; 6] = ["records", "warehouses", "items", "customers", "replicas", "nodes"];
 
 /// A loaded cluster of whatever family: its memory and its clients, as the harness sees them.
 pub(crate) struct Cluster {
     pub(crate) view: View,
     pub(crate) nodes: Vec<Arc<dyn NodeState>>,
     pub(crate) outline: Outline,
-    /// Who knows what is promised of it.
     pub(crate) judge: Box<dyn Judge>,
     pub(crate) survival: Survival,
     pub(crate) run: Arc<RunControl>,
@@ -48,7 +47,7 @@ pub(crate) struct Cluster {
     returning: OnceLock<Vec<NodeId>>,
 }
 
-/// What a world starts on the engines of a cluster: its system and its clients.
+/// The parts of a cluster that a world starts on its engines: its system and its clients.
 struct Engines<Y: Family> {
     cluster: Arc<Cluster>,
     nodes: Vec<Arc<Y::Node>>,
@@ -107,11 +106,11 @@ pub(crate) fn load<Y: Family>(
     let copies = usize::from(view.shards()) as u64 * view.replicas() as u64;
     let records = source.records_per_shard() * copies;
     let value_bytes = outline.value_bytes as u64;
-    memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
+    memory::refuse_beyond_machine(records, value_bytes, &SIZES)?;
     if let Some(Length::Transactions(_)) = config.length {
         // So many insert as many records as there is capacity for.
         let grown = records.saturating_add(source.growth_per_shard().saturating_mul(copies));
-        memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
+        memory::refuse_beyond_machine(grown, value_bytes, &["transactions"])?;
     }
     let loading = Loading::start();
     let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records))?;
@@ -173,7 +172,7 @@ impl Cluster {
         self.view.nodes_of(role)
     }
 
-    /// What its nodes have counted, by group and name.
+    /// The counts of its nodes, by group and name.
     pub(crate) fn counters(&self) -> Counters {
         let mut groups = Counters::new();
         for counter in self.survivors().flat_map(|node| node.counters()) {
@@ -183,12 +182,11 @@ impl Cluster {
         groups
     }
 
-    /// What its nodes have decided at run time, those that have crashed included.
+    /// The decisions of its nodes at run time, those that have crashed included.
     pub(crate) fn decisions(&self) -> Vec<Decisions> {
         self.nodes.iter().filter_map(|node| node.decisions()).collect()
     }
 
-    /// Has nothing crashed?
     pub(crate) fn is_whole(&self) -> bool {
         self.survivors().count() == self.nodes.len()
     }

@@ -29,9 +29,7 @@ pub enum Length {
 /// What to run. Where a field is an option, `None` takes the world's default.
 #[derive(Clone, Debug)]
 pub struct BenchConfig {
-    /// The workload.
     pub workload: WorkloadSpec,
-    /// The system's name.
     pub system: String,
     /// Settings of the system, as key=value.
     pub settings: Vec<String>,
@@ -50,7 +48,6 @@ pub struct BenchConfig {
     pub nic_engines: Option<usize>,
     /// Clients per node that has any.
     pub clients: Option<usize>,
-    /// The measured part.
     pub length: Option<Length>,
     /// The part before it.
     pub warmup: Option<Nanos>,
@@ -60,7 +57,6 @@ pub struct BenchConfig {
     /// are measured. Simulated clients are those of the papers, and runs under faults want
     /// conflicts.
     pub adaptive_window: Option<bool>,
-    /// The seed.
     pub seed: u64,
     /// Families of faults that are drawn from the seed.
     pub faults: FaultFamilies,
@@ -72,9 +68,8 @@ pub struct BenchConfig {
     pub silence: Option<Nanos>,
     /// What a turn of the live world's only thread takes, if its turns tell the time.
     pub turn: Option<Nanos>,
-    /// Is a history recorded and judged? In the live world that of a second run.
+    /// True if a history is recorded and judged. In the live world that of a second run.
     pub recorded_run: bool,
-    /// What makes writes durable in the live world.
     pub log_device: LogDevice,
     /// Do simulated log devices say that a write is durable without syncing it? For negative tests
     /// only.
@@ -84,15 +79,15 @@ pub struct BenchConfig {
     pub trace: Option<Arc<Sink>>,
 }
 
-/// A view that there cannot be, under the flag that asked for it.
+/// A view that there cannot be, under the field that asked for it.
 pub fn refused_view(error: ViewError) -> anyhow::Error {
-    let flag = match error {
-        ViewError::Nodes(_) => "--nodes",
-        ViewError::Replicas { .. } => "--replicas",
-        ViewError::Engines(_) => "--host-engines, --nic-engines",
+    let field = match error {
+        ViewError::Nodes(_) => "`nodes`",
+        ViewError::Replicas { .. } => "`replicas`",
+        ViewError::Engines(_) => "`host_engines`, `nic_engines`",
         ViewError::Placement { .. } => "placement",
     };
-    anyhow::Error::new(error).context(flag)
+    anyhow::Error::new(error).context(field)
 }
 
 impl BenchConfig {
@@ -144,12 +139,11 @@ impl BenchConfig {
         self.clients.unwrap_or(CLIENTS.min(most))
     }
 
-    /// How many nodes run clients.
     pub fn nodes_with_clients(&self) -> usize {
         if self.client_nodes > 0 { self.client_nodes } else { self.nodes }
     }
 
-    /// What goes wrong in the run.
+    /// The faults of the run.
     pub fn drawn_faults(&self) -> FaultPlan {
         self.fault_plan.clone().unwrap_or_else(|| self.faults.draw(self.seed))
     }
@@ -164,13 +158,13 @@ impl BenchConfig {
         self.fault_plan.is_some() || self.faults.any()
     }
 
-    /// What to say of a run whose history is not judged.
+    /// The text for a run whose history is not judged.
     pub(crate) fn unjudged(&self) -> Option<String> {
         let unjudged = "no history was recorded: isolation was not judged";
         (!self.recorded_run).then(|| unjudged.to_owned())
     }
 
-    /// What to say of the partitions of a given plan that part nobody.
+    /// The text for the partitions of a given plan that part nobody.
     pub(crate) fn vain_partitions(&self) -> impl Iterator<Item = String> {
         let nodes = self.nodes + self.client_nodes;
         let given = self.fault_plan.iter().flat_map(|plan| &plan.partitions);

@@ -20,15 +20,12 @@ pub const SCHEMA: &str = "nicol.decisions/2";
 pub struct Header {
     /// `nicol.decisions/2`.
     pub schema: String,
-    /// The system that decided.
     pub system: String,
     /// The workload that ran on it.
     pub workload: String,
-    /// The seed.
     pub seed: u64,
-    /// What the two ways are called.
+    /// The names of the two ways.
     pub ways: [String; 2],
-    /// The rules.
     pub rules: Steering,
 }
 
@@ -36,7 +33,6 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epoch {
-    /// Whose.
     pub node: u16,
     /// Its end, in nanoseconds of the run.
     pub at_ns: u64,
@@ -53,9 +49,8 @@ pub struct Epoch {
 pub struct Replayed {
     /// Line of the file, from 1.
     pub line: usize,
-    /// The epoch.
     pub epoch: Epoch,
-    /// Has the way changed with it?
+    /// True if the way changes with it.
     pub switches: bool,
     /// The way that follows from the sums and the rules, if it is another one than the file's.
     pub follows: Option<String>,
@@ -71,8 +66,8 @@ impl Replayed {
 
 fn plans_nothing(system: &str) -> String {
     format!(
-        "{system} plans nothing at run time: add --set reads=planned to drtm-kv:a4+a5, or --set \
-         execute_at=planned to xenic"
+        "{system} plans nothing at run time: add `reads=planned` to drtm-kv:a4+a5, or \
+         `execute_at=planned` to xenic"
     )
 }
 
@@ -135,7 +130,7 @@ pub fn replay(from: impl BufRead) -> Result<(Header, Vec<Replayed>)> {
     let mut lines = from.lines().enumerate();
     let header = lines.next().map(|(_, line)| line).transpose()?.unwrap_or_default();
     let header: Header = serde_json::from_str(&header).with_context(|| {
-        format!("line 1: no header of {SCHEMA}, as nicol bench --decisions writes it")
+        format!("line 1: no header of {SCHEMA}, as a run writes it for `decisions`")
     })?;
     ensure!(header.schema == SCHEMA, "line 1: schema {:?}: this reads {SCHEMA}", header.schema);
     let mut deciders: BTreeMap<u16, Decider> = BTreeMap::new();

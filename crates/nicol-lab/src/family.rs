@@ -23,9 +23,7 @@ use crate::settings::EngineSettings;
 
 /// A family of systems, on one type of node.
 pub(crate) trait Family: Sized + 'static {
-    /// A node of the system.
     type Node: SystemNode;
-    /// What its clients run.
     type Workload: Send + Sync + 'static;
 
     /// Why an attempt of a client may fail: names, in the order of the driver's counts,
@@ -48,7 +46,7 @@ pub(crate) trait Family: Sized + 'static {
         clients: Range<u32>,
     );
 
-    /// What is wrong with the final state, whichever operations took effect: one line per violated
+    /// Violations in the final state, whichever operations took effect: one line per violated
     /// invariant of the workload.
     fn invariants(
         workload: &Self::Workload,
@@ -56,7 +54,7 @@ pub(crate) trait Family: Sized + 'static {
         result: &RunResult,
     ) -> Vec<String>;
 
-    /// What is wrong with the records that crashes have left, whichever operations took effect.
+    /// Violations in the records that crashes have left, whichever operations took effect.
     fn invariants_of_survivors(
         _workload: &Self::Workload,
         _state: &mut dyn Records,
@@ -64,7 +62,7 @@ pub(crate) trait Family: Sized + 'static {
         Vec::new()
     }
 
-    /// What is wrong with the records that were read back, whichever operations took effect.
+    /// Violations in the records that were read back, whichever operations took effect.
     fn invariants_of_read_back(
         _workload: &Self::Workload,
         _state: &mut dyn Records,
@@ -145,10 +143,10 @@ impl<Y: Family> Judge for JudgeOf<Y> {
     }
 }
 
-/// What a checker says of a history.
+/// A checker's verdict on a history.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// What is wrong, or why that cannot be decided.
+    /// Violations, or why that cannot be decided.
     pub(crate) wrong: Vec<String>,
     /// Acknowledged writes that came after what a crash of everything left, permitted or not, as
     /// far as versions tell. `None` unless the promise is durability.
@@ -162,7 +160,7 @@ impl Judged {
     }
 }
 
-/// What the nodes of a cluster have counted together, by group and name.
+/// The counts of the nodes of a cluster together, by group and name.
 pub(crate) type Counters = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
 
 /// What a family adds to a report.
@@ -178,9 +176,7 @@ pub(crate) struct Addition {
 
 /// A configuration with its parts built.
 pub(crate) struct Built<Y: Family> {
-    /// What clients run.
     pub(crate) workload: Arc<Y::Workload>,
-    /// How the system runs.
     pub(crate) system: <Y::Node as SystemNode>::Config,
     /// What the harness needs to know of both.
     pub(crate) outline: Outline,
@@ -188,15 +184,13 @@ pub(crate) struct Built<Y: Family> {
 
 /// What the harness needs to know of a workload and of a system, of whatever family.
 pub(crate) struct Outline {
-    /// The workload's name.
     pub(crate) name: &'static str,
     /// The names of its operations.
     pub(crate) kinds: &'static [&'static str],
-    /// What the system promises as it is set, and what that is of.
+    /// The promise of the system as it is set, and what that is of.
     pub(crate) promised: Promised,
-    /// What it promises besides as long as no host crashes, whatever NICs do.
+    /// Its promise besides as long as no host crashes, whatever NICs do.
     pub(crate) while_hosts_live: Option<Promise>,
-    /// What is loaded.
     pub(crate) source: Arc<dyn RecordSource>,
     /// Bytes of a value that stand in a table slot.
     pub(crate) value_bytes: usize,
@@ -204,6 +198,6 @@ pub(crate) struct Outline {
     pub(crate) engine: EngineSettings,
     /// See [`SystemConfig::longest_wait`](crate::settings::SystemConfig::longest_wait).
     pub(crate) longest_wait: Nanos,
-    /// What a reader must know before the numbers.
+    /// Warnings that a reader needs before the numbers.
     pub(crate) warnings: Vec<String>,
 }

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use nicol_core::names::did_you_mean;
 
 use crate::experiments::{
-    Checkpoint, Context, Experiment, Finished, Options, Outcome, Pool, Progress, page_of,
+    About, Checkpoint, Context, Experiment, Finished, Options, Outcome, Pool, Progress, page_of,
 };
 use crate::families::{commit, engine, minos, offpath, prism};
+use crate::refused::refuse;
 use crate::systems;
 
 /// The systems that `experiment` compares, and the settings of theirs that it varies, that are not
@@ -61,6 +62,22 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
     }
 }
 
+/// What `experiment` is, apart from its rows.
+///
+/// # Errors
+/// If its family says nothing of it.
+pub fn about(experiment: &Experiment) -> Result<About> {
+    let families = [
+        commit::experiments::about,
+        prism::experiments::about,
+        minos::experiments::about,
+        offpath::experiments::about,
+        engine::experiments::about,
+    ];
+    let found = families.into_iter().find_map(|about| about(experiment.id));
+    found.with_context(|| format!("nothing is said of {}", experiment.id))
+}
+
 /// One HTML page of all results in `folder` and of what interrupted runs left there; `None` if it
 /// holds neither.
 ///
@@ -81,22 +98,28 @@ pub fn run(
     checkpoint: &Checkpoint,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Finished> {
-    ensure!(options.jobs > 0, "--jobs 0: give at least 1");
+    ensure!(options.jobs > 0, refuse("jobs", 0, "", "give at least 1"));
     ensure!(
         experiment.timed || options.profile.is_none(),
-        "--profile: {} has no timing model, so that no profile matters",
-        experiment.id
+        refuse(
+            "profile",
+            "",
+            format!("{} has no timing model, so that no profile matters", experiment.id),
+            "leave it out"
+        )
     );
     for system in options.systems.iter().flatten() {
         ensure!(
             experiment.systems.contains(&system.as_str()),
-            "--systems {system}: {} compares {}",
-            experiment.id,
-            if experiment.systems.is_empty() {
-                "none".into()
-            } else {
-                experiment.systems.join(", ")
-            }
+            refuse(
+                "systems",
+                system,
+                "",
+                match experiment.systems {
+                    [] => format!("{} compares none", experiment.id),
+                    some => format!("{} compares {}", experiment.id, some.join(", ")),
+                }
+            )
         );
     }
     let pool = Pool::new(options.jobs, options.memory, progress);
@@ -104,7 +127,7 @@ pub fn run(
     let missing = missing_of(experiment, &context.systems());
     ensure!(
         missing.is_empty(),
-        "{} needs what is not there: {}; what is there: nicol systems, nicol bench --set help",
+        "{} needs what is not there: {}; what is there: nicol systems, nicol bench with `settings` help",
         experiment.id,
         missing.join(", ")
     );
@@ -117,11 +140,12 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::process;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use crate::binding::Binding;
-    use crate::experiments::Form;
+    use crate::experiments::{Extent, Form, Reading};
 
     use super::*;
     use crate::families::commit::experiments::benchmarks::SMALLBANK;
@@ -235,6 +259,36 @@ mod tests {
         let systems = |id| fitting(&options, id).unwrap().systems.unwrap();
         assert_eq!(systems("xenic-fig8a"), ["xenic"]);
         assert_eq!(systems("xenic-50g"), ["xenic", "drtm-r-original"]);
+    }
+
+    /// The figure's page names the hardware that the figure ran on when its golden table was made.
+    #[test]
+    fn every_figure_says_what_it_is() {
+        for experiment in all() {
+            let id = experiment.id;
+            let about = about(experiment).unwrap();
+            assert!(!about.paper.is_empty() && !about.scale.is_empty(), "{id}");
+            let empty = |one: &Extent| one.full.is_empty() || one.quick.is_empty();
+            assert!(!about.scale.iter().any(empty), "{id}");
+            let readings = about.readings.entries().unwrap();
+            let whole = |one: &Reading| one.text.contains("Open:") && one.text.contains("Nicol:");
+            assert!(!readings.is_empty() && readings.iter().all(whole), "{id}: {readings:?}");
+            assert_eq!(about.profiles.is_empty(), !experiment.timed, "{id}");
+            let json = about.json(experiment).unwrap();
+            assert_eq!(json["assumed"].as_array().unwrap().is_empty(), !experiment.timed, "{id}");
+            let folder = format!("{}/golden/{}", env!("CARGO_MANIFEST_DIR"), experiment.family);
+            // A new figure has its table a little later.
+            let Ok(golden) = std::fs::read_to_string(format!("{folder}/{id}.json")) else {
+                continue;
+            };
+            let golden: serde_json::Value = serde_json::from_str(&golden).unwrap();
+            let ran_on = golden["profile"].as_str().unwrap_or_default().split(',');
+            let ran_on: BTreeSet<_> = ran_on
+                .filter_map(|name| name.split(':').next())
+                .filter(|name| !name.is_empty())
+                .collect();
+            assert_eq!(about.profiles.iter().copied().collect::<BTreeSet<_>>(), ran_on, "{id}");
+        }
     }
 
     #[test]

@@ -11,14 +11,13 @@ use nicol_sim::profile::{NicCores, OneSidedBy};
 use nicol_sim::{Profile, checks};
 
 use crate::config::{BenchConfig, THREADS, refused_view};
+use crate::refused::refuse;
 use crate::system::System;
 
 /// The nodes of a run and their hardware.
 #[derive(Clone, Debug)]
 pub(crate) struct Hardware {
-    /// The first view.
     pub(crate) view: View,
-    /// By node.
     pub(crate) profiles: Vec<Arc<Profile>>,
 }
 
@@ -58,16 +57,16 @@ fn load(name: &str) -> Result<Arc<Profile>> {
     Ok(Arc::new(Profile::load(name)?))
 }
 
-/// The profile of each of these nodes. Errors name the part of `--on`.
+/// The profile of each of these nodes. Errors name the part of it.
 fn profiles_of(on: &str, roles: &[Role]) -> Result<Vec<Arc<Profile>>> {
     // In `NAME:section.key=value` a value of one profile for all is changed.
     if on.split_once('=').is_none_or(|(nodes, _)| nodes.contains(':')) {
-        let flag = || format!("--on {on}{}", did_you_mean(on, [THREADS]));
+        let flag = || format!("`on` {on}{}", did_you_mean(on, [THREADS]));
         return Ok(vec![load(on).with_context(flag)?; roles.len()]);
     }
     let mut found: Vec<Option<(&str, Arc<Profile>)>> = vec![None; roles.len()];
     for part in on.split(',').map(str::trim) {
-        let flag = || format!("--on, in '{part}'");
+        let flag = || format!("`on`, in '{part}'");
         let Some((nodes, name)) = part.split_once('=') else {
             return Err(anyhow::anyhow!("write NODES=PROFILE").context(flag()));
         };
@@ -91,7 +90,8 @@ fn profiles_of(on: &str, roles: &[Role]) -> Result<Vec<Arc<Profile>>> {
     let given = found.into_iter().enumerate().map(|(node, found)| {
         let role = roles[node].name();
         let (_, profile) = found.with_context(|| {
-            format!("--on {on}: node {node}, a {role}, has no profile: add {role}=PROFILE")
+            let why = format!("node {node}, a {role}, has no profile");
+            refuse("on", on, why, format!("add {role}=PROFILE"))
         })?;
         Ok(profile)
     });
@@ -101,9 +101,15 @@ fn profiles_of(on: &str, roles: &[Role]) -> Result<Vec<Arc<Profile>>> {
 /// The roles of the nodes of a run: servers first.
 fn roles(config: &BenchConfig) -> Result<Vec<Role>> {
     let (nodes, clients) = (config.nodes, config.client_nodes);
-    ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
+    ensure!(
+        (1..=NODES_MAX).contains(&nodes),
+        refuse("nodes", nodes, "", format!("give 1 to {NODES_MAX}"))
+    );
     let most = NODES_MAX - nodes;
-    ensure!(clients <= most, "--client-nodes {clients}: give 0 to {most} beside {nodes} nodes");
+    ensure!(
+        clients <= most,
+        refuse("client_nodes", clients, "", format!("give 0 to {most} beside {nodes} nodes"))
+    );
     let of = |role, count| std::iter::repeat_n(role, count);
     Ok(of(Role::Server, nodes).chain(of(Role::Client, clients)).collect())
 }
@@ -164,7 +170,7 @@ impl Hardware {
     /// The nodes of a simulated run of `system`.
     ///
     /// # Errors
-    /// The flag, and what to give instead.
+    /// The field, and what to give instead.
     pub(crate) fn of(config: &BenchConfig, system: &System) -> Result<Self> {
         let roles = roles(config)?;
         let profiles = profiles_of(&config.on, &roles)?;
@@ -174,18 +180,17 @@ impl Hardware {
         let host_engines = config.host_engines.or(least.filter(|_| system.mirrors_engines));
         let mut specs = Vec::with_capacity(roles.len());
         for (&role, profile) in roles.iter().zip(&profiles) {
-            let engines = |asked: Option<usize>, side: Side, flag: &str| {
+            let engines = |asked: Option<usize>, side: Side, field: &'static str| {
                 let most = profile.engines(side);
                 let engines = asked.unwrap_or(most);
                 ensure!(
                     engines <= most,
-                    "{flag} {engines}: {} has {most} such cores",
-                    profile.name
+                    refuse(field, engines, "", format!("{} has {most} such cores", profile.name))
                 );
                 Ok(engines)
             };
-            let host_engines = engines(host_engines, Side::Host, "--host-engines")?;
-            let nic_engines = engines(config.nic_engines, Side::Nic, "--nic-engines")?;
+            let host_engines = engines(host_engines, Side::Host, "host_engines")?;
+            let nic_engines = engines(config.nic_engines, Side::Nic, "nic_engines")?;
             specs.push(NodeSpec { role, host_engines, nic_engines });
         }
         let view = View::of(&specs, config.replicas).map_err(refused_view)?;
@@ -250,7 +255,7 @@ mod tests {
     #[test]
     fn errors_name_the_part_and_the_remedy() {
         for (on, words) in [
-            ("server=liquidio3", "node 3, a client, has no profile: add client=PROFILE"),
+            ("server=liquidio3", "node 3, a client, has no profile; add client=PROFILE"),
             ("server=liquidio3,sevrer=connectx5", "in 'sevrer=connectx5': 'sevrer' names no nodes"),
             ("server=liquidio3,client=conectx5", "in 'client=conectx5'"),
             (

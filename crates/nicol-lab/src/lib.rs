@@ -8,6 +8,7 @@ pub mod bench;
 pub mod binding;
 mod built;
 mod cluster;
+mod command_line;
 mod config;
 pub mod decisions;
 pub mod experiments;

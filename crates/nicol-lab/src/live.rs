@@ -18,6 +18,7 @@ use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, waits_in_words};
+use crate::refused::refuse;
 use crate::report::{BenchRun, Check};
 use crate::{hardware, memory, settings, summary};
 
@@ -39,7 +40,7 @@ const AFTER_CRASH: Duration = Duration::from_millis(250);
 /// How long the clients of a run under faults may take beyond what a run of its length takes on a
 /// busy machine: who has not ended by then never does.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
-/// What a transaction takes at most on a busy machine, in the mean.
+/// The most that a transaction takes on a busy machine, in the mean.
 const PER_TRANSACTION: Duration = Duration::from_millis(10);
 /// How long no operation or attempt may begin or end while clients wait in a run without faults,
 /// beyond what settings make them wait: on a busy machine they take seconds at most.
@@ -57,10 +58,10 @@ const SETTLE: Duration = Duration::from_secs(10);
 pub(crate) fn run(config: &BenchConfig, build: Build) -> Result<BenchRun> {
     ensure!(
         !settings::change_engines(&config.settings),
-        "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
+        "`aggregation`, `dma_vector`, `dma_async`, `doorbell_batch`: only simulated worlds have them"
     );
     let clients = config.clients_per_node();
-    ensure!(clients > 0, "--clients 0: give at least 1 per node");
+    ensure!(clients > 0, refuse("clients", 0, "", "give at least 1 per node"));
     let length = config.length.unwrap_or(Length::Time(SPAN));
     let warmup = config.warmup.unwrap_or(match length {
         Length::Time(span) => span / 10,
@@ -119,8 +120,8 @@ fn record(
     Ok(history)
 }
 
-/// What goes wrong in a run. A plan that was drawn is stretched to the time that runs take here;
-/// one that was given holds as it is.
+/// The faults of a run. A plan that was drawn is stretched to the time that runs take here; one
+/// that was given holds as it is.
 fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     let mut plan = config.drawn_faults();
     if config.fault_plan.is_none() {

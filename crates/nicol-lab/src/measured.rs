@@ -14,7 +14,7 @@ use crate::binding::Resource;
 /// Clients that a report of a stuck run names; more are counted.
 const WAITING_SHOWN: usize = 5;
 
-/// What a world measured around a run.
+/// A world's measurements around a run.
 pub(crate) struct Measured {
     pub(crate) stats: EngineStats,
     pub(crate) resources: Vec<Resource>,
@@ -23,7 +23,7 @@ pub(crate) struct Measured {
     /// What the servers' threads took of their cores, where clients had threads of their own.
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) settled: bool,
-    /// What is wrong if clients did not end: who waits, and since when.
+    /// The reason if clients did not end: who waits, and since when.
     pub(crate) stuck: Option<String>,
     pub(crate) simulated: Option<Simulated>,
     /// What the log devices hold, if one crash has taken down everything: by node.
@@ -40,7 +40,7 @@ pub(crate) struct Simulated {
     pub(crate) digest: u64,
 }
 
-/// What to say of a run that is stuck: why it was given up, and the clients that wait.
+/// The text for a run that is stuck: why it was given up, and the clients that wait.
 pub(crate) fn waits_in_words(why: &str, waiting: &[Waiting]) -> String {
     let who = match waiting.len() {
         0 => return format!("work is stuck: {why}: no client has an operation under way"),

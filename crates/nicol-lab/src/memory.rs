@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
-
+use crate::refused::{Refused, refuse};
 use crate::report::Memory;
 
 /// Bytes of a record besides its value, at least: key and version.
@@ -12,7 +11,6 @@ const RECORD_HEADER_BYTES: u64 = 16;
 /// Bytes that this process has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
-    /// Now.
     pub now: u64,
     /// The most it ever had.
     pub peak: u64,
@@ -38,60 +36,81 @@ pub fn available() -> Option<u64> {
 }
 
 /// Refuses so many copies of records, with values of so many bytes, if they take more than the
-/// machine has left: the system would end the process, or another one. `flags` are those that give
-/// fewer.
+/// machine has left: the system would end the process, or another one. `fields` are those that
+/// give fewer.
 ///
 /// # Errors
-/// What they take, what there is, and the flags.
-pub fn refuse_beyond_machine(copies: u64, value_bytes: u64, flags: &str) -> Result<()> {
+/// What they take, what there is, and the fields.
+pub fn refuse_beyond_machine(
+    copies: u64,
+    value_bytes: u64,
+    fields: &[&'static str],
+) -> Result<(), Refused> {
     // Whatever a table is like: each record has a key and a version, and space for its value.
     let least = RECORD_HEADER_BYTES + value_bytes;
-    refuse_beyond_available("the records", copies.saturating_mul(least), flags)
+    refuse_beyond_available("the records", copies.saturating_mul(least), fields)
 }
 
 /// Refuses so many engines on threads, if the rings between them take more than the machine has
 /// left.
 ///
 /// # Errors
-/// What they take, what there is, and the flags.
-pub(crate) fn refuse_engines_beyond_machine(engines: u64) -> Result<()> {
+/// What they take, what there is, and the fields.
+pub(crate) fn refuse_engines_beyond_machine(engines: u64) -> Result<(), Refused> {
     let needed = nicol_rt::ring_bytes(engines);
-    let flags = "--nodes, --host-engines or --nic-engines";
-    refuse_beyond_available(&format!("rings between {engines} engines"), needed, flags)
+    let fields = ["nodes", "host_engines", "nic_engines"];
+    refuse_beyond_available(&format!("rings between {engines} engines"), needed, &fields)
 }
 
-/// Refuses places for records of so many bytes, if the machine has not so many left. `flags` are
-/// those that give fewer.
+/// Refuses places for records of so many bytes, if the machine has not so many left. `settings`
+/// are those that give fewer.
 ///
 /// # Errors
-/// What they are, what there is, and the flags.
-pub(crate) fn refuse_places_beyond_machine(bytes: u64, flags: &str) -> Result<()> {
-    refuse_beyond_available("the places asked for", bytes, flags)
+/// What they are, what there is, and the settings.
+pub(crate) fn refuse_places_beyond_machine(
+    bytes: u64,
+    settings: &[&'static str],
+) -> Result<(), Refused> {
+    refuse_beyond_available("the places asked for", bytes, settings)
+        .map_err(|refused| Refused { is_setting: true, ..refused })
 }
 
 /// The same of so many places at each of the nodes, none of which takes less than its pointer and a
 /// word besides.
 ///
 /// # Errors
-/// What they take, what there is, and the flags.
-pub(crate) fn refuse_slots_beyond_machine(slots: u64, nodes: usize, flags: &str) -> Result<()> {
+/// What they take, what there is, and the fields.
+pub(crate) fn refuse_slots_beyond_machine(
+    slots: u64,
+    nodes: usize,
+    settings: &[&'static str],
+) -> Result<(), Refused> {
     const BYTES_LEAST: u64 = 16;
     let bytes = slots.saturating_mul(BYTES_LEAST).saturating_mul(nodes as u64);
-    refuse_places_beyond_machine(bytes, flags)
+    refuse_places_beyond_machine(bytes, settings)
 }
 
-fn refuse_beyond_available(what: &str, needed: u64, flags: &str) -> Result<()> {
-    available().map_or(Ok(()), |available| refuse_beyond(what, needed, available, flags))
+fn refuse_beyond_available(
+    what: &str,
+    needed: u64,
+    fields: &[&'static str],
+) -> Result<(), Refused> {
+    available().map_or(Ok(()), |available| refuse_beyond(what, needed, available, fields))
 }
 
-fn refuse_beyond(what: &str, needed: u64, available: u64, flags: &str) -> Result<()> {
-    ensure!(
-        needed <= available,
-        "{what} take {} at least and {} are free: give fewer {flags}",
-        told(needed),
-        told(available)
-    );
-    Ok(())
+fn refuse_beyond(
+    what: &str,
+    needed: u64,
+    available: u64,
+    fields: &[&'static str],
+) -> Result<(), Refused> {
+    if needed <= available {
+        return Ok(());
+    }
+    let why = format!("{what} take {} at least and {} are free", told(needed), told(available));
+    let names: Vec<_> = fields.iter().map(|field| format!("`{field}`")).collect();
+    let remedy = format!("give fewer: {}", names.join(", "));
+    Err(refuse(fields.first().copied().unwrap_or_default(), "", why, remedy))
 }
 
 /// So many bytes in a unit in which they are not nothing.
@@ -113,13 +132,14 @@ impl Loading {
         Self { before: Resident::read() }
     }
 
-    /// What loading so many copies of records took.
+    /// The memory that loading so many copies of records took.
     pub(crate) fn end(self, records: u64, nodes: usize) -> Option<Memory> {
         Some(loaded(self.before?, Resident::read()?, records, nodes))
     }
 }
 
-/// What loading so many copies of records took of a process that had `before`, and has `after`.
+/// The memory that loading so many copies of records took of a process that had `before`, and has
+/// `after`.
 fn loaded(before: Resident, after: Resident, records: u64, nodes: usize) -> Memory {
     let loaded = after.now.saturating_sub(before.now);
     // A peak that was there before says nothing about this load.
@@ -149,17 +169,17 @@ mod tests {
 
     #[test]
     fn what_the_machine_does_not_have_is_refused_before_it_is_loaded() {
-        assert!(refuse_beyond("the records", 1 << 30, 1 << 30, "--records").is_ok());
-        let error = refuse_beyond("the records", 220_000_000_000, 22_500_000_000, "--records");
+        assert!(refuse_beyond("the records", 1 << 30, 1 << 30, &["records"]).is_ok());
+        let error = refuse_beyond("the records", 220_000_000_000, 22_500_000_000, &["records"]);
         let error = error.unwrap_err().to_string();
-        assert!(error.ends_with("give fewer --records"), "{error}");
+        assert!(error.ends_with("give fewer: `records`"), "{error}");
         assert!(error.contains("220.0 GB"), "{error}");
         assert!(error.contains("22.5 GB"), "{error}");
-        let error = refuse_beyond("the records", 31_400_000, 250_000, "--records").unwrap_err();
-        assert!(error.to_string().starts_with("the records take 31.4 MB at least and 0.2 MB are"));
+        let error = refuse_beyond("the records", 31_400_000, 250_000, &["records"]).unwrap_err();
+        assert!(error.to_string().contains("the records take 31.4 MB at least and 0.2 MB are"));
         assert!(refuse_engines_beyond_machine(18).is_ok());
         let error = refuse_engines_beyond_machine(1 << 20).unwrap_err().to_string();
-        assert!(error.contains("--nic-engines"), "{error}");
+        assert!(error.contains("`nic_engines`"), "{error}");
     }
 
     #[test]

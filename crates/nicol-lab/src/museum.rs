@@ -1,10 +1,11 @@
 //! The museum of broken protocols: each known fault planted in each system, and the first run in
 //! which a checker finds it. It shows up a checker that passes everything.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
 use std::thread;
 
 use anyhow::{Result, anyhow};
@@ -18,7 +19,6 @@ use crate::systems::System;
 /// A system with one planted fault, and the check that found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exhibit {
-    /// The system.
     pub system: &'static str,
     /// How it is broken: the name for `--set sabotage=NAME`.
     pub sabotage: &'static str,
@@ -29,7 +29,7 @@ pub struct Exhibit {
     pub caught: Option<Caught>,
     /// Why it cannot be noticed in this system.
     pub harmless: Option<&'static str>,
-    /// What the checkers say of the same run of the system as it should be: nothing, if they are
+    /// The checkers' verdict on the same run of the system as it should be: nothing, if they are
     /// right.
     pub honest_violations: Vec<String>,
 }
@@ -37,11 +37,8 @@ pub struct Exhibit {
 /// A run in which a broken protocol was noticed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Caught {
-    /// The workload.
     pub workload: String,
-    /// The profile.
     pub world: String,
-    /// The seed.
     pub seed: u64,
     /// `promise`: the history is wrong; `audit`: the final state is; `assertion`: the run stopped.
     pub by: &'static str,
@@ -52,7 +49,8 @@ pub struct Caught {
 }
 
 impl Exhibit {
-    /// Is it as it must be: noticed, unless it is harmless, and the honest system is not blamed?
+    /// True if it is as it must be: noticed, unless it is harmless, and the honest system is not
+    /// blamed.
     pub fn held(&self) -> bool {
         self.caught.is_some() != self.harmless.is_some() && self.honest_violations.is_empty()
     }
@@ -150,9 +148,31 @@ fn exhibit(
     Ok(Some(exhibit))
 }
 
+thread_local! {
+    /// Is this thread within a run in which a failed assertion is an answer?
+    static MAY_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps panics out of the terminal that are answers; all others are printed as before.
+fn expect_panics() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            if !MAY_PANIC.get() {
+                print(panicked);
+            }
+        }));
+    });
+}
+
 /// The check that finds a run wrong, and the first thing that it reports.
 fn noticed(config: &BenchConfig) -> Result<Option<(&'static str, String)>> {
-    let ran = match panic::catch_unwind(AssertUnwindSafe(|| bench::run(config))) {
+    expect_panics();
+    MAY_PANIC.set(true);
+    let ran = panic::catch_unwind(AssertUnwindSafe(|| bench::run(config)));
+    MAY_PANIC.set(false);
+    let ran = match ran {
         Ok(ran) => ran.map_err(|error| anyhow!("a trial of {}: {error:#}", config.system))?,
         Err(cause) => return Ok(Some(("assertion", panic_text(&*cause)))),
     };

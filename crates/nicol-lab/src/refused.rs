@@ -7,7 +7,7 @@
 use std::fmt;
 
 /// The fields that texts name.
-pub const FIELDS: [&str; 51] = [
+pub const FIELDS: [&str; 54] = [
     "adaptive_window",
     "bless",
     "blind_percent",
@@ -15,7 +15,9 @@ pub const FIELDS: [&str; 51] = [
     "chopping",
     "client_nodes",
     "clients",
+    "content",
     "customers",
+    "delivery",
     "distribution",
     "fault_plan",
     "faults",
@@ -46,6 +48,7 @@ pub const FIELDS: [&str; 51] = [
     "scan_first",
     "seconds",
     "seed",
+    "ship",
     "suppliers",
     "system",
     "systems",
@@ -71,7 +74,7 @@ pub struct Refused {
     pub field: &'static str,
     /// The value as it was given, or empty where nothing was.
     pub value: String,
-    /// Is the field a setting of the system?
+    /// True if the field is a setting of the system.
     pub is_setting: bool,
     /// Why the value is refused.
     pub unfit: Unfit,
@@ -97,7 +100,6 @@ pub fn refuse(
 }
 
 impl Unfit {
-    /// A reason and its remedy.
     pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { why: why.into(), remedy: remedy.into() }
     }

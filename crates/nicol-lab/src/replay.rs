@@ -8,66 +8,67 @@ use nicol_workload::tpcc::{
 };
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
+use crate::command_line::{flag, shell_word};
 use crate::config::{BenchConfig, Length};
-use crate::experiments::shell_word;
+
 use crate::workloads::WorkloadSpec;
 
 /// The `nicol bench` command that runs `config` again; with the faults of the plan in `plan` where
 /// there is one, otherwise with those that the configuration draws.
 pub fn command(config: &BenchConfig, plan: Option<&Path>) -> String {
     let mut line = format!("nicol bench {}", config.workload.name);
-    let mut add = |flag: &str, value: Option<String>| {
-        line.extend(value.map(|value| format!(" {flag} {}", shell_word(&value))));
+    let mut add = |field: &str, value: Option<String>| {
+        line.extend(value.map(|value| format!(" {} {}", flag(field), shell_word(&value))));
     };
     workload_flags(&config.workload, &mut add);
-    add("--system", Some(config.system.clone()));
-    add("--on", Some(config.on.clone()));
-    add("--nodes", Some(config.nodes.to_string()));
+    add("system", Some(config.system.clone()));
+    add("on", Some(config.on.clone()));
+    add("nodes", Some(config.nodes.to_string()));
     let apart = Some(config.client_nodes).filter(|&nodes| nodes > 0);
-    add("--client-nodes", apart.map(|nodes| nodes.to_string()));
-    add("--replicas", Some(config.replicas.to_string()));
-    add("--host-engines", config.host_engines.map(|count| count.to_string()));
-    add("--nic-engines", config.nic_engines.map(|count| count.to_string()));
-    add("--clients", config.clients.map(|count| count.to_string()));
+    add("client_nodes", apart.map(|nodes| nodes.to_string()));
+    add("replicas", Some(config.replicas.to_string()));
+    add("host_engines", config.host_engines.map(|count| count.to_string()));
+    add("nic_engines", config.nic_engines.map(|count| count.to_string()));
+    add("clients", config.clients.map(|count| count.to_string()));
     match config.length {
-        Some(Length::Transactions(count)) => add("--transactions", Some(count.to_string())),
-        Some(Length::Time(span)) => add("--seconds", Some(span.as_secs_f64().to_string())),
+        Some(Length::Transactions(count)) => add("transactions", Some(count.to_string())),
+        Some(Length::Time(span)) => add("seconds", Some(span.as_secs_f64().to_string())),
         None => {}
     }
-    add("--warmup", config.warmup.map(|span| span.as_secs_f64().to_string()));
-    add("--rate", config.rate.map(|rate| rate.to_string()));
+    add("warmup", config.warmup.map(|span| span.as_secs_f64().to_string()));
+    add("rate", config.rate.map(|rate| rate.to_string()));
     let window = config.adaptive_window.filter(|adapts| *adapts != config.defaults_to_window());
-    add("--adaptive-window", window.map(|adapts| adapts.to_string()));
-    add("--seed", Some(config.seed.to_string()));
+    add("adaptive_window", window.map(|adapts| adapts.to_string()));
+    add("seed", Some(config.seed.to_string()));
     match plan {
-        Some(path) => add("--fault-plan", Some(path.display().to_string())),
+        Some(path) => add("fault_plan", Some(path.display().to_string())),
         None if config.faults != FaultFamilies::NONE => {
-            add("--faults", Some(config.faults.to_string()));
+            add("faults", Some(config.faults.to_string()));
         }
         None => {}
     }
-    add("--threads", config.threads.map(|threads| threads.to_string()));
+    add("threads", config.threads.map(|threads| threads.to_string()));
     for setting in &config.settings {
-        add("--set", Some(setting.clone()));
+        add("set", Some(setting.clone()));
     }
     line
 }
 
 fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>)) {
-    add("--records", spec.records.map(|value| value.to_string()));
-    add("--warehouses", spec.warehouses.map(|value| value.to_string()));
-    add("--items", spec.items.map(|value| value.to_string()));
-    add("--customers", spec.customers.map(|value| value.to_string()));
+    add("records", spec.records.map(|value| value.to_string()));
+    add("warehouses", spec.warehouses.map(|value| value.to_string()));
+    add("items", spec.items.map(|value| value.to_string()));
+    add("customers", spec.customers.map(|value| value.to_string()));
     let features = spec.features.map(|features| match features {
         Features::Written => "written",
         Features::Artifact => "artifact",
     });
-    add("--features", features.map(str::to_owned));
+    add("features", features.map(str::to_owned));
     let suppliers = spec.suppliers.map(|suppliers| match suppliers {
         Suppliers::Specification => "home",
         Suppliers::Uniform => "uniform",
     });
-    add("--suppliers", suppliers.map(str::to_owned));
+    add("suppliers", suppliers.map(str::to_owned));
     let mix = spec.tpcc_mix.and_then(|mix| match mix {
         tpcc::Mix::Full => Some("full"),
         tpcc::Mix::NewOrderAndPayment => Some("new-order-payment"),
@@ -75,59 +76,59 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
         // A workload of its own, without a flag.
         tpcc::Mix::NewOrderOnly => None,
     });
-    add("--mix", mix.map(str::to_owned));
+    add("mix", mix.map(str::to_owned));
     let terminals = spec.terminals.map(|terminals| match terminals {
         Terminals::Shared => "shared",
         Terminals::Own => "own",
     });
-    add("--terminals", terminals.map(str::to_owned));
+    add("terminals", terminals.map(str::to_owned));
     let chopping = spec.chopping.map(|chopping| match chopping {
         Chopping::Whole => "whole",
         Chopping::Pieces => "pieces",
     });
-    add("--chopping", chopping.map(str::to_owned));
+    add("chopping", chopping.map(str::to_owned));
     let delivery = spec.delivery.map(|delivery| match delivery {
         DeliveryMode::Deferred => "deferred",
         DeliveryMode::Interactive => "interactive",
     });
-    add("--delivery", delivery.map(str::to_owned));
+    add("delivery", delivery.map(str::to_owned));
     let shipped = spec.shipped.map(|shipped| match shipped {
         Shipped::Neither => "none",
         Shipped::NewOrder => "new-order",
         Shipped::Payment => "payment",
         Shipped::Both => "both",
     });
-    add("--ship", shipped.map(str::to_owned));
+    add("ship", shipped.map(str::to_owned));
     let indices = spec.indices.map(|indices| match indices {
         Indices::Records => "records",
         Indices::Trees => "trees",
     });
-    add("--indices", indices.map(str::to_owned));
-    add("--mix", spec.mix.map(|mix| mix.name().to_owned()));
+    add("indices", indices.map(str::to_owned));
+    add("mix", spec.mix.map(|mix| mix.name().to_owned()));
     let distribution = spec.popularity.map(|popularity| match popularity {
         Popularity::Uniform => "uniform",
         Popularity::Zipfian(_) | Popularity::Scrambled { .. } => "zipfian",
         Popularity::Latest(_) => "latest",
     });
-    add("--distribution", distribution.map(str::to_owned));
+    add("distribution", distribution.map(str::to_owned));
     let key_form = spec.key_form.map(|form| match form {
         KeyForm::Number => "number",
         KeyForm::Bytes => "bytes",
     });
-    add("--key-form", key_form.map(str::to_owned));
-    add("--read-percent", spec.read_percent.map(|value| value.to_string()));
-    add("--blind-percent", spec.blind_percent.map(|value| value.to_string()));
-    add("--keys", spec.keys.map(|value| value.to_string()));
-    add("--later-keys", spec.later_keys.map(|value| value.to_string()));
-    add("--later-after", spec.later_after.map(|value| value.to_string()));
-    add("--value-bytes", spec.value_bytes.map(|value| value.to_string()));
-    add("--content", spec.content.map(|content| content.to_string()));
-    add("--zipf", spec.zipf_percent.map(|value| value.to_string()));
-    add("--zipf-over", spec.zipf_over.map(|value| value.to_string()));
-    add("--hot-moves", spec.hot_moves.map(|value| value.to_string()));
-    add("--tables", spec.tables.map(|value| value.to_string()));
-    add("--scan-first", spec.scan_first.map(|value| value.to_string()));
-    add("--both-tables", spec.both_tables.map(|value| value.to_string()));
+    add("key_form", key_form.map(str::to_owned));
+    add("read_percent", spec.read_percent.map(|value| value.to_string()));
+    add("blind_percent", spec.blind_percent.map(|value| value.to_string()));
+    add("keys", spec.keys.map(|value| value.to_string()));
+    add("later_keys", spec.later_keys.map(|value| value.to_string()));
+    add("later_after", spec.later_after.map(|value| value.to_string()));
+    add("value_bytes", spec.value_bytes.map(|value| value.to_string()));
+    add("content", spec.content.map(|content| content.to_string()));
+    add("zipf", spec.zipf_percent.map(|value| value.to_string()));
+    add("zipf_over", spec.zipf_over.map(|value| value.to_string()));
+    add("hot_moves", spec.hot_moves.map(|value| value.to_string()));
+    add("tables", spec.tables.map(|value| value.to_string()));
+    add("scan_first", spec.scan_first.map(|value| value.to_string()));
+    add("both_tables", spec.both_tables.map(|value| value.to_string()));
 }
 
 #[cfg(test)]

@@ -54,9 +54,12 @@ pub struct BenchReport {
     /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile`
     /// says.
     pub log_device: &'static str,
-    /// Transactions that were due in the measured time and committed, when ever that was. What has
-    /// ended in the measured time is the throughput.
+    /// Transactions that committed in the measured time, whenever they were due: those that are
+    /// the throughput, and the sum over all types.
     pub committed: u64,
+    /// Transactions that were due in the measured time and committed, whenever that was. The
+    /// outcomes that follow are of the same transactions, of which latency is, too.
+    pub due_committed: u64,
     /// Attempts aborted, in all, but for refusals.
     pub aborted: u64,
     /// Transactions whose outcome the client does not know.
@@ -77,7 +80,8 @@ pub struct BenchReport {
     pub throughput_per_s: f64,
     /// The same per node.
     pub throughput_per_node_per_s: f64,
-    /// Latency of committed transactions, retries included, but for types that are deferred.
+    /// Latency of committed transactions that were due in the measured time, retries included, but
+    /// for types that are deferred.
     pub latency_us: Latency,
     /// Latency by transaction type.
     pub kinds: Vec<Kind>,
@@ -131,8 +135,9 @@ pub struct BenchReport {
     pub simulated_to_wall: Option<f64>,
 }
 
-/// Percentiles of a latency distribution, in microseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+/// Percentiles of a latency distribution, in microseconds; where there is no sample, none is a
+/// number, and as JSON each is `null`.
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
     /// Median.
     pub p50: f64,
@@ -159,7 +164,7 @@ pub struct Kind {
     pub name: &'static str,
     /// Committed in the measured time.
     pub committed: u64,
-    /// Its latency: of those that were due in the measured time, up to the end of the last attempt.
+    /// The latency of those that were due in it, up to the end of the last attempt.
     pub latency_us: Latency,
     /// How clients were answered, where transactions are queued and executed in the background.
     /// Then neither latency is part of that of all types.

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use crate::built::{self, Build};
 use crate::config::BenchConfig;
 use crate::family::Family;
+use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::system::System;
 
@@ -15,7 +16,7 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
 
 fn run_built(system: &System, config: &BenchConfig, build: Build) -> Result<BenchRun> {
     if config.rate == Some(0) {
-        bail!("--rate 0: an open loop needs at least one transaction per second");
+        bail!(refuse("rate", 0, "", "an open loop needs at least one transaction per second"));
     }
     if config.is_live() {
         return crate::live::run(config, build);

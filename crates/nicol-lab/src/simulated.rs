@@ -17,6 +17,7 @@ use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated, waits_in_words};
+use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
@@ -47,12 +48,20 @@ const SETTLE: Nanos = Nanos::from_secs(10);
 pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result<BenchRun> {
     ensure!(
         config.log_device == LogDevice::Memory,
-        "--log-device: a simulated world has its profile's; only --on threads takes another"
+        refuse(
+            "log_device",
+            "",
+            "a simulated world has its profile's",
+            "leave it out, or run `on` threads"
+        )
     );
-    ensure!(config.turn.is_none(), "--turn-us: only --on threads has a clock of its own");
+    ensure!(
+        config.turn.is_none(),
+        refuse("turn_us", "", "only `on` threads has a clock of its own", "leave it out")
+    );
     let mut hardware = Hardware::of(config, system)?;
     let clients = config.clients_per_node();
-    ensure!(clients > 0, "--clients 0: give at least 1 per node");
+    ensure!(clients > 0, refuse("clients", 0, "", "give at least 1 per node"));
     let length = config.length.unwrap_or(Length::Time(SPAN));
     let warmup = config.warmup.unwrap_or(match length {
         Length::Time(span) => span / 10,

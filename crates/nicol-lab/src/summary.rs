@@ -55,7 +55,8 @@ pub(crate) fn report(
             None => config.faults.to_string(),
         },
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),
-        committed: result.window.committed,
+        committed: result.kinds.iter().map(|kind| kind.committed_in_window).sum(),
+        due_committed: result.window.committed,
         // A refusal is its operation's last attempt, and counts below.
         aborted: result.window.aborted() - result.window.refused,
         unknown: result.window.unknown,
@@ -135,7 +136,9 @@ fn kinds(result: &RunResult) -> Vec<Kind> {
 }
 
 fn latency(histogram: &hdrhistogram::Histogram<u64>) -> Latency {
-    let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+    let is_empty = histogram.is_empty();
+    let us = |nanos: f64| if is_empty { f64::NAN } else { nanos / 1e3 };
+    let at = |quantile: f64| us(histogram.value_at_quantile(quantile) as f64);
     Latency {
         p50: at(0.5),
         p90: at(0.9),
@@ -143,15 +146,56 @@ fn latency(histogram: &hdrhistogram::Histogram<u64>) -> Latency {
         p99: at(0.99),
         p999: at(0.999),
         p9999: at(0.9999),
-        max: histogram.max() as f64 / 1e3,
-        mean: histogram.mean() / 1e3,
+        max: us(histogram.max() as f64),
+        mean: us(histogram.mean()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nicol_core::units::Nanos;
+    use nicol_workload::driver::Latencies;
+    use serde_json::Value;
+
     use crate::bench::{self, BenchConfig, Length};
     use crate::workloads::WorkloadSpec;
+
+    #[test]
+    fn no_samples_have_no_percentiles() {
+        let mut latencies = Latencies::default();
+        let json = |latencies: &Latencies| {
+            let told = serde_json::to_value(super::latency(&latencies.histogram())).unwrap();
+            told.as_object().unwrap().values().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(json(&latencies), vec![Value::Null; 8]);
+        latencies.record(Nanos(1_000));
+        assert_eq!(json(&latencies), vec![Value::from(1.0); 8]);
+    }
+
+    /// Clients that begin in the measured time, and end long after it: nothing has committed in it.
+    #[test]
+    fn committed_means_one_thing() {
+        let mut workload = WorkloadSpec::named("smallbank");
+        workload.shrink();
+        let of = |warmup, span| {
+            let config = BenchConfig {
+                clients: Some(8),
+                warmup: Some(warmup),
+                length: Some(Length::Time(span)),
+                ..BenchConfig::new("xenic", workload.clone(), "liquidio3:link.latency=1ms", 1)
+            };
+            bench::run(&config).unwrap().report
+        };
+        let us = Nanos::from_micros;
+        for (warmup, span) in [(us(0), us(20)), (us(0), us(40_000))] {
+            let report = of(warmup, span);
+            let kinds: u64 = report.kinds.iter().map(|kind| kind.committed).sum();
+            assert_eq!(report.committed, kinds);
+            let rate = report.committed as f64 / span.as_secs_f64();
+            assert!((report.throughput_per_s - rate).abs() < 1.0, "{rate}");
+            assert!(report.due_committed > 0 && report.committed != report.due_committed);
+        }
+    }
 
     #[test]
     fn what_the_application_refuses_has_not_aborted() {

@@ -24,17 +24,14 @@ const TRACED: u64 = 4_000_000;
 /// What a sweep has seen.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SweepReport {
-    /// Runs made.
     pub runs: u64,
-    /// Runs asked for.
     pub planned_runs: u64,
-    /// Was it stopped before all of them were made?
+    /// True if it was stopped before all of them were made.
     pub interrupted: bool,
-    /// What a reader must know before the verdict: settings under which a system is not correct.
+    /// Warnings that a reader needs before the verdict: settings under which a system is not
+    /// correct.
     pub warnings: BTreeSet<String>,
-    /// Transactions committed.
     pub committed: u64,
-    /// Attempts aborted.
     pub aborted: u64,
     /// Transactions of unknown outcome.
     pub unknown: u64,
@@ -42,7 +39,6 @@ pub struct SweepReport {
     pub refused: u64,
     /// Operations that the checkers of their families' promises saw.
     pub checked_transactions: u64,
-    /// Aborts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
@@ -52,7 +48,7 @@ pub struct SweepReport {
     /// What leaked, by name, such as `leaked_locks`.
     #[serde(flatten)]
     pub leaked: BTreeMap<String, u64>,
-    /// What only recovery may release, by name.
+    /// Resources that only recovery may release, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
     /// Acknowledged writes that crashes of everything took, permitted or not, of systems whose
@@ -72,15 +68,11 @@ pub struct SweepReport {
 /// The runs of one system under one workload in one world.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
-    /// The workload.
     pub workload: String,
-    /// The system.
     pub system: String,
     /// `threads`, or the profile.
     pub world: String,
-    /// Runs made.
     pub runs: u64,
-    /// Transactions committed.
     pub committed: u64,
     /// Transactions of unknown outcome.
     pub unknown: u64,
@@ -91,21 +83,16 @@ pub struct Part {
 /// A run that a checker rejected.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// The workload.
     pub workload: String,
-    /// The system.
     pub system: String,
     /// `threads`, or the profile.
     pub world: String,
-    /// The seed.
     pub seed: u64,
-    /// What is wrong.
     pub violations: Vec<String>,
     /// The first key that a violation names.
     pub key: Option<u64>,
     /// The command that repeats it.
     pub replay: String,
-    /// What ran.
     #[serde(skip)]
     pub config: BenchConfig,
 }

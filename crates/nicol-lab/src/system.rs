@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 use nicol_core::serving::Backend;
 use nicol_core::txn::Procedures;
 use nicol_core::units::Bytes;
@@ -13,6 +13,7 @@ use nicol_sim::profile::{Capabilities, NicCores, OneSidedBy};
 use serde::Serialize;
 
 use crate::config::{BenchConfig, THREADS};
+use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::settings::Described;
 use crate::store::{Keeper, LogReading, Stored};
@@ -28,7 +29,6 @@ pub struct System {
     pub family: &'static str,
     /// What its users may rely on.
     pub guarantee: &'static str,
-    /// How it replicates.
     pub replication: &'static str,
     /// Which ordered tables its transactions may scan: those of the client's own node, or none.
     pub scans: &'static str,
@@ -37,7 +37,6 @@ pub struct System {
     pub needs: Needs,
     /// Which faults it survives.
     pub survives: &'static str,
-    /// The paper.
     pub source: &'static str,
     /// Does it wait for the log device before it acknowledges a write?
     #[serde(skip)]
@@ -85,7 +84,7 @@ pub struct System {
     /// May its clients run on nodes of their own, under this workload and these settings?
     #[serde(skip)]
     pub clients_apart: fn(&System, &WorkloadSpec, &[String]) -> bool,
-    /// What a sweep varies besides faults, as settings drawn from a seed.
+    /// The variation of a sweep, besides faults, as settings drawn from a seed.
     #[serde(skip)]
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
     #[serde(skip)]
@@ -106,7 +105,7 @@ pub struct System {
 pub struct SingleRecords {
     /// Bytes of the largest record.
     pub record_bytes: usize,
-    /// Is there one copy of each record, and no other?
+    /// True if there is one copy of each record, and no other.
     pub one_copy: bool,
     /// What a crash of everything may take although it was acknowledged, in words, even under a log
     /// device; `None`: nothing.
@@ -130,7 +129,6 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// It runs anywhere.
     pub const NONE: Self =
         Self { nic_cores: false, card: false, log_device: false, coherent: false, soc: false };
     /// It is built around a SoC.
@@ -146,7 +144,6 @@ impl Needs {
             && (!self.soc || can.nic_cores == NicCores::OffPath)
     }
 
-    /// Do threads suffice?
     fn are_met_by_threads(self) -> bool {
         !self.nic_cores && !self.card
     }
@@ -154,7 +151,6 @@ impl Needs {
 
 /// A store to be served to clients from elsewhere.
 pub struct ServeConfig {
-    /// The system's name.
     pub system: &'static str,
     /// Records that each shard is prepared for; its tables grow with what is stored.
     pub capacity_per_shard: u64,
@@ -164,7 +160,7 @@ pub struct ServeConfig {
     pub procedures: Procedures,
     /// The cluster. Its log device counts for a store that is not kept.
     pub live: LiveConfig,
-    /// What was read back, for a store that is kept in a folder.
+    /// The content that was read back, for a store that is kept in a folder.
     pub store: Option<Stored>,
     /// Bytes of all its logs from which on they are shortened.
     pub log_bytes_max: u64,
@@ -172,7 +168,6 @@ pub struct ServeConfig {
 
 /// A running store.
 pub struct Served {
-    /// Takes transactions.
     pub backend: Arc<dyn Backend>,
     /// The engines that run them.
     pub world: LiveCluster,
@@ -218,13 +213,12 @@ impl System {
         };
         match nodes.find(|(role, profile)| lacks(*role, profile)) {
             None => Ok(()),
-            Some((_, profile)) => Err(anyhow!(
-                "--on: {} lacks what {} needs{}; it runs on {}",
-                profile.name,
-                self.name,
-                if self.needs.soc { " (a SoC beside the path)" } else { "" },
-                self.worlds()?.join(", ")
-            )),
+            Some((_, profile)) => {
+                let soc = if self.needs.soc { " (a SoC beside the path)" } else { "" };
+                let why = format!("{} lacks what {} needs{soc}", profile.name, self.name);
+                let remedy = format!("it runs on {}", self.worlds()?.join(", "));
+                bail!(refuse("on", "", why, remedy))
+            }
         }
     }
 
@@ -256,7 +250,7 @@ impl System {
     }
 
     fn serves_none(&self, reason: &str) -> anyhow::Error {
-        anyhow!("--system {}: it cannot serve a store: {reason}", self.name)
+        refuse("system", self.name, "it cannot serve a store", reason).into()
     }
 
     /// Ways to break a system that the museum must show, unless less of it can be broken.

@@ -29,9 +29,7 @@ pub fn find(name: &str) -> Result<&'static System> {
 /// A system and a workload: does the one run the other?
 #[derive(Clone, Debug)]
 pub struct Pairing {
-    /// The system.
     pub system: &'static System,
-    /// The workload.
     pub workload: &'static str,
     /// Why not, in words.
     pub refusal: Option<String>,

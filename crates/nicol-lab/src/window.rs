@@ -22,7 +22,6 @@ pub(crate) struct Window<'r> {
 /// The accounts at an instant, from the start of the run.
 struct Look {
     report: SimReport,
-    /// By node.
     taken: Vec<(NodeId, Vec<Taken>)>,
 }
 

@@ -9,12 +9,14 @@ use nicol_workload::tpcc::{
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
+use crate::refused::refuse;
+
 /// The names of all workloads, with what each is. Which system runs which:
 /// [`crate::systems::matrix`].
 pub const WORKLOADS: [(&str, &str); 11] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
-    ("ycsb", "YCSB's core workloads: single operations by --mix A to F"),
+    ("ycsb", "YCSB's core workloads: single operations by mix, A to F"),
     ("churn", "inserts, deletes and reads of absent keys in a small table"),
     ("churn-ordered", "the same in ordered tables, also by scans"),
     ("retwis", "a social network: half of the transactions only read"),
@@ -28,13 +30,10 @@ pub const WORKLOADS: [(&str, &str); 11] = [
 /// Which workload, at what scale; `None` takes the workload's default.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadSpec {
-    /// Its name.
     pub name: String,
     /// Transactions of the whole run, if it is a number: a workload that inserts needs space.
     pub transactions: Option<u64>,
-    /// Records per node.
     pub records: Option<u64>,
-    /// Warehouses per node.
     pub warehouses: Option<u16>,
     /// Items of each warehouse.
     pub items: Option<u32>,
@@ -60,13 +59,11 @@ pub struct WorkloadSpec {
     pub read_percent: Option<u8>,
     /// Keys that are written without being read, in percent of those that are written.
     pub blind_percent: Option<u8>,
-    /// Keys per transaction.
     pub keys: Option<u16>,
     /// Keys per transaction later.
     pub later_keys: Option<u16>,
     /// Transactions after which they have so many.
     pub later_after: Option<u64>,
-    /// Bytes of a value.
     pub value_bytes: Option<u32>,
     /// What is in YCSB's values, for single operations.
     pub content: Option<Content>,
@@ -80,7 +77,7 @@ pub struct WorkloadSpec {
     pub tables: Option<u8>,
     /// Do inserts of churn-ordered name their record only after their scan?
     pub scan_first: Option<bool>,
-    /// Has churn-ordered transactions of both of its tables?
+    /// True if churn-ordered has transactions of both of its tables.
     pub both_tables: Option<bool>,
     /// YCSB's mix of operations.
     pub mix: Option<Mix>,
@@ -100,15 +97,15 @@ impl WorkloadSpec {
     /// most.
     ///
     /// # Errors
-    /// Names the flag and the remedy.
+    /// Names the field and the remedy.
     pub fn ycsb(&self, nodes: u16, value_bytes_max: u32) -> Result<YcsbConfig> {
         let mix = self.mix.unwrap_or_default();
         let records = self.records.unwrap_or(YCSB_RECORDS);
-        ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
+        ensure!((1..=1 << 32).contains(&records), refuse("records", records, "", "give 1 to 2^32"));
         let value_bytes = self.value_bytes.unwrap_or(VALUE_BYTES);
         ensure!(
             (8..=value_bytes_max).contains(&value_bytes),
-            "--value-bytes {value_bytes}: give 8 to {value_bytes_max}"
+            refuse("value_bytes", value_bytes, "", format!("give 8 to {value_bytes_max}"))
         );
         let theta = Theta(u16::from(self.zipf_percent.unwrap_or(99)) * 10);
         let popularity = match self.popularity.unwrap_or(mix.popularity()) {
@@ -121,11 +118,21 @@ impl WorkloadSpec {
         };
         ensure!(
             popularity != Popularity::Uniform || self.zipf_percent.is_none(),
-            "--zipf: uniform keys have no skew; leave it out or give --distribution zipfian"
+            refuse(
+                "zipf",
+                "",
+                "uniform keys have no skew",
+                "leave it out or give `distribution` zipfian"
+            )
         );
         ensure!(
             self.zipf_over.is_none() || matches!(popularity, Popularity::Scrambled { .. }),
-            "--zipf-over: only zipfian keys have ranks; leave it out or give --distribution zipfian"
+            refuse(
+                "zipf_over",
+                "",
+                "only zipfian keys have ranks",
+                "leave it out or give `distribution` zipfian"
+            )
         );
         let read_percent = self.read_percent.unwrap_or(mix.read_percent());
         Ok(YcsbConfig {
@@ -141,13 +148,17 @@ impl WorkloadSpec {
     /// Ranks of YCSB's scrambled generator, if it draws.
     ///
     /// # Errors
-    /// Names the flag and the remedy.
+    /// Names the field and the remedy.
     pub(crate) fn ranks(&self) -> Result<Option<u64>> {
         let ranks = self.zipf_over;
         ensure!(
             ranks.is_none_or(|ranks| (1..=1 << 52).contains(&ranks)),
-            "--zipf-over {}: give 1 to 2^52 ranks, 10000000000 as in YCSB",
-            ranks.unwrap_or_default()
+            refuse(
+                "zipf_over",
+                ranks.unwrap_or_default(),
+                "",
+                "give 1 to 2^52 ranks, 10000000000 as in YCSB"
+            )
         );
         Ok(ranks)
     }
@@ -193,7 +204,10 @@ impl WorkloadSpec {
             "smallbank" => _ = self.records.get_or_insert(PAPER_ACCOUNTS),
             "retwis" => _ = self.records.get_or_insert(PAPER_RECORDS),
             "tpcc" | "tpcc-no" => _ = self.warehouses.get_or_insert(PAPER_WAREHOUSES),
-            other => bail!("--full-size: no paper measured '{other}'; give its --records"),
+            other => {
+                let why = format!("no paper measured '{other}'");
+                bail!(refuse("full_size", "", why, "give its `records`"))
+            }
         }
         Ok(())
     }
@@ -215,62 +229,66 @@ impl WorkloadSpec {
         }
     }
 
-    /// Is it one of TPC-C's?
+    /// True if it is one of TPC-C's.
     pub(crate) fn is_tpcc(&self) -> bool {
         self.name.starts_with("tpcc")
     }
 
-    /// A flag that the workload does not have is an error, not ignored.
-    pub(crate) fn refuse_foreign_flags(&self) -> Result<()> {
+    /// A field that the workload does not have is an error, not ignored.
+    pub(crate) fn refuse_foreign(&self) -> Result<()> {
         let (ycsb_t, ycsb, tpcc) = (self.name == "ycsb-t", self.name == "ycsb", self.is_tpcc());
         let sized = ycsb_t || ycsb || self.name.starts_with("login-");
-        let flags = [
-            ("--records", self.records.is_some(), !tpcc),
-            ("--warehouses", self.warehouses.is_some(), tpcc),
-            ("--items", self.items.is_some(), tpcc),
-            ("--customers", self.customers.is_some(), tpcc),
-            ("--features", self.features.is_some(), tpcc),
-            ("--suppliers", self.suppliers.is_some(), tpcc),
-            ("--mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
-            ("--terminals", self.terminals.is_some(), tpcc),
-            ("--chopping", self.chopping.is_some(), tpcc),
-            ("--delivery", self.delivery.is_some(), self.name == "tpcc"),
-            ("--ship", self.shipped.is_some(), tpcc),
-            ("--indices", self.indices.is_some(), tpcc),
-            ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
-            ("--blind-percent", self.blind_percent.is_some(), ycsb_t),
-            ("--keys", self.keys.is_some(), ycsb_t),
-            ("--later-keys", self.later_keys.is_some(), ycsb_t),
-            ("--later-after", self.later_after.is_some(), ycsb_t),
-            ("--value-bytes", self.value_bytes.is_some(), sized),
-            (
-                "--zipf",
-                self.zipf_percent.is_some(),
-                ycsb_t || ycsb || tpcc || self.name == "retwis",
-            ),
-            ("--zipf-over", self.zipf_over.is_some(), ycsb_t || ycsb || self.name == "retwis"),
-            ("--hot-moves", self.hot_moves.is_some(), ycsb_t),
-            ("--tables", self.tables.is_some(), ycsb_t),
-            ("--scan-first", self.scan_first.is_some(), self.name == "churn-ordered"),
-            ("--both-tables", self.both_tables.is_some(), self.name == "churn-ordered"),
-            ("--mix", self.mix.is_some(), ycsb),
-            ("--distribution", self.popularity.is_some(), ycsb),
-            ("--key-form", self.key_form.is_some(), ycsb),
-            ("--content", self.content.is_some(), ycsb),
+        let fields = [
+            ("records", self.records.is_some(), !tpcc),
+            ("warehouses", self.warehouses.is_some(), tpcc),
+            ("items", self.items.is_some(), tpcc),
+            ("customers", self.customers.is_some(), tpcc),
+            ("features", self.features.is_some(), tpcc),
+            ("suppliers", self.suppliers.is_some(), tpcc),
+            ("mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
+            ("terminals", self.terminals.is_some(), tpcc),
+            ("chopping", self.chopping.is_some(), tpcc),
+            ("delivery", self.delivery.is_some(), self.name == "tpcc"),
+            ("ship", self.shipped.is_some(), tpcc),
+            ("indices", self.indices.is_some(), tpcc),
+            ("read_percent", self.read_percent.is_some(), ycsb_t || ycsb),
+            ("blind_percent", self.blind_percent.is_some(), ycsb_t),
+            ("keys", self.keys.is_some(), ycsb_t),
+            ("later_keys", self.later_keys.is_some(), ycsb_t),
+            ("later_after", self.later_after.is_some(), ycsb_t),
+            ("value_bytes", self.value_bytes.is_some(), sized),
+            ("zipf", self.zipf_percent.is_some(), ycsb_t || ycsb || tpcc || self.name == "retwis"),
+            ("zipf_over", self.zipf_over.is_some(), ycsb_t || ycsb || self.name == "retwis"),
+            ("hot_moves", self.hot_moves.is_some(), ycsb_t),
+            ("tables", self.tables.is_some(), ycsb_t),
+            ("scan_first", self.scan_first.is_some(), self.name == "churn-ordered"),
+            ("both_tables", self.both_tables.is_some(), self.name == "churn-ordered"),
+            ("mix", self.mix.is_some(), ycsb),
+            ("distribution", self.popularity.is_some(), ycsb),
+            ("key_form", self.key_form.is_some(), ycsb),
+            ("content", self.content.is_some(), ycsb),
         ];
-        let other = "leave --mix out, or give one of";
-        ensure!(!ycsb || self.tpcc_mix.is_none(), "--mix: that is TPC-C's; {other} A to F");
+        let delivers = matches!(self.tpcc_mix, None | Some(tpcc::Mix::Full));
         ensure!(
-            self.name != "tpcc" || self.mix.is_none(),
-            "--mix: that is YCSB's; {other} full, new-order-payment, payment"
+            self.delivery.is_none() || delivers,
+            refuse("delivery", "", "only the full mix has Deliveries", "leave it out")
         );
-        ensure!(
-            self.delivery.is_none() || matches!(self.tpcc_mix, None | Some(tpcc::Mix::Full)),
-            "--delivery: only --mix full has Deliveries; leave it out"
-        );
-        for (flag, given, known) in flags {
-            ensure!(!given || known, "{flag} is not a setting of '{}': leave it out", self.name);
+        let mixes = [
+            (ycsb && self.tpcc_mix.is_some(), "that is TPC-C's", "A to F"),
+            (
+                self.name == "tpcc" && self.mix.is_some(),
+                "that is YCSB's",
+                "full, new-order-payment, payment",
+            ),
+        ];
+        for (given, why, mixes) in mixes {
+            let remedy = format!("leave it out, or give one of {mixes}");
+            ensure!(!given, refuse("mix", "", why, remedy));
         }
-        Ok(())
+        let foreign = fields.into_iter().find(|(_, given, known)| *given && !known);
+        foreign.map_or(Ok(()), |(field, ..)| {
+            let why = format!("'{}' has no such parameter", self.name);
+            Err(refuse(field, "", why, "leave it out").into())
+        })
     }
 }

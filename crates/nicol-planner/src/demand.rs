@@ -53,9 +53,7 @@ pub enum Resource {
     SocRequesters,
     /// Messages that the host sends.
     HostMessages,
-    /// Cores of the host.
     HostCores,
-    /// Cores of the SoC.
     SocCores,
 }
 
@@ -87,7 +85,6 @@ impl Resource {
         Self::SocCores,
     ];
 
-    /// Its name in plans.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LinkIn => "network in",

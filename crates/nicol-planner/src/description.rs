@@ -23,7 +23,6 @@ use raw::{Raw, RawAlternative, RawMitigations, RawStep, remedy};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {what}")]
 pub struct Wrong {
-    /// The file's name.
     pub file: String,
     /// Line of the text, from 1.
     pub line: usize,
@@ -56,7 +55,6 @@ const WAYS: [(&str, Way); 7] = [
 ];
 
 impl Way {
-    /// Its name in descriptions.
     pub fn name(self) -> &'static str {
         WAYS.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| *name)
     }
@@ -69,7 +67,6 @@ pub enum Step {
     Operation {
         /// Which way it takes.
         way: Way,
-        /// What it asks.
         verb: Verb,
         /// Bytes of its data; of a SEND, those of the request.
         bytes: u64,
@@ -81,12 +78,7 @@ pub enum Step {
         range: Option<u64>,
     },
     /// Computation on a core of this side, in nanoseconds.
-    Compute {
-        /// Whose core.
-        side: Side,
-        /// How long.
-        ns: u64,
-    },
+    Compute { side: Side, ns: u64 },
 }
 
 impl Step {
@@ -133,9 +125,7 @@ impl Step {
 /// One way to build a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
-    /// Its name.
     pub name: String,
-    /// One sentence.
     pub summary: String,
     /// The share of all requests that it can take at most.
     pub share_max: f64,
@@ -187,7 +177,6 @@ pub struct Mitigations {
 /// What is to be planned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Its name.
     pub name: String,
     /// The profile of the card.
     pub hardware: String,
@@ -197,9 +186,7 @@ pub struct Description {
     pub bytes: Option<u64>,
     /// By what to rank, the most important first.
     pub criteria: Vec<Criterion>,
-    /// Host cores that may be used.
     pub host_cores: Option<u64>,
-    /// SoC cores that may be used.
     pub soc_cores: Option<u64>,
     /// What the study advises.
     pub mitigations: Mitigations,

@@ -14,7 +14,6 @@ use super::{Alternative, Description, Evidence, Plan, Step, Way, closed_form};
 /// A value of the profile that a bound depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ground {
-    /// Its key in the profile.
     pub key: String,
     /// Where it comes from: a line of the calibration list, a paper, a data sheet, or `assumed`.
     pub source: String,

@@ -34,11 +34,9 @@ use solve::Programme;
 /// What one alternative comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its name.
     pub name: String,
     /// Requests a second at most, in millions, if it takes all of them.
     pub mops: f64,
-    /// What binds it.
     pub binds: Resource,
     /// Time of one request alone, in microseconds.
     pub latency_us: f64,
@@ -90,7 +88,6 @@ pub struct Switch {
 /// A plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What was planned.
     pub description: Description,
     /// By alternative, in the order of the description.
     pub candidates: Vec<Candidate>,

@@ -266,14 +266,12 @@ impl Requests {
         self.done.iter().map(|done| done[0].load(Ordering::Relaxed)).sum()
     }
 
-    /// The alternatives that are asked for.
     fn asked(&self) -> impl Iterator<Item = &Alternative> {
         let weights = self.weights();
         let all = self.alternatives.iter().zip(weights);
         all.filter(|(_, weight)| *weight > 0.0).map(|(one, _)| one)
     }
 
-    /// Their names.
     fn names(&self) -> String {
         self.asked().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ")
     }

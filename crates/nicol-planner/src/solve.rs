@@ -5,7 +5,6 @@
 pub struct Programme {
     /// By alternative and resource, per unit of rate.
     pub takes: Vec<Vec<f64>>,
-    /// By resource.
     pub capacity: Vec<f64>,
     /// By alternative: its share of all requests at most.
     pub share_max: Vec<f64>,

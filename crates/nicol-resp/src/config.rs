@@ -7,6 +7,7 @@ use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
+use crate::connection::tls::Tls;
 use crate::transactions::record::{DATABASES, HEADER_LEN};
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
@@ -24,9 +25,7 @@ pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 pub struct Limits {
     /// Connections at a time; one more is told so and closed.
     pub clients: usize,
-    /// Bytes of a key.
     pub key_bytes: usize,
-    /// Bytes of a value.
     pub value_bytes: usize,
     /// Bytes of a request, and so of an argument.
     pub request_bytes: usize,
@@ -60,7 +59,6 @@ pub struct Limits {
     pub transaction_bytes: usize,
     /// Pipelined commands that become one transaction.
     pub group_commands: usize,
-    /// Keys of such a group.
     pub group_keys: usize,
     /// Bytes of the arguments of such a group.
     pub group_bytes: usize,
@@ -110,7 +108,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a request may cost a client that has or has not authenticated.
+    /// The limits of a request from a client that has or has not authenticated.
     pub fn request(&self, authenticated: bool) -> RequestLimits {
         match authenticated {
             true => RequestLimits {
@@ -166,6 +164,9 @@ pub struct ServerConfig {
     /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
     /// file system.
     pub password: Option<String>,
+    /// What clients at an address and a port must speak, if it is TLS. In the file system they
+    /// speak without.
+    pub tls: Option<Tls>,
     /// Fronts, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,
     /// The seed of the hash from RESP keys to rows: the same on every node, forever.
@@ -173,7 +174,6 @@ pub struct ServerConfig {
     /// Does the store run single operations only, each on one record? Its front takes no others,
     /// and makes no groups of commands over several keys.
     pub single: bool,
-    /// The limits.
     pub limits: Limits,
     /// Keys that the store holds, by database.
     pub keys: [u64; DATABASES],
@@ -190,6 +190,7 @@ impl ServerConfig {
         Self {
             listen,
             password: None,
+            tls: None,
             threads: 1,
             hash_seed: 0,
             single: false,
@@ -205,7 +206,10 @@ impl ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A password is missing.
-    #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1 or unix:PATH")]
+    #[error(
+        "{0} is not the loopback: give a password, or TLS that asks clients for certificates, or \
+             listen on 127.0.0.1 or unix:PATH"
+    )]
     Unprotected(Address),
     /// A password that protects nothing, or that no client could give.
     #[error("the password has {len} bytes: give 1 to {max}, or no password at all")]
@@ -220,25 +224,15 @@ pub enum StartError {
     Threads(usize),
     /// A limit out of range.
     #[error("limit {name} = {value}: give {min} to {max}")]
-    Limit {
-        /// Which.
-        name: &'static str,
-        /// Its value.
-        value: usize,
-        /// The least.
-        min: usize,
-        /// The most.
-        max: usize,
-    },
+    Limit { name: &'static str, value: usize, min: usize, max: usize },
     /// The socket, or a thread.
     #[error(
         "cannot serve on {listen}: {reason}; give another {}",
         listen.path().map_or("address or port", |_| "path")
     )]
     Io {
-        /// Where.
         listen: Address,
-        /// What the system said.
+        /// The system's message.
         reason: std::io::Error,
     },
 }

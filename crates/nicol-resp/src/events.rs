@@ -20,9 +20,7 @@ pub enum Event {
     SlowClient,
     /// A client was closed because the buffers of all take too much memory.
     ClientEvicted,
-    /// A client was closed by CLIENT KILL.
     ClientKilled,
-    /// A transaction ended with an unknown outcome.
     UnknownOutcome,
     /// A request was not well formed.
     ProtocolError,
@@ -81,7 +79,7 @@ impl Events {
 }
 
 impl Seen {
-    /// What the line says, if one is due.
+    /// The content of a line, if one is due.
     fn take(&mut self, now: Instant) -> Option<(u64, String)> {
         let early = self.logged.is_some_and(|at| now.saturating_duration_since(at) < EVERY);
         if self.count == 0 || early {

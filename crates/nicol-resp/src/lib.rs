@@ -58,6 +58,7 @@ mod wait_group;
 
 pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
 pub use connection::address::{Address, AddressError};
+pub use connection::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 pub use connection::{encode, parse};
 pub use nicol_core::serving::{Backend, Done, Request, Response};
 pub use server::{FRONTS_MAX, Server, ServerHandle};

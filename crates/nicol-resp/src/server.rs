@@ -13,6 +13,7 @@ use crate::connection::address::Address;
 use crate::connection::front::{Front, LISTENER, WAKER};
 use crate::connection::mailbox::Mailbox;
 use crate::connection::socket::{self, SocketFile, listen};
+use crate::connection::tls::Tls;
 use crate::shared::{Counters, ServerInfo, Shared};
 use crate::wait_group::{WaitGroup, WaitGuard};
 use nicol_core::serving::Backend;
@@ -84,7 +85,9 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
         return Err(StartError::Threads(config.threads));
     }
     match &config.password {
-        None if config.listen.ip().is_some_and(|ip| !ip.is_loopback()) => {
+        None if config.listen.ip().is_some_and(|ip| !ip.is_loopback())
+            && !config.tls.as_ref().is_some_and(Tls::identifies_clients) =>
+        {
             Err(StartError::Unprotected(config.listen.clone()))
         }
         None => Ok(()),
@@ -148,12 +151,10 @@ impl ServerHandle {
         &self.shared.address
     }
 
-    /// Its counters.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// The value of one of its counters.
     pub fn counter(&self, which: impl Fn(&Counters) -> &AtomicU64) -> u64 {
         which(&self.shared.counters).load(Ordering::Relaxed)
     }

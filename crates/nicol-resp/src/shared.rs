@@ -26,7 +26,7 @@ pub type InfoLines = Vec<(String, String)>;
 pub struct Persistence {
     /// The folder in which it is kept.
     pub dir: String,
-    /// Is every write durable before it is acknowledged?
+    /// True if every write is durable before it is acknowledged.
     pub synced: bool,
     /// What INFO tells of it.
     pub lines: Arc<dyn Fn() -> InfoLines + Send + Sync>,
@@ -35,11 +35,9 @@ pub struct Persistence {
 /// What INFO, HELLO, CONFIG and WAIT say about the store behind the front.
 #[derive(Clone)]
 pub struct ServerInfo {
-    /// Nicol's version.
     pub version: String,
     /// Identifies this run: 40 hexadecimal digits.
     pub run_id: String,
-    /// Nodes of the cluster.
     pub nodes: usize,
     /// Copies of each record, the primary's included.
     pub replicas: usize,
@@ -177,19 +175,15 @@ impl Keyspace {
     }
 }
 
-/// What every front sees.
+/// The state that all fronts share.
 pub struct Shared {
-    /// The configuration.
     pub config: ServerConfig,
-    /// Where transactions go.
     pub backend: Arc<dyn Backend>,
     /// What is behind it.
     pub info: ServerInfo,
     /// Where it listens, with the real port.
     pub address: Address,
-    /// The counters.
     pub counters: Counters,
-    /// The connected clients.
     pub clients: Clients,
     /// Set once to stop.
     pub stop: AtomicBool,
@@ -197,16 +191,12 @@ pub struct Shared {
     pub is_dead: AtomicBool,
     /// When the server started.
     pub started: Instant,
-    /// The next connection's id.
     pub next_connection: AtomicU64,
     pub keyspace: Keyspace,
     /// Unix time when the server started.
     started_ms: i64,
-    /// Judges passwords.
     pub logins: Logins,
-    /// What is logged.
     pub events: Events,
-    /// What commands cost.
     pub stats: Stats,
     /// Bytes of all clients' buffers.
     pub client_bytes: AtomicU64,

@@ -222,7 +222,7 @@ impl Rate {
     }
 }
 
-/// What commands cost, of all fronts.
+/// The cost of commands, of all fronts.
 #[derive(Debug)]
 pub struct Stats {
     fronts: Vec<Mutex<FrontStats>>,

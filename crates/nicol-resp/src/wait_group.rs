@@ -35,7 +35,6 @@ impl WaitGroup {
 pub struct WaitGuard(Arc<WaitGroup>);
 
 impl WaitGuard {
-    /// One front more.
     pub fn on(group: &Arc<WaitGroup>) -> Self {
         group.lock().running += 1;
         Self(group.clone())

@@ -51,7 +51,6 @@ impl SharedClock {
         self.turns.is_some()
     }
 
-    /// A turn has ended.
     pub(crate) fn end_turn(&self) {
         if let Some(turns) = &self.turns {
             turns.now.fetch_add(turns.step.0, Ordering::Relaxed);

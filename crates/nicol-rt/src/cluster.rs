@@ -367,6 +367,16 @@ impl LiveCluster {
         self.shared.logs.iter().map(LogQueue::bytes).sum()
     }
 
+    /// Why the log of a node has no room, in words, if one has none.
+    pub fn logs_full(&self) -> Option<String> {
+        self.shared.logs.iter().find_map(LogQueue::full)
+    }
+
+    /// Records that are durable in the current log files, by node.
+    pub fn log_records(&self) -> Vec<u64> {
+        self.shared.logs.iter().map(LogQueue::records).collect()
+    }
+
     /// What the log device of `node` holds, read back from its file; nothing of a node without one.
     pub fn medium_writes(&self, node: NodeId) -> Vec<MediumWrite> {
         let content =
@@ -393,7 +403,6 @@ impl LiveCluster {
         self.control.check()
     }
 
-    /// Starts the log thread of a node.
     fn start_log(&mut self, node: usize, file: LogFile) -> Result<(), LiveError> {
         let (shared, control) = (self.shared.clone(), self.control.clone());
         let body = move || {

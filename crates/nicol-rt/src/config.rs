@@ -26,7 +26,6 @@ pub enum Views {
 /// What tells the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The machine.
     #[default]
     Machine,
     /// The turns of the cluster's only thread: each takes so long, and where the thread would wait

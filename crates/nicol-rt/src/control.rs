@@ -68,7 +68,6 @@ impl Control {
         self.lock().log.get_or_insert_with(|| format!("node {node}: {error}"));
     }
 
-    /// What has failed.
     pub(crate) fn check(&self) -> Result<(), LiveError> {
         let failures = self.lock();
         match (&failures.log, &failures.panicked) {

@@ -31,7 +31,6 @@ pub(crate) struct Crasher {
     shared: Arc<Shared>,
     control: Arc<Control>,
     started: Arc<dyn StartOn<LiveWorld>>,
-    /// By thread.
     orders: Vec<Arc<Orders>>,
     /// By engine: its thread.
     assigned: Vec<usize>,

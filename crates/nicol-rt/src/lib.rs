@@ -15,6 +15,9 @@ mod mailbox;
 mod orders;
 mod parker;
 mod ring;
+mod sync;
+#[cfg(test)]
+mod tests;
 mod thread;
 pub mod view_service;
 mod world;
@@ -23,9 +26,10 @@ pub use cluster::{LiveCluster, LiveReport};
 pub use config::{Clock, LiveConfig, LiveError, Views};
 pub use control::panic_text;
 pub use log::{
-    HEADER_LEN, LEAD, LogDevice, LogEntry, LogFile, LogFileError, LogFolder, LogHeader, LogReader,
-    LogRecord, Lost, RECORD_BYTES_MAX, RECORD_FRAMING, Run, Tables, TablesError, TablesHeader,
-    UnknownLogDevice, read_tables, remove_runs, write_tables,
+    FoundManifest, HEADER_LEN, LEAD, ListedRun, LogDevice, LogEntry, LogFile, LogFileError,
+    LogFolder, LogHeader, LogReader, LogRecord, Lost, Manifest, Marks, RECORD_BYTES_MAX,
+    RECORD_FRAMING, Run, Tables, TablesError, TablesHeader, UnknownLogDevice, WrittenTables,
+    read_marks, read_tables, remove_runs, write_tables,
 };
 pub use mailbox::Mailbox;
 #[doc(hidden)]

@@ -1,10 +1,11 @@
 //! Requests from threads that are not engines.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use nicol_core::fabric::HasDoorbell;
 use nicol_core::memory::Doorbell;
+
+use crate::sync::{Mutex, PoisonError};
 
 /// A bounded queue that any thread fills and one engine empties: it waits with
 /// `Fabric::wait_for_doorbell` on the mailbox's doorbell. [Xenic21 4.2: B]

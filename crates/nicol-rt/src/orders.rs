@@ -22,7 +22,6 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) enum Order {
     /// Run no round until [`Order::Resume`].
     Pause,
-    /// Go on.
     Resume,
     /// Take apart what runs on these sides: their next lives are these.
     TakeApart(Loss, [Incarnation; 2]),
@@ -30,9 +29,19 @@ pub(crate) enum Order {
     Restart(Arc<Rebirth>),
     /// A side has crashed or is back. Engines of its own node learn of it if `near`, those of other
     /// nodes if `far`.
-    Learn { node: NodeId, side: Side, life: Life, near: bool, far: bool },
+    Learn {
+        node: NodeId,
+        side: Side,
+        life: Life,
+        near: bool,
+        far: bool,
+    },
     /// Engines of this life of a side have this view, and serve until their clock shows this time.
-    Serve { side: Asking, view: View, until: Nanos },
+    Serve {
+        side: Asking,
+        view: View,
+        until: Nanos,
+    },
     /// Run this event loop between the rounds.
     Attach(Arc<Handover>),
 }
@@ -123,7 +132,7 @@ impl Orders {
         self.lock().followed >= number
     }
 
-    /// Is there an order?
+    /// True if there is an order.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Rings of frames between engines, and the set of rings that have something.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Frames that a ring holds; a sender with more waits (its engine holds them back).
 pub(crate) const RING_FRAMES: usize = 256;
@@ -48,7 +48,6 @@ impl ReadySet {
         self.0[engine / 64].fetch_or(1 << (engine % 64), Ordering::SeqCst);
     }
 
-    /// Is any marked?
     pub(crate) fn any(&self) -> bool {
         self.0.iter().any(|word| word.load(Ordering::SeqCst) != 0)
     }

@@ -137,7 +137,7 @@ struct EngineThread {
     living: Vec<Engine<LiveWorld>>,
     /// Engines of sides that are down, as they will be in their next lives.
     down: Vec<Engine<LiveWorld>>,
-    /// Is there anything to attend to besides rounds?
+    /// True if there is anything to attend to besides rounds.
     attends: bool,
     /// When leases are asked for again.
     asks_at: Nanos,
@@ -294,7 +294,7 @@ impl EngineThread {
         deadline.map_or(PARK_MAX, left).min(PARK_MAX)
     }
 
-    /// Has somebody left work, or is any left?
+    /// True if somebody has left work, or is any left.
     fn has_work(&self) -> bool {
         self.setting.control.stops_before_sleep()
             || self.setting.orders.any_before_sleep()

@@ -38,7 +38,6 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Leaves requests.
     pub(crate) fn leave(&self, asking: impl Iterator<Item = (Asking, Nanos)>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.extend(asking);

@@ -35,13 +35,12 @@ pub(crate) struct Shared {
     pub(crate) clock: SharedClock,
     /// Per engine: the engines that have left frames for it.
     pub(crate) ready: Vec<ReadySet>,
-    /// Per engine: the bed of its thread.
+    /// Per engine: its thread's parker.
     pub(crate) parkers: Vec<Arc<Parker>>,
     /// Per node: the way to its log file. Empty where memory is durable.
     pub(crate) logs: Vec<LogQueue>,
     /// Per engine: persists that are done.
     pub(crate) persisted: Vec<Persisted>,
-    /// What goes wrong.
     pub(crate) faults: Option<FaultPlan>,
     /// Broken on purpose: frames of and for earlier incarnations are taken.
     pub(crate) ignores_fences: bool,
@@ -146,7 +145,6 @@ impl LiveWorld {
         self.index
     }
 
-    /// The engine.
     pub(crate) fn here(&self) -> EngineId {
         self.here
     }

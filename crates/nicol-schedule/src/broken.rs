@@ -9,7 +9,6 @@ pub(super) use service::service;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// What is refused is not told so.
     RefusesSilently,

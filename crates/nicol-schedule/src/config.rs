@@ -57,11 +57,9 @@ pub enum RpcPath {
 /// How requests are scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleConfig {
-    /// Who decides.
     pub kind: Kind,
     /// How a request comes to the card's scheduler.
     pub path: RpcPath,
-    /// How ranks are compared.
     pub ranking: Ranking,
     /// Which features are in conflict.
     pub planes: Planes,

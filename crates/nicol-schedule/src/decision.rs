@@ -45,7 +45,6 @@ pub enum Planes {
 pub struct Vectors {
     /// Grows with each that is published.
     pub epoch: u64,
-    /// By feature.
     pub weights: Box<[u8; FEATURES]>,
     /// By feature: a worker, or [`NONE`].
     pub steering: Box<[u8; FEATURES]>,

@@ -17,9 +17,7 @@ pub(super) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What a request touches: a plane of everything, and one of what it writes. (AMB-23)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
-    /// Read or written.
     touched: Plane,
-    /// Written.
     written: Plane,
     /// The same one by one.
     list: FeatureList,
@@ -34,7 +32,6 @@ impl PartialEq for Features {
 impl Eq for Features {}
 
 impl Features {
-    /// Adds a feature.
     pub fn add(&mut self, feature: usize, write: bool) {
         let (word, bit) = (feature / 64, 1 << (feature % 64));
         if self.touched[word] & bit == 0 {

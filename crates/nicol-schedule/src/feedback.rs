@@ -28,7 +28,6 @@ impl Default for Contention {
 }
 
 impl Contention {
-    /// By feature.
     pub fn counts(&self) -> Vec<u32> {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
@@ -70,7 +69,6 @@ impl Window {
 /// When vectors that were computed are published. (AMB-21)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Each time.
     Always,
     /// When other features are steered, there are a quarter more or fewer aborts, or a quarter of
     /// them are on other features.

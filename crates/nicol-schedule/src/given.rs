@@ -74,7 +74,6 @@ impl Assignments {
         self.scheduler.done(given.worker, &given.features);
     }
 
-    /// Requests that count.
     #[cfg(test)]
     fn len(&self) -> usize {
         assert_eq!(self.by_slot.len(), self.by_turn.len());

@@ -42,7 +42,6 @@ pub trait Executor: 'static {
     #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
     async fn once(&self, txn: &mut Txn, left: &mut Self::Left) -> (Outcome, Self::Ended);
 
-    /// Must whoever answers wait?
     fn must_wait(&self, ended: &Self::Ended) -> bool;
 
     /// Waits until what has ended is durable; false if it never will be.
@@ -71,7 +70,6 @@ struct Batch {
     gathered: Vec<(ReplyTo, Header, Vec<u8>)>,
     residual: Vec<(ReplyTo, Header, Vec<u8>)>,
     opened: Nanos,
-    /// By worker.
     shares: Vec<Share>,
 }
 
@@ -80,7 +78,6 @@ struct Batch {
 struct Share {
     /// Requests that it has in its queue, or executes.
     has: usize,
-    /// What follows them.
     waiting: VecDeque<(ReplyTo, Vec<u8>)>,
 }
 

@@ -23,9 +23,7 @@ const FUSE_PERCENT: usize = 20;
 /// Who executes which requests of a batch, by their positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// By worker.
     pub clusters: Vec<Vec<usize>>,
-    /// After these.
     pub residual: Vec<usize>,
 }
 

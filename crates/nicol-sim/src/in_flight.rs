@@ -12,11 +12,8 @@ pub struct Since(pub(crate) [Incarnation; 2]);
 /// Something that engines learn about a side after a while.
 #[derive(Clone, Copy, Debug)]
 pub struct News {
-    /// The node.
     pub node: NodeId,
-    /// The side.
     pub side: Side,
-    /// Its state.
     pub life: Life,
     /// Does it go to the node's other side only, over PCIe? Else to every engine.
     pub over_pcie: bool,
@@ -29,15 +26,12 @@ pub enum Stage {
     ToNic,
     /// A NIC core passes it on to the wire. [Xenic21 3.1]
     ForwardOut,
-    /// The sender's link.
     Egress,
-    /// The receiver's link.
     Ingress,
     /// A NIC core passes it on to the host. [Xenic21 3.1]
     ForwardIn,
     /// The PCIe queue from the NIC to the host.
     ToHost,
-    /// The receiver's queue.
     Deliver,
 }
 
@@ -74,7 +68,7 @@ pub struct Vector {
     pub(crate) engine: u32,
     pub(crate) operations: Vec<Operation>,
     pub(crate) moved: bool,
-    /// Has it reached the DMA engine?
+    /// True if it has reached the DMA engine.
     pub(crate) begun: bool,
     /// The incarnations of its node when it was submitted.
     pub(crate) since: Since,

@@ -99,7 +99,6 @@ impl Kernel {
         Nanos(self.queue.now())
     }
 
-    /// Events handed out.
     pub const fn handled(&self) -> u64 {
         self.handled
     }
@@ -114,7 +113,7 @@ impl Kernel {
         self.digest.add(number);
     }
 
-    /// Is anything pending besides timers, crashes, restarts and the news of them?
+    /// True if anything is pending besides timers, crashes, restarts and the news of them.
     pub fn is_active(&self) -> bool {
         self.queue.len() > self.idle
     }
@@ -130,7 +129,6 @@ impl Kernel {
         self.queue.push(time.0, event);
     }
 
-    /// The time of the next event.
     pub fn next_time(&self) -> Option<Nanos> {
         self.queue.next_time().map(Nanos)
     }

@@ -101,7 +101,6 @@ impl<E: Copy> Queue<E> {
         self.len
     }
 
-    /// The clock.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -122,7 +121,6 @@ impl<E: Copy> Queue<E> {
         self.sequence += 1;
     }
 
-    /// The time of the next event.
     #[inline]
     pub fn next_time(&self) -> Option<u64> {
         if self.words == 0 {

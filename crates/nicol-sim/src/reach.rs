@@ -65,3 +65,12 @@ pub fn fetched(
     let span = model.hardware.on_lanes(bytes);
     node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
 }
+
+/// When the card knows that what ended with `touch`, made now, is in memory: only then is it
+/// acknowledged. What was read was there before.
+pub fn confirmed(model: &NodeModel, touch: Touch, now: Picos) -> Picos {
+    match (touch, &model.profile.verbs.write_latency) {
+        (Touch::Store(_), Some(latency)) => now + latency.value,
+        _ => now,
+    }
+}

@@ -52,7 +52,7 @@ impl Utilization {
     }
 }
 
-/// What all cores of a side together spent on one thing.
+/// The time that all cores of a side together spent on one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spending {
     /// Whose cores.
@@ -126,7 +126,8 @@ pub(crate) fn resources(shared: &Shared, state: &State, at: Nanos) -> Vec<Utiliz
         line("link_out", one(&node.link_out));
         line("link_in", one(&node.link_in));
         line("pcie_to_nic", one(&node.lanes_to_nic));
-        line("pcie_to_host", one(&node.lanes_to_host));
+        let drained = node.drains.busy(now);
+        line("pcie_to_host", vec![node.lanes_to_host.busy(now) + drained]);
         line("packet_queue_to_nic", one(&node.queue_to_nic));
         line("packet_queue_to_host", one(&node.queue_to_host));
         line("dma_queues", all(&node.dma_queues));

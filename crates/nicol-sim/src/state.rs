@@ -37,7 +37,6 @@ pub struct Core {
     pub leaving: VecDeque<Nanos>,
     /// Does the engine hold frames back until there is space?
     pub blocked: bool,
-    /// Is it down?
     pub dead: bool,
     /// The NIC's processing of this requester's verbs.
     pub requester: Resource,
@@ -104,13 +103,9 @@ impl Core {
 /// See the module.
 #[derive(Debug)]
 pub struct State {
-    /// Pending events.
     pub kernel: Kernel,
-    /// Cores by engine.
     pub cores: Vec<Core>,
-    /// Hardware by node.
     pub nodes: Vec<NodeHardware>,
-    /// Frames under way.
     pub frames: Slab<FrameInFlight>,
     /// Of these, those that wait on the wire until they are released.
     pub held: Vec<u32>,
@@ -118,17 +113,14 @@ pub struct State {
     pub held_completions: Vec<u32>,
     /// Vectors of transfers under way.
     pub vectors: Slab<Vector>,
-    /// Verbs under way.
     pub verbs: Slab<VerbInFlight>,
-    /// What goes wrong.
     pub faults: Faults,
     /// The view service, if the run has one.
     pub view_service: Option<ViewService>,
-    /// Which sides live.
     pub lives: Lives,
     /// By node: the newest view that the service has told it, if any.
     pub known: Vec<Option<View>>,
-    /// Has any side crashed so far?
+    /// True if any side has crashed so far.
     pub has_crashes: bool,
     /// What engines are about to learn; an event's number is a place here.
     pub news: Vec<News>,

@@ -82,7 +82,7 @@ impl HardwareTrace {
             hardware.link_out.free_at(),
             hardware.link_in.free_at(),
             hardware.lanes_to_nic.free_at(),
-            hardware.lanes_to_host.free_at(),
+            hardware.lanes_to_host.free_at().max(hardware.drains.free_at()),
             hardware.queue_to_nic.free_at(),
             hardware.queue_to_host.free_at(),
             queues.unwrap_or_default(),
@@ -97,7 +97,6 @@ impl HardwareTrace {
         }
     }
 
-    /// Hands everything over.
     pub(crate) fn flush(&self) {
         self.nodes.iter().for_each(|(tracer, _)| tracer.flush());
     }

@@ -63,8 +63,15 @@ pub(crate) fn begin(shared: &Shared, state: &mut State, number: u32) {
             let bytes = vector.operations.iter().map(Operation::dma_bytes).sum();
             moved = moved.max(card.dma(to_nic, requests, bytes, slot.start));
         }
-        let lane = if to_nic { &mut node.lanes_to_nic } else { &mut node.lanes_to_host };
-        moved = moved.max(lane.reserve(slot.start, lanes).end);
+        // What a NIC with queues writes to its host is what drains from them.
+        let queues = model.profile.nic_queues.as_ref();
+        let drains = !to_nic && !reads && queues.is_some_and(|queues| queues.background.value);
+        let there = match (drains, to_nic) {
+            (true, _) => node.drain(slot.start, lanes),
+            (false, true) => node.lanes_to_nic.reserve(slot.start, lanes).end,
+            (false, false) => node.lanes_to_host.reserve(slot.start, lanes).end,
+        };
+        moved = moved.max(there);
     }
     let vector = state.vectors.get_mut(number);
     if let Some(apart) = reads_apart(model, &vector.operations) {

@@ -13,7 +13,7 @@ use crate::chain::{Execution, Next, Progress, Running};
 use crate::hw::{NodeHardware, picos};
 use crate::in_flight::{VerbInFlight, VerbStage};
 use crate::kernel::Event;
-use crate::reach::{access_memory, fetched, rest_on_lanes};
+use crate::reach::{access_memory, confirmed, fetched, rest_on_lanes};
 use crate::shared::Shared;
 use crate::state::State;
 
@@ -288,6 +288,7 @@ fn execute(shared: &Shared, state: &mut State, number: u32) {
             if !step(shared, state, number, running, Progress::Between, ready) {
                 return;
             }
+            ready = confirmed(shared.model(target), wanted.2, ready);
         }
         Execution::Halfway(running, rest, _) => {
             // The region may be gone since the first half: then the execution ends here.

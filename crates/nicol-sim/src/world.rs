@@ -72,7 +72,7 @@ pub struct SimWorld {
     local: Cell<Picos>,
     refused: Cell<bool>,
     burst: Cell<usize>,
-    /// Is its engine in a round?
+    /// True if its engine is in a round.
     in_round: Cell<bool>,
     /// Does the next round go on after an access to shared memory?
     resumes: Cell<bool>,
@@ -147,7 +147,6 @@ impl SimWorld {
         spent.set(spent.get() + span);
     }
 
-    /// The core's clock.
     pub(crate) fn local(&self) -> Picos {
         self.local.get()
     }

@@ -225,6 +225,9 @@ fn software_that_executes_chains_too_slowly_is_noticed() {
     // A READ that is late by little, and an RPC that is: only what relates them notices.
     assert_eq!(missed("connectx5-40g:verbs.read_latency=710ns"), ["C3.02"]);
     assert_eq!(missed("connectx5-40g:two_sided.scheduling=250ns"), ["C3.02"]);
+    // A WRITE that is acknowledged on arrival, and a READ's time for it no longer.
+    let early = missed("connectx5-25g:verbs.write_latency=0ns");
+    assert_eq!(early, ["C3.03", "C3.04", "C3.04"], "WRITE, and software's WRITE and ALLOCATE");
     // The NIC of section 4.2 is published as a model only: nothing holds it but the verbs.
     assert_eq!(missed("connectx5-40g:verbs.chains=true").len(), 0);
 }

@@ -278,7 +278,7 @@ fn choose(ranks: &Lanes, queued: &Lanes, longest: u16) -> Best {
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::rng::{Purpose, Stream};
+    use nicol_core::rng::{Purpose, Stream, test_steps};
 
     use super::*;
 
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn ranks_are_the_sums_of_the_slides_with_and_without_wide_vectors() {
         let mut random = Stream::new(5, Purpose::Test, 0);
-        for turn in 0..60 {
+        for turn in 0..test_steps(60) {
             let wide = FeatureCounters::new(false);
             let mut both = [wide.clone(), wide.portable()];
             let weights = std::array::from_fn(|_| (random.below(300).saturating_sub(45)) as u8);

@@ -9,7 +9,6 @@ use crate::zipf::{Permutation, ScrambledZipf, Theta, Zipf};
 pub struct PartsPerMillion(pub u32);
 
 impl PartsPerMillion {
-    /// Everything.
     pub const ALL: Self = Self(1_000_000);
 
     /// `percent` hundredths.
@@ -26,7 +25,6 @@ impl PartsPerMillion {
 /// How the popularity of items is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// Uniform.
     Uniform,
     /// Zipfian; low items are hot.
     Zipfian(Theta),
@@ -93,12 +91,10 @@ impl Chooser {
         Self { items, method }
     }
 
-    /// The number of items.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Draws an item.
     pub fn draw(&self, random: &mut Stream) -> u64 {
         match &self.method {
             Method::Uniform => random.below(self.items),

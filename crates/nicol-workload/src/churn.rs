@@ -44,7 +44,6 @@ mod field {
 /// The values of a churn run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChurnConfig {
-    /// Nodes of the cluster.
     pub nodes: u16,
     /// Rows of each of the two tables, in the whole cluster: an even number.
     pub rows: u64,
@@ -91,7 +90,6 @@ enum Kind {
     InsertByScan,
     /// Only where transactions access both tables.
     DeleteOfBoth,
-    /// The same.
     ReadOfBoth,
     /// Takes the place of `InsertByScan`, if the scan comes first: not a kind of its own.
     InsertAfterScan,

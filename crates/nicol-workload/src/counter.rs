@@ -52,7 +52,6 @@ pub(crate) fn parse(value: &[u8], row: u64) -> Option<u64> {
 /// The counted records of one table, or of several of the same size with successive numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedTable {
-    /// The first one.
     table: TableId,
     tables: u8,
     nodes: u16,
@@ -91,7 +90,6 @@ impl CountedTable {
         self.total
     }
 
-    /// Their tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = TableId> {
         (self.table.0..self.table.0 + self.tables).map(TableId)
     }

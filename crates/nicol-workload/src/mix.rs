@@ -21,7 +21,6 @@ impl<T: Copy, const N: usize> TransactionMix<T, N> {
         Self(types)
     }
 
-    /// Draws a type.
     pub(crate) fn draw(&self, random: &mut Stream) -> T {
         let mut ticket = random.below(100);
         for (share, drawn) in self.0 {

@@ -35,10 +35,8 @@ pub(crate) struct Violations {
 }
 
 impl Violations {
-    /// The limit.
     const LINES_MAX: usize = 20;
 
-    /// Adds a violation.
     pub(crate) fn add(&mut self, line: impl FnOnce() -> String) {
         if self.lines.len() < Self::LINES_MAX {
             self.lines.push(line());
@@ -47,7 +45,6 @@ impl Violations {
         }
     }
 
-    /// The lines.
     pub(crate) fn into_lines(mut self) -> Vec<String> {
         if self.more > 0 {
             self.lines.push(format!("and {} more", self.more));

@@ -28,9 +28,7 @@ pub const RECORDS: TableId = TableId(1);
 /// The values of a Retwis run. The paper: 1,000,000 records per node of 64 bytes, zipfian 0.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetwisConfig {
-    /// Nodes of the cluster.
     pub nodes: u16,
-    /// Records per node.
     pub records_per_node: u64,
     /// Bytes of a value, 8 to 1,024.
     pub value_bytes: usize,

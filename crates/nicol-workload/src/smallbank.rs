@@ -44,7 +44,6 @@ pub mod output {
 /// on 4 % of the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallbankConfig {
-    /// Nodes of the cluster.
     pub nodes: u16,
     /// Customers per node; each has two accounts.
     pub accounts_per_node: u64,

@@ -23,9 +23,7 @@ pub const RECORDS: TableId = TableId(1);
 /// The values of a YCSB-T run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct YcsbTConfig {
-    /// Nodes of the cluster.
     pub nodes: u16,
-    /// Records per node.
     pub records_per_node: u64,
     /// Distinct keys of each transaction.
     pub keys_per_txn: usize,

@@ -56,12 +56,10 @@ impl Zipf {
         zipf
     }
 
-    /// The number of items.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Draws a rank.
     pub fn draw(&self, random: &mut Stream) -> u64 {
         loop {
             let u = self.last + uniform(random) * (self.first - self.last);
@@ -238,7 +236,6 @@ impl GrayZipf {
         Self { items, zeta_n, two, curve }
     }
 
-    /// Draws a rank.
     fn draw(&self, random: &mut Stream) -> u64 {
         self.rank(uniform(random))
     }
@@ -323,12 +320,10 @@ impl ScrambledZipf {
         Self { items, ranks: GrayZipf::new(ranks, theta) }
     }
 
-    /// The number of items.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Draws an item.
     pub fn draw(&self, random: &mut Stream) -> u64 {
         fnv64(self.ranks.draw(random)) % self.items
     }

@@ -45,7 +45,7 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     let files =
         [("--history", &args.history), ("--decisions", &args.decisions), ("--trace", &args.trace)];
     for (flag, path) in files {
-        path.as_deref().map_or(Ok(()), |path| output::ensure_has_folder(flag, path))?;
+        path.as_deref().map_or(Ok(()), |path| output::ensure_writable(flag, path))?;
     }
     check_log_folder(&args.log_device)?;
     interrupt::end_with("interrupted: a run that has not ended reports nothing".to_owned())?;
@@ -298,7 +298,7 @@ fn print(format: Format, report: &BenchReport) -> Result<()> {
 }
 
 fn spread(latency: &nicol_lab::report::Latency) -> String {
-    if latency.max == 0.0 {
+    if latency.max.is_nan() {
         return "none".to_owned();
     }
     format!(

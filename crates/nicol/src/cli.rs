@@ -24,7 +24,7 @@ pub use log::{LogArgs, LogFormat, LogLevel};
 pub use museum::MuseumArgs;
 pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
-pub use serve::{LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
+pub use serve::{AuthClients, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
 pub use workload::{
     ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
     ShipArg, SuppliersArg, TerminalsArg, WorkloadArgs,
@@ -341,6 +341,16 @@ pub enum LabAction {
     List(FormatArgs),
     /// Run experiments and judge every point.
     Run(LabRunArgs),
+    /// Say what a figure is: what the paper measured, load and scale here, assumptions, readings.
+    Show {
+        /// The experiment; see `nicol lab list`.
+        id: String,
+        /// Say also what binds in the results that `lab run --out DIR` has left.
+        #[arg(long, value_name = "DIR")]
+        results: Option<PathBuf>,
+        #[command(flatten)]
+        format: FormatArgs,
+    },
     /// Write the results in DIR to one self-contained HTML page.
     Report {
         /// The folder that `run --out` wrote to.

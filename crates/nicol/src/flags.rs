@@ -48,10 +48,11 @@ mod tests {
 
     #[test]
     fn fields_are_written_as_flags_and_settings_as_settings() {
-        let told = in_flags("`client_nodes` 3: too many; set `log=on`, or drop `entries` of `a b`");
+        let told =
+            in_flags("`client_nodes` 3: too many; give `log=on`, or drop `entries` of `a b`");
         assert_eq!(
             told,
-            "--client-nodes 3: too many; set --set log=on, or drop --set entries of `a b`"
+            "--client-nodes 3: too many; give --set log=on, or drop --set entries of `a b`"
         );
         assert_eq!(in_flags("it's `open"), "it's `open");
         assert_eq!(in_flags("nothing"), "nothing");

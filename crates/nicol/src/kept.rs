@@ -85,8 +85,8 @@ fn lines(kept: &Kept, found: &Found) -> InfoLines {
         ("aof_rewrite_in_progress", under_way.to_owned()),
         ("aof_last_rewrite_time_sec", took),
         ("aof_last_bgrewrite_status", status.to_owned()),
-        // A log that cannot be written ends the server.
-        ("aof_last_write_status", "ok".to_owned()),
+        // A log that cannot be written for any other reason ends the server.
+        ("aof_last_write_status", if kept.full { "err" } else { "ok" }.to_owned()),
         ("aof_current_size", (kept.table_bytes + kept.log_bytes).to_string()),
         ("aof_base_size", kept.table_bytes.to_string()),
         ("rdb_bgsave_in_progress", under_way.to_owned()),

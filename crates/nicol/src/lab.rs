@@ -1,10 +1,13 @@
 //! `nicol lab`: the figures and tables of the papers.
 
+use std::fs;
 use std::path::Path;
 use std::thread;
 
-use anyhow::{Result, anyhow};
-use nicol_lab::experiments::{self, Checkpoint, Experiment, Finished, Form, Golden, Options};
+use anyhow::{Context, Result, anyhow};
+use nicol_lab::experiments::{
+    self, Checkpoint, Experiment, Finished, Form, Golden, Options, Outcome, shown,
+};
 use nicol_lab::figures;
 use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
@@ -18,6 +21,7 @@ pub fn run(args: &LabArgs) -> Result<End> {
     match &args.action {
         LabAction::List(args) => list(args),
         LabAction::Run(args) => run_some(args),
+        LabAction::Show { id, results, format } => show(id, results.as_deref(), format),
         LabAction::Report { dir, out } => report(dir, out.as_deref()),
     }
 }
@@ -36,6 +40,81 @@ fn list(args: &FormatArgs) -> Result<End> {
         .collect();
     output::rows(args.format, &rows, |rows| json!({"schema": "nicol.lab.list/1", "rows": rows}))?;
     Ok(End::Held)
+}
+
+/// What a figure is, and what binds in the rows of its last run.
+fn show(id: &str, results: Option<&Path>, args: &FormatArgs) -> Result<End> {
+    let experiment = figures::find(id).map_err(Usage)?;
+    let about = figures::about(experiment)?;
+    let mut page = about.json(experiment)?;
+    page["kept"] = match results {
+        None => Value::Null,
+        Some(folder) => kept(experiment, folder)?,
+    };
+    match args.format {
+        Format::Json => output::json(&page)?,
+        Format::Csv => output::rows(Format::Csv, &[output::flat(&page)], |_| Value::Null)?,
+        Format::Table => output::print(&in_words(&page))?,
+    }
+    Ok(End::Held)
+}
+
+/// The rows in `folder`, by what they measure and what bound.
+fn kept(experiment: &'static Experiment, folder: &Path) -> Result<Value> {
+    let path = folder.join(format!("{}.json", experiment.id));
+    let shown = || format!("--results: {}", path.display());
+    let text = fs::read_to_string(&path).with_context(shown)?;
+    let outcome = Outcome::parse(&text, figures::find).with_context(shown).map_err(Usage)?;
+    let columns = experiment.every_column();
+    let row = |row: &Vec<Value>| {
+        let cells = columns.iter().map(|name| (*name).to_owned()).zip(row.iter().cloned());
+        Value::Object(cells.collect())
+    };
+    let rows: Vec<Value> = outcome.rows().iter().map(row).collect();
+    Ok(json!({"form": outcome.form().name(), "seed": outcome.seed(), "rows": rows}))
+}
+
+/// The page for people.
+fn in_words(page: &Value) -> String {
+    let text = shown;
+    let list = |value: &Value| {
+        let items = value.as_array().into_iter().flatten();
+        items.map(text).collect::<Vec<_>>().join(", ")
+    };
+    let mut lines = vec![
+        format!("{}: {}", text(&page["figure"]), text(&page["title"])),
+        format!("\nThe paper: {}", text(&page["paper"])),
+        format!("\nSystems: {}", list(&page["systems"])),
+        format!("Columns: {}", list(&page["columns"])),
+        "\nHere:".to_owned(),
+    ];
+    for one in page["scale"].as_array().into_iter().flatten() {
+        let [what, full, quick] = ["what", "full", "quick"].map(|name| text(&one[name]));
+        let forms = if full == quick { full } else { format!("{full}; quick: {quick}") };
+        lines.push(format!("  {what}: {forms}"));
+    }
+    lines.push("\nLeft out:".to_owned());
+    let left_out = page["left_out"].as_array().into_iter().flatten();
+    lines.extend(left_out.map(|what| format!("  {}", text(what))));
+    if page["kept"].is_object() {
+        let kept = &page["kept"];
+        lines.push(format!("\nWhat binds ({} form, seed {}):", text(&kept["form"]), kept["seed"]));
+        for row in kept["rows"].as_array().into_iter().flatten().filter_map(Value::as_object) {
+            let cells = row.iter().map(|(name, cell)| format!("{name} {}", shown(cell)));
+            lines.push(format!("  {}", cells.collect::<Vec<_>>().join(", ")));
+        }
+    }
+    lines.push(format!("\nAssumed, of {}:", list(&page["profiles"])));
+    for one in page["assumed"].as_array().into_iter().flatten() {
+        let [profile, key, value, reason] =
+            ["profile", "key", "value", "reason"].map(|name| text(&one[name]));
+        lines.push(format!("  {profile} {key} = {value}: {reason}"));
+    }
+    lines.push("\nReadings (docs/research/ambiguities.md):".to_owned());
+    for one in page["readings"].as_array().into_iter().flatten() {
+        lines.push(format!("\n{}\n{}", text(&one["id"]), text(&one["text"])));
+    }
+    lines.join("\n") + "\n"
 }
 
 fn report(folder: &Path, out: Option<&Path>) -> Result<End> {

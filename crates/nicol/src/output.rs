@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::ProgressBar;
-use nicol_lab::experiments::{quoted, shown};
+use nicol_lab::experiments::{ensure_can_write, quoted, shown};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -76,14 +76,15 @@ pub fn rows(format: Format, rows: &[Value], wrap: impl FnOnce(&[Value]) -> Value
     }
 }
 
-/// That a file can be made at `path`, before hours are spent on what it is for.
-pub fn ensure_has_folder(flag: &str, path: &Path) -> Result<()> {
+/// That a file can be written at `path`, before hours are spent on what it is for.
+pub fn ensure_writable(flag: &str, path: &Path) -> Result<()> {
     let shown = path.display();
     ensure!(!path.is_dir(), "{flag} {shown}: that is a directory; give a file");
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let exists = folder.is_none_or(Path::is_dir);
     ensure!(exists, "{flag} {shown}: there is no such directory; make it, or give another file");
-    Ok(())
+    ensure_can_write(path)
+        .with_context(|| format!("{flag} {shown}: give a file that can be written"))
 }
 
 /// Prints two columns: a name and a value.

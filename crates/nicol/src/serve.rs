@@ -1,25 +1,27 @@
 //! `nicol serve`: an embedded replicated cluster behind RESP.
 
-use std::net::SocketAddr;
-use std::path::Path;
+mod settings;
+
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use std::{fs, io};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow};
 use nicol_core::units::Bytes;
 use nicol_core::view::View;
 use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
-use nicol_lab::store::{Keeper, Stored};
-use nicol_lab::systems::{self, ServeConfig, Served, System};
+use nicol_lab::store::{Found, Keeper, Stored};
+use nicol_lab::systems::{ServeConfig, Served, System};
 use nicol_resp::{
-    Address, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError,
+    Address, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError, Tls,
+    TlsError, TlsFiles,
 };
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
-use serde::Deserialize;
 
-use crate::cli::{LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS, replicas};
+use self::settings::{Settings, settings};
+pub use self::settings::{check_log_device, check_log_folder};
+use crate::cli::ServeArgs;
 use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, output};
 
 /// How often the server looks whether an engine has failed, and at most between two looks at the
@@ -28,85 +30,10 @@ const POLL: Duration = Duration::from_millis(100);
 /// File descriptors that the server opens besides those that it has when its store runs, and that
 /// are not clients': the listener, event queues, and the new files of logs that are shortened.
 const MORE_DESCRIPTORS: u64 = 24;
-/// Memory of a store where the system does not say what is free.
-const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
-/// Bytes of logs from which on they are shortened: some 100 bytes a record, three replicas, and a
-/// few million writes.
-const LOG_BYTES_DEFAULT: u64 = 1 << 30;
-
-/// Nodes of a cluster that keeps several copies.
-const NODES: usize = 3;
 /// Cores from which on idle engines wait for work before they sleep.
 const ROOMY: usize = 8;
 /// Bytes of a record besides its key and its value, at most.
 const RECORD_HEAD: usize = 64;
-
-/// The configuration file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    system: Option<String>,
-    nodes: Option<usize>,
-    replicas: Option<usize>,
-    listen: Option<String>,
-    password: Option<String>,
-    records: Option<u64>,
-    max_memory: Option<String>,
-    max_client_memory: Option<String>,
-    max_clients: Option<u64>,
-    threads: Option<usize>,
-    log_device: Option<String>,
-    transaction_ms: Option<u64>,
-    log_bytes: Option<u64>,
-}
-
-/// What to serve, after file, environment and flags.
-#[derive(Debug)]
-struct Settings {
-    system: &'static System,
-    nodes: usize,
-    replicas: usize,
-    listen: Address,
-    password: Option<String>,
-    records: u64,
-    max_memory: Option<Bytes>,
-    max_client_memory: Option<Bytes>,
-    max_clients: Option<u64>,
-    threads: Option<usize>,
-    log_device: LogDevice,
-    transaction_time: Option<Duration>,
-    log_bytes: u64,
-}
-
-impl Settings {
-    /// What a crash may take of what was acknowledged, in words; `None`: nothing that is in a log.
-    fn may_lose(&self) -> Option<&'static str> {
-        self.system.single.and_then(|single| single.may_lose)
-    }
-
-    /// The memory for the data of all nodes.
-    fn memory(&self) -> Bytes {
-        self.max_memory.unwrap_or_else(memory_by_default)
-    }
-
-    /// Logs what is to be served, but for the password.
-    fn log(&self) {
-        tracing::info!(
-            system = self.system.name,
-            nodes = self.nodes,
-            replicas = self.replicas,
-            log_device = ?self.log_device,
-            "starting"
-        );
-        tracing::debug!(
-            records = self.records,
-            max_memory = ?self.max_memory,
-            transaction_time = ?self.transaction_time,
-            log_bytes = self.log_bytes,
-            "settings"
-        );
-    }
-}
 
 /// Serves until the process is asked to end, or an engine fails. Clients that wait for a
 /// transaction at that time get their replies first.
@@ -119,9 +46,14 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let view = View::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(refused_view(error)))?;
     let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
-    let flags = "--records, --replicas or --nodes";
-    memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
+    memory::refuse_beyond_machine(
+        copies,
+        System::SERVED_VALUE_BYTES,
+        &["records", "replicas", "nodes"],
+    )
+    .map_err(|refused| Usage(refused.into()))?;
     let mut config = front_config(&settings);
+    config.tls = settings.tls.as_ref().map(load_tls).transpose()?;
     // Logs are read back, and rewritten, only for a server that can serve them.
     Server::check(&config).map_err(not_started)?;
     let store = match &settings.log_device {
@@ -140,12 +72,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     starting.end();
     let (clients, few) = clients(config.limits.clients);
     config.limits.clients = clients;
-    let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
-    (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
-    info.cpu = limits::cpu_time;
-    info.resident = || memory::Resident::read().map(|resident| resident.now);
-    let synced = settings.may_lose().is_none();
-    info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found, synced));
+    let info = server_info(&settings, &run_id, keeper.as_ref(), found);
     config.threads = fronts(config.single, world.threads());
     let warned = warnings(&settings, world.threads(), free);
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);
@@ -186,10 +113,20 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     Ok(End::Held)
 }
 
-/// The memory of a store of which nothing is said: the rest is for clients, for the allocator's own
-/// use and for other programs.
-fn memory_by_default() -> Bytes {
-    limits::free_memory().map_or(MEMORY_UNKNOWN, |free| Bytes(free.0 / 4 * 3))
+/// What INFO tells of the store.
+fn server_info(
+    settings: &Settings,
+    run_id: &str,
+    keeper: Option<&Keeper>,
+    found: Found,
+) -> ServerInfo {
+    let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), run_id);
+    (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
+    info.cpu = limits::cpu_time;
+    info.resident = || memory::Resident::read().map(|resident| resident.now);
+    let synced = settings.may_lose().is_none();
+    info.persistence = keeper.map(|keeper| kept::persistence(keeper, found, synced));
+    info
 }
 
 /// The number of clients that the system has file descriptors for, of those `wanted`; what to say
@@ -340,6 +277,20 @@ fn not_started(error: StartError) -> anyhow::Error {
     }
 }
 
+fn load_tls(files: &TlsFiles) -> Result<Tls> {
+    Tls::load(files).map_err(|error| {
+        let flag = match &error {
+            TlsError::NoAuthorities => "--tls-ca-cert-file",
+            TlsError::File { file, .. } | TlsError::Refused { file, .. } => match file {
+                file if *file == files.certificate => "--tls-cert-file",
+                file if *file == files.key => "--tls-key-file",
+                _ => "--tls-ca-cert-file",
+            },
+        };
+        Usage(anyhow::Error::new(error).context(flag)).into()
+    })
+}
+
 /// Draws the secret seed of the key hashes and, apart from it, the run id that INFO shows to every
 /// client: 40 hexadecimal digits. A client that knew the seed could choose keys that are all in one
 /// segment.
@@ -351,113 +302,11 @@ fn draw() -> Result<(u64, String)> {
         .map_err(|error| anyhow!("the system's random source: {error}"))
 }
 
-fn settings(args: &ServeArgs) -> Result<Settings> {
-    let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
-    let system = args.system.as_deref().or(file.system.as_deref()).unwrap_or("xenic");
-    let system = systems::find(system).context("--system")?;
-    system.ensure_serves()?;
-    // One copy gains nothing from a second node: one server is the paper's.
-    let one_copy = system.single.is_some_and(|single| single.one_copy);
-    let nodes = args.nodes.or(file.nodes).unwrap_or(if one_copy { 1 } else { NODES });
-    let records = args.records.or(file.records).unwrap_or(1_000_000);
-    ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
-    let threads = args.threads.or(file.threads);
-    ensure!(threads != Some(0), "--threads 0: give at least 1");
-    let transaction_ms = args.transaction_ms.or(file.transaction_ms);
-    if let Some(millis) = transaction_ms.filter(|millis| !TRANSACTION_MS.contains(millis)) {
-        let (least, most) = (TRANSACTION_MS.start(), TRANSACTION_MS.end());
-        bail!("transaction_ms = {millis} in --config: give {least} to {most}");
-    }
-    let log_bytes = args.log_bytes.or(file.log_bytes).unwrap_or(LOG_BYTES_DEFAULT);
-    if !LOG_BYTES.contains(&log_bytes) {
-        let (least, most) = (LOG_BYTES.start(), LOG_BYTES.end());
-        bail!("log_bytes = {log_bytes} in --config: give {least} to {most}");
-    }
-    let in_file = file.log_device.as_deref().map(str::parse).transpose();
-    let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
-    let size = |name: &str, text: &Option<String>| {
-        let size = text.as_deref().map(limits::size).transpose();
-        size.map_err(|text| anyhow!("{name} in --config: {text}"))
-    };
-    let max_memory = args.max_memory.or(size("max_memory", &file.max_memory)?);
-    let in_file = size("max_client_memory", &file.max_client_memory)?;
-    let max_client_memory = args.max_client_memory.or(in_file);
-    let max_clients = args.max_clients.or(file.max_clients);
-    if let Some(clients) = max_clients.filter(|clients| !MAX_CLIENTS.contains(clients)) {
-        let (least, most) = (MAX_CLIENTS.start(), MAX_CLIENTS.end());
-        bail!("max_clients = {clients} in --config: give {least} to {most}");
-    }
-    let asked = args.replicas.or(file.replicas);
-    let replicas = replicas(asked.or(one_copy.then_some(1)), nodes);
-    let log_device = log_device.unwrap_or_default();
-    let in_file = file.listen.as_deref().map(str::parse).transpose();
-    let listen = args.listen.clone().or(in_file.context("listen in --config")?);
-    ensure!(
-        log_device != LogDevice::Memory || args.log_bytes.or(file.log_bytes).is_none(),
-        "--log-bytes: data in memory only has no log; give --log-device file:DIR as well"
-    );
-    ensure!(
-        log_device == LogDevice::Memory || system.logs.is_some(),
-        "--log-device: {} keeps no log, and its data lasts as long as its process; leave it out, or serve \
-         a system that keeps one",
-        system.name
-    );
-    check_log_device(&log_device, replicas)?;
-    check_log_folder(&log_device)?;
-    Ok(Settings {
-        system,
-        nodes,
-        replicas,
-        listen: listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6380)).into()),
-        password: args.password.clone().or(file.password),
-        records,
-        threads,
-        log_device,
-        max_memory,
-        max_client_memory,
-        max_clients,
-        transaction_time: transaction_ms.map(Duration::from_millis),
-        log_bytes,
-    })
-}
-
-/// A write is acknowledged once its backups' files hold it.
-pub fn check_log_device(device: &LogDevice, replicas: usize) -> Result<()> {
-    ensure!(
-        *device == LogDevice::Memory || replicas != 1,
-        "--log-device: with --replicas 1 there is no backup whose file could hold a write before it \
-         is acknowledged; give at least 2"
-    );
-    Ok(())
-}
-
-/// What stands where the folder of logs is to be must be one.
-///
-/// # Errors
-/// If it is not: an error of the system.
-pub fn check_log_folder(device: &LogDevice) -> io::Result<()> {
-    let LogDevice::File { dir } = device else { return Ok(()) };
-    // It is made with those above it that are missing.
-    match dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
-        None => Ok(()),
-        Some(there) => Err(io::Error::new(
-            io::ErrorKind::NotADirectory,
-            format!(
-                "--log-device file:{}: {} is no folder; give a folder, or the path of one to be made",
-                dir.display(),
-                there.display()
-            ),
-        )),
-    }
-}
-
-fn read(path: &Path) -> Result<File> {
-    let text = fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("--config {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use nicol_lab::systems;
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::sync::Arc;
@@ -465,6 +314,7 @@ mod tests {
     use nicol_resp::{Backend, Done, Request};
 
     use super::*;
+    use crate::flags;
 
     /// A store that answers nothing.
     struct Silent;
@@ -476,7 +326,7 @@ mod tests {
     #[test]
     fn a_system_whose_tables_do_not_grow_refuses_to_serve() {
         let args = ServeArgs { system: Some("farm".to_owned()), ..ServeArgs::default() };
-        let error = format!("{:#}", settings(&args).unwrap_err());
+        let error = flags::told(&settings(&args).unwrap_err());
         assert!(error.contains("--system farm") && error.contains("fixed size"), "{error}");
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Usage;
 use crate::cli::{Format, SystemsAction, SystemsArgs};
+use crate::flags::in_flags;
 use crate::output;
 
 /// What the list for people shows of a system: the rest is told one system at a time.
@@ -65,7 +66,8 @@ fn row(system: &System) -> Result<Value> {
             },
         }
     }
-    let refused = refused.iter().map(|(reason, of)| format!("{}: {reason}", of.join(" ")));
+    let refused =
+        refused.iter().map(|(reason, of)| format!("{}: {}", of.join(" "), in_flags(reason)));
     row["worlds"] = json!(system.worlds()?.join(", "));
     row["workloads"] = json!(workloads.join(" "));
     row["refuses"] = json!(refused.collect::<Vec<_>>().join("; "));

@@ -193,6 +193,7 @@ fn parse(args: &[&str]) -> Result<(), String> {
         let names = pair[1].split(',').filter(|name| !["all", "threads"].contains(name));
         for name in names.filter(|name| !name.contains(['=', ':', '.']) || pair[0] == "--system") {
             match pair[0] {
+                "show" if args[0] == "lab" => listed("lab", name)?,
                 "--system" | "show" if args[0] != "profiles" => listed("systems", name)?,
                 "--on" | "check" | "show" if args[0] != "check" => listed("profiles", name)?,
                 _ => {}

@@ -10,10 +10,12 @@ use std::io::{BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use live::{LIVE, live_with};
 use nicol_rt::{HEADER_LEN, LogEntry, LogReader};
-use support::Client;
+use support::{Client, text};
 
 /// A folder of this test run, empty; `name` is used by one test only.
 fn folder(name: &str) -> PathBuf {
@@ -74,10 +76,10 @@ fn a_killed_server_s_files_hold_what_it_has_acknowledged() {
 }
 
 #[test]
-fn a_full_disk_ends_the_server_in_words_and_loses_nothing_acknowledged() {
-    let dir = folder("log-full");
-    // The limit on a file's size (in half KiB) stands for a full disk; the last write is short. The
-    // signal would end the process before the write could fail.
+fn a_log_that_cannot_be_written_ends_the_server_in_words_and_loses_nothing_acknowledged() {
+    let dir = folder("log-fails");
+    // The limit on a file's size (in half KiB) stands for a disk that fails; the last write is
+    // short. The signal would end the process before the write could fail.
     let line = "trap '' XFSZ; ulimit -f 256; exec \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", line, "sh", env!("CARGO_BIN_EXE_nicol")]).args(LIVE);
@@ -92,6 +94,53 @@ fn a_full_disk_ends_the_server_in_words_and_loses_nothing_acknowledged() {
     assert!(!told.contains("panicked"), "{told}");
     assert!((10..1_000).contains(&acknowledged.len()), "{}", acknowledged.len());
     assert_kept(&run, &acknowledged);
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
+    let dir = folder("log-full");
+    fs::create_dir_all(&dir).unwrap();
+    // A disk of its own, small, and a file on it that can be removed.
+    let line = "mount -t tmpfs -o size=5m tmpfs \"$0\" && head -c 2000000 /dev/zero > \"$0/filler\" \
+                && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", line]).arg(&dir);
+    if !command.arg("true").output().is_ok_and(|output| output.status.success()) {
+        println!("left out: this machine lets nobody mount a disk");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", line]).arg(&dir).arg(env!("CARGO_BIN_EXE_nicol")).args(LIVE);
+    let (server, address) = live_with(command.args(["--log-device", &device(&dir.join("store"))]));
+    let mut client = Client::open(&address).unwrap();
+    let mut ask = |request: String| {
+        client.send(request.as_bytes());
+        text(&client.reply())
+    };
+    let value = "x".repeat(500);
+    let (mut stored, mut last) = (0, String::new());
+    for key in 0..20_000 {
+        last = ask(format!("SET key{key} {value}\r\n"));
+        if last.starts_with("-MISCONF") {
+            break;
+        }
+        stored += u64::from(last == "+OK\r\n");
+    }
+    assert!(last.starts_with("-MISCONF") && last.contains("full"), "{last}");
+    assert!((100..10_000).contains(&stored), "{stored} values");
+    for key in [0, stored / 2, stored - 1] {
+        assert!(ask(format!("GET key{key}\r\n")).ends_with(&format!("{value}\r\n")), "key{key}");
+    }
+    assert!(ask("DEL key0\r\n".to_owned()).starts_with("-MISCONF"));
+    assert!(ask("INFO\r\n".to_owned()).contains("aof_last_write_status:err"));
+    let outside = format!("/proc/{}/root/{}/filler", server.process.id(), dir.display());
+    fs::remove_file(outside).unwrap();
+    let started = Instant::now();
+    while ask("SET later 1\r\n".to_owned()) != "+OK\r\n" {
+        assert!(started.elapsed() < Duration::from_secs(20), "it takes no writes");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(ask("DEL key0\r\n".to_owned()), ":1\r\n");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn single_operations_are_taken_and_all_others_refused_in_words() {
 fn what_it_cannot_do_is_refused_with_the_flag() {
     for (more, words) in [
         (&["--log-device", "file:nowhere"][..], "prism-kv keeps no log"),
-        (&["--nodes", "3", "--replicas", "2"], "give --replicas 1"),
+        (&["--nodes", "3", "--replicas", "2"], "--replicas 2: PRISM-KV keeps one copy"),
         (&["--max-memory", "80mb"], "--records 2000000: the index"),
     ] {
         let output = serve(more).output().unwrap();

@@ -57,6 +57,51 @@ fn a_fresh_server_takes_little_memory_and_answers_a_burst_at_once() {
     assert!(sum.abs_diff(info(&mut client, "used_memory")) < 1 << 20, "{sum}");
 }
 
+/// Sets `keys` keys to `len` bytes each, in batches, or deletes them; how many were refused.
+fn write_all(client: &mut Client, keys: usize, len: Option<usize>) -> usize {
+    let mut refused = 0;
+    for first in (0..keys).step_by(50) {
+        let line = |key: usize| match len {
+            Some(len) => command(&[b"SET", format!("key{key}").as_bytes(), &vec![b'v'; len]]),
+            None => command(&[b"DEL", format!("key{key}").as_bytes()]),
+        };
+        let batch: Vec<u8> = (first..first + 50).flat_map(line).collect();
+        client.send(&batch);
+        refused += (0..50).filter(|_| text(&client.reply()).starts_with("-OOM")).count();
+    }
+    refused
+}
+
+/// What large values took serves small ones, and large ones again; and an empty store gives back
+/// what it took.
+#[test]
+fn memory_that_is_free_serves_values_of_any_size() {
+    const KEYS: usize = 2_000;
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_nicol"));
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--threads", "1", "--max-memory", "180mb"]);
+    let (_cluster, address) = live_with(&mut serve);
+    let mut client = Client::open(&address).unwrap();
+    for len in [10_000, 100, 5_000, 700, 10_000] {
+        assert_eq!(write_all(&mut client, KEYS, Some(len)), 0, "values of {len} bytes");
+        let full = info(&mut client, "memory_tables");
+        assert!(full as usize > 3 * KEYS * len, "{full} bytes for values of {len}");
+        write_all(&mut client, KEYS, None);
+    }
+    // Replicas delete a little later.
+    let started = Instant::now();
+    let empty = loop {
+        let left = info(&mut client, "memory_tables");
+        if left < 30 << 20 || started.elapsed() > Duration::from_secs(10) {
+            break left;
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(empty < 30 << 20, "{empty} bytes of tables without a record");
+    // It has not only been counted less: the system has it.
+    let resident = info(&mut client, "used_memory_rss");
+    assert!(resident < 180 << 20, "{resident} bytes are resident");
+}
+
 /// As `redis-benchmark -t set -r 100000 -c 50 -P 16` does, while others ask for 30 MB each and
 /// never read.
 #[test]

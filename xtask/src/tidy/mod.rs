@@ -5,6 +5,7 @@
 
 mod arrows;
 mod citations;
+mod docs;
 mod links;
 mod modules;
 mod owners;
@@ -141,6 +142,7 @@ fn rust(root: &Path) -> Result<Vec<Finding>> {
     let crates = modules::crates(&shipped);
     let mut findings = rings::check(crates.values());
     findings.extend(owners::check(crates.values()));
+    findings.extend(docs::check(&shipped));
     findings.extend(shipped.iter().flat_map(|(path, source)| planted::check(path, source)));
     findings.extend(
         sources.iter().flat_map(|(path, source)| rules::check(path, source, is_test(path))),

@@ -75,6 +75,9 @@ pub(super) fn check(path: &str, source: &Source<'_>, test_module: bool) -> Vec<F
     if pure && !test {
         findings.extend(ambient(path, source));
     }
+    if !test {
+        findings.extend(flags(path, source));
+    }
     findings
 }
 
@@ -236,6 +239,22 @@ fn has_default_hasher(rest: &str, parameters: usize) -> bool {
     given < parameters
 }
 
+/// The laboratory names fields, which the command writes as flags and a program as arguments.
+fn flags(path: &str, source: &Source<'_>) -> Vec<Finding> {
+    if !path.starts_with("crates/nicol-lab/src/") {
+        return Vec::new();
+    }
+    let is_flag =
+        |at: usize| source.text[at + 2..].starts_with(|one: char| one.is_ascii_lowercase());
+    let literals = source.literals().into_iter().filter(|literal| !source.is_test(literal.start));
+    let found = literals.flat_map(|literal| {
+        let dashes = source.text[literal.clone()].match_indices("--");
+        dashes.map(|(at, _)| literal.start + at).filter(|at| is_flag(*at)).collect::<Vec<_>>()
+    });
+    let remedy = "name the field between backticks, as nicol_lab::refused says";
+    found.map(|at| Finding::new(path, source.line(at), "flag", remedy)).collect()
+}
+
 /// Paths of one person's machine, in any text file.
 pub(super) fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     // In two parts, so that this file passes its own rule.
@@ -381,6 +400,18 @@ mod tests {
         assert_eq!(found("crates/nicol/tests/a.rs", &text), []);
         let text = "\n".repeat(TEST_LINES_MAX + 1);
         assert_eq!(found("crates/nicol/tests/a.rs", &text), [(TEST_LINES_MAX + 1, "file size")]);
+    }
+
+    #[test]
+    fn the_laboratory_names_no_flags() {
+        let text =
+            "/// --nodes\nfn f() { g(\"--nodes {nodes}\"); } // --set\nlet a = \"a -- b\";\n";
+        assert_eq!(found("crates/nicol-lab/src/a.rs", text), [(2, "flag")]);
+        assert_eq!(found("crates/nicol/src/a.rs", text), []);
+        let text = "fn f() {\n    g(\"give one \\\n         or --all\");\n}\n";
+        assert_eq!(found("crates/nicol-lab/src/a.rs", text), [(3, "flag")]);
+        let text = "#[cfg(test)]\nmod tests {\n    const A: &str = \"--nodes\";\n}\n";
+        assert_eq!(found("crates/nicol-lab/src/a.rs", text), []);
     }
 
     #[test]

@@ -42,7 +42,7 @@ use crate::linearizability::{self, Bound, KeyName, Problem, Value};
 use of_key::OfKey;
 use starts::{Carried, Starts, Writers, is_under_way};
 
-/// What kind of wrong.
+/// The kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
     /// What the model protects is not in the recovered state.
@@ -64,9 +64,7 @@ pub enum Anomaly {
 pub struct Violation {
     /// The crash, by its number from 0; the number of crashes for what follows the last one.
     pub crash: usize,
-    /// The key.
     pub key: Key,
-    /// What kind.
     pub anomaly: Anomaly,
     /// The operations that show it, by id: for a loss those that the model protects.
     pub operations: Vec<u64>,
@@ -91,7 +89,6 @@ impl fmt::Display for Violation {
 /// The verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Crashes judged.
     pub crashes: usize,
     /// Keys looked at after crashes, summed up.
     pub recovered: usize,
@@ -100,7 +97,6 @@ pub struct Report {
     /// Acknowledged writes that came after the state recovered, as far as versions tell: the loss,
     /// permitted or not. Of keys that nobody looked at nothing is counted.
     pub acknowledged_lost: usize,
-    /// What is wrong.
     pub violations: Vec<Violation>,
     /// Keys that are neither right nor wrong.
     pub undecided: Vec<linearizability::Undecided>,
@@ -175,7 +171,7 @@ fn told_in_part(history: &History, initial: &Initial) -> ToldInPart {
     told
 }
 
-/// What is known of an operation at the crash that ends its piece: one that is under way has no
+/// All that is known of an operation at the crash that ends its piece: one that is under way has no
 /// outcome yet.
 fn as_known_at<'o>(operation: &'o Operation, crash: Option<&Crash>) -> Option<Cow<'o, Operation>> {
     match crash.filter(|crash| is_under_way(operation, crash.at)) {
@@ -194,7 +190,7 @@ struct Piece<'a, 'h> {
     crash: Option<&'h Crash>,
     /// The operations that were invoked in it.
     own: &'a [&'h Operation],
-    /// What was loaded, in the order of keys.
+    /// The loaded records, in the order of keys.
     initial: &'a Initial,
     earlier: &'h History,
     writers: &'a Writers<'h>,

@@ -21,7 +21,7 @@ pub(super) struct OfKey<'a, 'h> {
     pub(super) problem: &'a Problem,
     /// Those of them that write.
     pub(super) writes: &'a [Carried<'h>],
-    /// What the crash left, if somebody looked.
+    /// The state that the crash left, if somebody looked.
     pub(super) recovered: Option<&'a [&'h Read]>,
     /// What was read in the piece, of any key.
     pub(super) read: &'a ReadValues<'a>,
@@ -226,7 +226,6 @@ impl<'h> OfKey<'_, 'h> {
         }
     }
 
-    /// What is wrong.
     fn name(&self, mut problem: Problem, found: Found) -> Violation {
         let Some(recovered) = problem.recovered.take() else {
             return self.wrong_already(found);

@@ -21,7 +21,7 @@ pub(super) fn is_under_way(operation: &Operation, at: u64) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct Carried<'h> {
     pub(super) operation: &'h Operation,
-    /// Was it acknowledged, although nobody knows any more whether it takes effect?
+    /// True if it was acknowledged, although nobody knows any more whether it takes effect.
     unknown: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'h> Carried<'h> {
         Self { operation, unknown: false }
     }
 
-    /// What is known of it at the crash.
+    /// All that is known of it at the crash.
     pub(super) fn known_at(&self, crash: Option<&Crash>) -> Cow<'h, Operation> {
         let under_way = crash.is_some_and(|crash| is_under_way(self.operation, crash.at));
         if self.unknown || under_way {
@@ -82,7 +82,7 @@ pub(super) struct Starts<'h> {
 }
 
 impl<'h> Starts<'h> {
-    /// What was loaded, or not.
+    /// The loaded records, or not.
     pub(super) fn loaded(initial: Option<Value>) -> Self {
         Self::one(Start { initial, carried: Vec::new(), doubtful: None })
     }
@@ -137,9 +137,9 @@ pub(super) fn writers(history: &History) -> Writers<'_> {
 /// Which writes have come to light by a crash.
 pub(super) struct Came<'a, 'h> {
     pub(super) writers: &'a Writers<'h>,
-    /// What the crash left, if that is known.
+    /// The state that the crash left, if that is known.
     pub(super) kept: Option<Value>,
-    /// What was read before the crash.
+    /// The reads before the crash.
     pub(super) read: &'a ReadValues<'a>,
     /// Does the model keep what was read? What a crash lost may come again.
     pub(super) keeps_read: bool,

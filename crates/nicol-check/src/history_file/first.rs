@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{FileContent, HistoryError, Lines, Origin, validate};
 
-/// What the first line of a file calls its format.
+/// The name of the format in a file's first line.
 pub(super) const SCHEMA: &str = "nicol.history/1";
 
 /// What this format does not tell.

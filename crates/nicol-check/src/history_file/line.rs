@@ -222,7 +222,7 @@ pub(super) struct Line {
     recovered: Option<Vec<FileRead>>,
 }
 
-/// What a line says.
+/// The content of a line.
 pub(super) enum Parsed {
     Loaded(Vec<Loaded>),
     Operation(Operation),
@@ -346,7 +346,7 @@ impl Line {
         .filter_map(|(name, given)| given.then_some(name))
     }
 
-    /// What the line says; the error says what is wrong with it.
+    /// The content of a line; the error says what is wrong with it.
     pub(super) fn parse(self) -> Result<Parsed, String> {
         let Some((op, fields)) = KINDS.iter().find(|(op, _)| *op == self.op) else {
             let known: Vec<_> = KINDS.iter().map(|(op, _)| *op).collect();

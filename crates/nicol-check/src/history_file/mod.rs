@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use line::{Line, Parsed};
 pub use validate::{Fault, validate};
 
-/// What the first line of a file calls its format.
+/// The name of the format in a file's first line.
 pub const SCHEMA: &str = "nicol.history/2";
 /// Records that a file may load: each is held in memory.
 const LOADED_MAX: usize = 1 << 24;
@@ -31,22 +31,17 @@ const REMEDY: &str = "record the history again, or correct the program that wrot
 /// What produced a history: for people, nothing is judged by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The system that ran.
     pub system: Option<String>,
     /// The workload that it ran.
     pub workload: Option<String>,
-    /// The seed.
     pub seed: Option<u64>,
 }
 
 /// A history that was read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileContent {
-    /// The file's format.
     pub schema: String,
-    /// What produced it.
     pub origin: Origin,
-    /// The history.
     pub history: History,
     /// What cannot be judged, because the file does not tell it.
     pub not_told: Vec<&'static str>,
@@ -94,7 +89,6 @@ enum Clock {
 enum InitialKind {
     /// By lines with `"op":"load"`; what they do not name was absent.
     Listed,
-    /// Not at all.
     Untold,
 }
 
@@ -104,9 +98,8 @@ pub enum HistoryError {
     /// It cannot be read.
     #[error("line {line}: {reason}")]
     Io {
-        /// The line.
         line: usize,
-        /// What the system says.
+        /// The system's message.
         reason: io::Error,
     },
     /// It has no first line.
@@ -117,29 +110,19 @@ pub enum HistoryError {
         "line 1: schema '{found}': this version reads {SCHEMA} and {older}; record the history again",
         older = first::SCHEMA
     )]
-    Schema {
-        /// What it says.
-        found: String,
-    },
+    Schema { found: String },
     /// A line is not what it should be.
     #[error("line {line}: {reason}; {REMEDY}")]
-    Line {
-        /// The line.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
+    Line { line: usize, reason: String },
     /// Lines are missing at its end, or were added.
     #[error(
         "it has {found} {what}, and its first line says {said}: the file was cut short or changed; \
          record the history again"
     )]
     Cut {
-        /// What is counted.
         what: &'static str,
         /// What the first line says.
         said: usize,
-        /// What there are.
         found: usize,
     },
 }

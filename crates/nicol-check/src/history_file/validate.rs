@@ -11,7 +11,6 @@ use super::HistoryError;
 pub struct Fault {
     /// The operation, by its position in [`History::operations`].
     pub operation: usize,
-    /// What is wrong.
     pub reason: String,
 }
 

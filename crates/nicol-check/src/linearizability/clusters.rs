@@ -27,7 +27,6 @@ struct Cluster {
 
 /// Which writes there are, by the digest of what they wrote.
 struct Writers {
-    /// Cluster by digest.
     of: BTreeMap<u64, usize>,
     initial: Value,
 }

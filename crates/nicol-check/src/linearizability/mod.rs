@@ -56,7 +56,7 @@ impl Bound {
         Self { states: self.states.min(states), ..self }
     }
 
-    /// Is it met after so many configurations? Looks at the clock once in a while.
+    /// True if it is met after so many configurations. Looks at the clock once in a while.
     fn is_met(&self, states: usize) -> bool {
         const LOOK: usize = 256;
         states >= self.states
@@ -71,7 +71,7 @@ impl Default for Bound {
     }
 }
 
-/// What kind of wrong.
+/// The kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
     /// A read missed a write that had ended before it began.
@@ -116,9 +116,7 @@ impl Found {
 /// One violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The key.
     pub key: Key,
-    /// What kind.
     pub anomaly: Anomaly,
     /// The operations that show it, by id; fewer than two where one is enough.
     pub operations: Vec<u64>,
@@ -169,11 +167,8 @@ impl fmt::Display for KeyName<'_> {
 /// A key that is neither right nor wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undecided {
-    /// The key.
     pub key: Key,
-    /// Operations on it.
     pub operations: usize,
-    /// Why.
     pub reason: Reason,
 }
 
@@ -205,7 +200,6 @@ impl fmt::Display for Undecided {
 /// The verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Keys judged.
     pub keys: usize,
     /// Operations on single keys that took effect for certain.
     pub operations: usize,
@@ -220,7 +214,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Is every key linearizable, for certain?
+    /// True if every key is linearizable for certain.
     pub fn holds(&self) -> bool {
         self.violations.is_empty() && self.undecided.is_empty() && self.not_judged == 0
     }
@@ -257,7 +251,7 @@ pub(crate) fn violation(key: &Key, found: Found) -> Violation {
     Violation { key: key.clone(), anomaly: found.anomaly, operations }
 }
 
-/// What was loaded, in the order of keys.
+/// The loaded records, in the order of keys.
 pub(crate) fn in_order(initial: &Initial) -> Initial {
     let mut sorted = initial.clone();
     if let Initial::Listed(loaded) = &mut sorted {
@@ -266,7 +260,7 @@ pub(crate) fn in_order(initial: &Initial) -> Initial {
     sorted
 }
 
-/// What a decider says of a key.
+/// A decider's verdict on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Linearizable,

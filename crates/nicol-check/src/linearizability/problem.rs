@@ -10,7 +10,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// What a register holds, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value {
-    /// Is there a record? `None`: a client does not know what it wrote.
+    /// True if there is a record. `None`: a client does not know what it wrote.
     pub(crate) present: Option<bool>,
     pub(crate) digest: Option<u64>,
     pub(crate) version: Option<u64>,
@@ -36,12 +36,12 @@ impl Value {
         Self { present: Some(read.present), digest: read.digest, version: read.version }
     }
 
-    /// Is the record absent for certain?
+    /// True if the record is absent for certain.
     pub(crate) fn is_absent(&self) -> bool {
         self.present == Some(false)
     }
 
-    /// Is all known of it that a read may tell, but for its version?
+    /// True if all that a read may tell of it is known, but for its version.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_absent() || self.present.is_some() && self.digest.is_some()
     }
@@ -77,7 +77,7 @@ pub(crate) struct Op {
     /// [`NEVER`] if it may take effect at any time after its invocation.
     pub(crate) responded: u64,
     pub(crate) writes: bool,
-    /// What was written, or read.
+    /// The value written or read.
     pub(crate) value: Value,
     /// May it, of unknown outcome, take effect only behind the recovered state?
     pub(crate) after_recovery: bool,

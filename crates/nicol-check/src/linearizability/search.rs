@@ -221,7 +221,7 @@ fn guesses(problem: &Problem) -> BTreeSet<Value> {
     reads.map(|op| op.value).chain(recovered).collect()
 }
 
-/// What may take effect next.
+/// The operations that may take effect next.
 struct Enabled {
     certain: Vec<usize>,
     /// No unsure write that was invoked later may.

@@ -13,7 +13,6 @@ use super::{Anomaly, Found};
 /// A version of the key that was written for certain, or read.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// What is known of the value.
     value: Value,
     /// The id of a certain write; `None`: an unsure one must have written it, or the load did.
     writer: Option<u64>,
@@ -41,7 +40,7 @@ fn is_unplaced(op: &Op) -> bool {
     !op.writes && is_floorless(&op.value)
 }
 
-/// Is there no record, and nothing that says since when?
+/// True if there is no record, and nothing that says since when.
 fn is_floorless(read: &Value) -> bool {
     read.is_absent() && read.version.is_none()
 }

@@ -6,7 +6,7 @@ use super::index::{Hidden, Index, NOBODY, ReadAt};
 use super::installs::{Install, Twice};
 use super::replay::Missed;
 
-/// What kind of violation a cycle is.
+/// The kind of violation that a cycle is.
 pub(super) fn anomaly(cycle: &[Step]) -> Anomaly {
     let count = |kind| cycle.iter().filter(|step| step.kind == kind).count();
     if count(EdgeKind::RealTime) > 0 {

@@ -49,7 +49,6 @@ pub(super) struct Step {
 pub(super) struct Graph<'a> {
     operations: usize,
     nodes: usize,
-    /// The certain edges.
     certain: &'a [Edge],
     /// Those that rest on decisions, and which.
     assumed: &'a [(Edge, [u32; 2])],

@@ -25,7 +25,7 @@ pub(super) struct Node {
     pub(super) writes: Range<u32>,
 }
 
-/// What a node read of one key.
+/// A node's read of one key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadAt {
     pub(super) node: u32,
@@ -35,7 +35,7 @@ pub(super) struct ReadAt {
     pub(super) digest: Option<u64>,
 }
 
-/// What a node wrote to one key; the last of several writes to it.
+/// A node's write to one key; the last of several writes to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteAt {
     pub(super) node: u32,
@@ -48,7 +48,6 @@ pub(super) struct WriteAt {
 #[derive(Clone, Debug)]
 pub(super) struct ScanAt {
     pub(super) covers: Range<u32>,
-    /// Ascending.
     pub(super) found: Vec<u32>,
 }
 
@@ -69,7 +68,6 @@ pub(super) struct Index<'h> {
     pub(super) reads: Vec<ReadAt>,
     pub(super) scans: Vec<ScanAt>,
     pub(super) writes: Vec<WriteAt>,
-    /// Sorted.
     pub(super) hidden: Vec<Hidden>,
     /// Loaded records: key, version, digest.
     pub(super) loaded: Vec<(u32, u64, Option<u64>)>,
@@ -191,7 +189,6 @@ impl<'h> Index<'h> {
         at as u32
     }
 
-    /// The key in words.
     pub(super) fn name(&self, key: u32) -> String {
         match self.numbers.get(key as usize) {
             Some(number) => format!("{number:#x}"),

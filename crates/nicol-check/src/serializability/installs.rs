@@ -26,7 +26,6 @@ pub(super) struct Installs {
     certain: Vec<Install>,
     /// Where each key's begin.
     starts: Vec<u32>,
-    /// The assumed ones.
     assumed: BTreeMap<(u32, u64), Install>,
 }
 
@@ -116,13 +115,11 @@ impl Installs {
         Ok(())
     }
 
-    /// Drops an assumption.
     pub(super) fn drop(&mut self, key: u32, version: u64) {
         let dropped = self.assumed.remove(&(key, version));
         assert!(dropped.is_some(), "only what was assumed is dropped");
     }
 
-    /// The install of exactly this version.
     pub(super) fn at(&self, key: u32, version: u64) -> Option<Install> {
         self.newest(key, version).filter(|install| install.version == version)
     }

@@ -12,7 +12,7 @@ use super::replay::replay;
 use super::search::{Levels, Search, Step, rest_on};
 use super::{Anomaly, Report, assumed, describe};
 
-/// What a look at the graph costs besides its nodes and edges.
+/// The cost of a look at the graph besides its nodes and edges.
 const LOOK: u64 = 64;
 
 /// See [`super::check`].
@@ -60,7 +60,7 @@ struct Judge<'i, 'h> {
     orphans: Vec<u32>,
 }
 
-/// What one look at the graph came to.
+/// The result of one look at the graph.
 enum Look {
     /// The operations were run in the order that was found.
     Holds,
@@ -180,7 +180,7 @@ impl<'i, 'h> Judge<'i, 'h> {
         }
     }
 
-    /// What is wrong with a read, as far as it is certain.
+    /// The violation in a read, as far as it is certain.
     fn read(&self, installs: &Installs, read: &ReadAt) -> Option<(Anomaly, String)> {
         let ReadAt { node, key, present, version, .. } = *read;
         let version = version?;

@@ -37,7 +37,7 @@ use nicol_core::history::History;
 /// Violations that a report spells out.
 const SHOWN_MAX: usize = 100;
 
-/// What kind of wrong.
+/// The kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
     /// Two committed operations installed one version of a key, or one that was loaded.
@@ -81,9 +81,7 @@ pub enum Anomaly {
 /// One violation, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What kind.
     pub anomaly: Anomaly,
-    /// What happened.
     pub description: String,
 }
 
@@ -96,17 +94,13 @@ impl fmt::Display for Violation {
 /// The checker's verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Operations that committed.
     pub committed: usize,
-    /// Operations that aborted.
     pub aborted: usize,
     /// Operations of unknown outcome that took effect, as others show.
     pub unknown_effective: usize,
     /// Other operations of unknown outcome.
     pub unknown: usize,
-    /// The first violations.
     pub violations: Vec<Violation>,
-    /// Violations beyond those.
     pub more: usize,
     /// Why the history is neither right nor wrong, if it cannot be decided.
     pub undecided: Option<String>,

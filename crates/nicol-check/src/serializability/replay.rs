@@ -20,7 +20,6 @@ pub(super) struct Missed {
 /// One key's state.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// The newest version.
     version: u64,
     /// The highest version at which the key was read absent since.
     floor: u64,

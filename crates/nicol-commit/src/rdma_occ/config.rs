@@ -100,6 +100,17 @@ pub enum Validation {
     Rpc,
 }
 
+/// Which of the keys that were read are validated. AMB-54
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValidateKeys {
+    /// Those that are not locked, and none of a transaction with one key that one request has read:
+    /// a lock is taken at the version read, and one read is of one instant. AMB-34
+    Unlocked,
+    /// Every one: "they reread all objects in the read set" [PRISM21 8.1]. A record that is locked
+    /// must carry this engine's lock, at the version read.
+    All,
+}
+
 /// What a LOG carries. AMB-44
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogContent {
@@ -129,6 +140,8 @@ pub struct RdmaOccConfig {
     pub execution: Execution,
     /// How what was read is validated.
     pub validation: Validation,
+    /// Which keys are validated.
+    pub validate_keys: ValidateKeys,
     /// How backups get their log records.
     pub log_by: Primitive,
     /// What a LOG carries.
@@ -195,12 +208,13 @@ impl RdmaOccConfig {
     }
 
     /// FaRM as PRISM compares with it, over the software that executes its chains: a lookup takes
-    /// two READs, of the bucket and of the value; RPCs travel as PRISM's do; one copy suffices.
-    /// [PRISM21 8.1, 8.3]
+    /// two READs, of the bucket and of the value; every object read is validated; RPCs travel as
+    /// PRISM's do; one copy suffices. [PRISM21 8.1, 8.3]
     pub fn farm_software(records: u64, value: usize) -> Self {
         let mut config = Self {
             verbs: Verbs::Software,
             validation: Validation::Read,
+            validate_keys: ValidateKeys::All,
             rpc_by: Transport::Send,
             await_commit: true,
             ..Self::farm(records, value)
@@ -262,6 +276,7 @@ impl RdmaOccConfig {
                 *by = Primitive::Rpc;
             }
             config.validation = Validation::Rpc;
+            config.validate_keys = ValidateKeys::Unlocked;
             config.commit_by = Primitive::Rpc;
         }
         if !config.hooks().reads_locked() {
@@ -286,6 +301,7 @@ impl RdmaOccConfig {
             warm_addresses: false,
             execution: Execution::Read(Locking { by: Primitive::Rpc, keys: LockKeys::Written }),
             validation: Validation::Read,
+            validate_keys: ValidateKeys::Unlocked,
             log_by: Primitive::OneSided,
             log_content: LogContent::Shard,
             log_acks: false,

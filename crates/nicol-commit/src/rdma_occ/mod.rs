@@ -66,7 +66,7 @@ mod worker;
 
 pub use config::{
     Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, SYSTEMS, Transport,
-    Validation, Verbs,
+    ValidateKeys, Validation, Verbs,
 };
 pub use coordinator::Coordinator;
 pub use node::Node;

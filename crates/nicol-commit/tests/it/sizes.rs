@@ -176,8 +176,8 @@ fn ways(paper: &XenicConfig) -> Vec<XenicConfig> {
 
 #[test]
 fn values_without_space_abort_on_every_path_of_xenic() {
-    // The initial values' blocks, and those of one size more.
-    let growth = Growth::Doubling { memory_max: Bytes(3 << 19) };
+    // The slots, the slab of the initial values, and two or three more.
+    let growth = Growth::Doubling { memory_max: Bytes(5 << 16) };
     let paper = XenicConfig { growth, ..XenicConfig::paper(ROWS, INLINE) };
     let mut ways = ways(&paper);
     ways.extend([CombinedOps::Keys, CombinedOps::None].map(|combined_ops| XenicConfig {

@@ -105,7 +105,7 @@ impl Chain {
         usize::from(self.body[1])
     }
 
-    /// Has it no operation? Such a chain is malformed.
+    /// True if it has no operation. Such a chain is malformed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

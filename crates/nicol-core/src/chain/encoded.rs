@@ -11,9 +11,8 @@ use crate::wire::{Malformed, Reader, Writer};
 pub(crate) struct Encoded<'a> {
     /// Does the reply have a record per operation?
     pub(crate) is_chain: bool,
-    /// Is it executed by what executes chains?
+    /// True if it is executed by what executes chains.
     pub(crate) like_chain: bool,
-    /// How many operations.
     pub(crate) count: usize,
     steps: Reader<'a>,
 }
@@ -67,7 +66,6 @@ impl<'a> Encoded<'a> {
         Ok(step)
     }
 
-    /// Checks every operation.
     pub(crate) fn check(mut self) -> Result<(), Malformed> {
         for _ in 0..self.count {
             self.next_step()?;

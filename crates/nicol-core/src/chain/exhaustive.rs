@@ -28,7 +28,7 @@ struct Model {
     words: [u64; WORDS],
     scratch: [u64; 4],
     popped: u64,
-    /// Has the operation that runs the region's key?
+    /// True if the operation that runs has the region's key.
     opens: bool,
 }
 

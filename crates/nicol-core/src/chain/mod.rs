@@ -46,8 +46,8 @@ pub use run::{ChainAccess, Touch, run};
 pub use step::{Data, Primitive, Step, Target};
 
 /// Operations of a chain at most: each runs in short, bounded time, and so does a chain [PRISM21
-/// 4.1]. The paper's longest, PRISM-RS's write, has four with AMB-12; the longest of all, a write
-/// check of PRISM-TX that stages its item, has five (decision 0029).
+/// 4.1]. The paper's longest, PRISM-RS's write, has four with AMB-12; the longest of all,
+/// PRISM-TX's checks of the keys on one server, has as many as a chain may have (AMB-53).
 pub const OPERATIONS_MAX: usize = 16;
 /// Bytes of a chain as sent, and of its results. The target buffers both, and refuses more with
 /// `NoResources` (receiver not ready) [PRISM21 4.2].

@@ -60,7 +60,6 @@ pub struct ChainResults<'a> {
 }
 
 impl<'a> ChainResults<'a> {
-    /// Parses the payload that a chain resolved to.
     pub fn parse(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut results = Self { outcomes: [Outcome::Skipped; OPERATIONS_MAX], count: 0 };
         let mut from = Reader::new(payload);
@@ -81,7 +80,6 @@ impl<'a> ChainResults<'a> {
         Ok(results)
     }
 
-    /// All outcomes.
     pub fn outcomes(&self) -> &[Outcome<'a>] {
         &self.outcomes[..self.count]
     }

@@ -22,7 +22,6 @@ pub enum Touch {
 }
 
 impl Touch {
-    /// Its name in traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fetch(_) => "fetch",
@@ -31,7 +30,6 @@ impl Touch {
         }
     }
 
-    /// How many bytes.
     pub const fn bytes(self) -> u64 {
         let (Self::Fetch(bytes) | Self::Store(bytes) | Self::Atomic(bytes)) = self;
         bytes
@@ -104,7 +102,7 @@ struct Execution<'a, R> {
     regions: &'a RegionTable,
     memory: &'a R,
     scratch: [u8; SCRATCH_BYTES],
-    /// Is it a chain? Then it has a scratch, and its results are buffered.
+    /// True if it is a chain. Then it has a scratch, and its results are buffered.
     is_chain: bool,
 }
 

@@ -6,7 +6,6 @@ use crate::memory::MaskedSwap;
 /// What an operation accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// This address.
     At(u64),
     /// What the pointer at this address points to (*indirect*).
     Indirect(u64),
@@ -21,12 +20,7 @@ pub enum Data<'a> {
     /// These bytes.
     Inline(&'a [u8]),
     /// Bytes that lie at the target (*data_indirect*).
-    From {
-        /// Their address.
-        at: u64,
-        /// How many.
-        len: u32,
-    },
+    From { at: u64, len: u32 },
 }
 
 /// What an operation does. [PRISM21 Table 1]
@@ -34,23 +28,18 @@ pub enum Data<'a> {
 pub enum Primitive<'a> {
     /// Yields `len` bytes.
     Read {
-        /// Where they are.
         from: Target,
         /// How many; fewer if bounded.
         len: u32,
     },
-    /// Writes; yields nothing.
     Write {
-        /// Where to.
         to: Target,
-        /// What.
         data: Data<'a>,
     },
     /// Compares and swaps; yields the previous words, also where the comparison does not hold.
     CompareSwap {
         /// The words, aligned to the operand's size; not bounded, not scratch.
         target: Target,
-        /// Operands, masks, order.
         swap: MaskedSwap,
         /// Take the compare operand from this address instead.
         compare_at: Option<u64>,
@@ -61,13 +50,11 @@ pub enum Primitive<'a> {
     FetchAdd {
         /// The word; not bounded, not scratch.
         target: Target,
-        /// What to add.
         amount: u64,
     },
     /// Pops the first buffer of a free list in the operation's region, writes to it, and yields its
     /// offset as a word. Refused with `NoResources` if no buffer is ready.
     Allocate {
-        /// The free list.
         list: FreeListKey,
         /// What to write; not more than a buffer holds.
         data: &'a [u8],
@@ -77,7 +64,6 @@ pub enum Primitive<'a> {
 /// An operation of a chain: a primitive, the key it presents, and the chaining flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// What it does.
     pub primitive: Primitive<'a>,
     /// The key of the region that it accesses, pointed-to locations included.
     pub rkey: RKey,
@@ -100,7 +86,6 @@ impl<'a> Primitive<'a> {
 }
 
 impl Step<'_> {
-    /// CONDITIONAL.
     #[must_use]
     pub const fn conditional(mut self) -> Self {
         self.conditional = true;

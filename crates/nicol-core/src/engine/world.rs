@@ -348,7 +348,7 @@ pub trait World: 'static {
     fn frame_buffer(&self) -> Vec<u8>;
     /// Takes a received frame's buffer back.
     fn recycle(&self, frame: Vec<u8>);
-    /// Has the card a module that sends the copies of one deposit to many? [MINOS24 V-B3]
+    /// True if a module of the card sends the copies of one deposit to many. [MINOS24 V-B3]
     fn broadcasts(&self) -> bool {
         false
     }

@@ -96,7 +96,7 @@ impl Executor {
         self.live.get()
     }
 
-    /// Is any task ready to run?
+    /// True if any task is ready to run.
     pub fn has_ready(&self) -> bool {
         !self.ready.borrow().is_empty()
     }

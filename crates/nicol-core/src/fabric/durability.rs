@@ -23,14 +23,14 @@ pub trait Durability: Completions {
     fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, parts: &[&[u8]])
     -> Self::Completion;
 
-    /// Is what was written durable when that has been asked for? See
+    /// True if what was written is durable as soon as that is asked for. See
     /// [`Pcie::transfers_at_once`](super::Pcie::transfers_at_once).
     fn persists_at_once(&self) -> bool;
 
     /// Does this node's memory survive a crash by itself? Then nothing is persisted elsewhere.
     fn memory_is_durable(&self) -> bool;
 
-    /// Is what this node's host and NIC persist on one device? Then a record that the one has
+    /// True if this node's host and NIC persist on one device. Then a record that the one has
     /// persisted is durable for the other as well.
     fn shares_medium(&self) -> bool;
 

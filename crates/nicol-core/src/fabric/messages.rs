@@ -32,7 +32,6 @@ pub trait Message {
     /// The kind on the wire; unique within a system. Kinds from 0xff00 are the engine's own.
     const KIND: u16;
 
-    /// Appends the body.
     fn emit(&self, to: &mut Writer<'_>);
 
     /// The type's name in traces: the last part of its path.
@@ -54,7 +53,6 @@ pub struct Delivery<'a> {
     pub from: EngineId,
     /// Where the reply goes; `None` for a one-way message.
     pub reply_to: Option<ReplyTo>,
-    /// The message's kind.
     pub kind: u16,
     /// The message's body, unparsed.
     pub body: &'a [u8],
@@ -81,7 +79,6 @@ pub trait Messages: Completions {
     /// Sets what handles arriving messages; the first call counts, later ones are refused (false).
     fn serve(&self, service: Rc<dyn Service>) -> bool;
 
-    /// Sends a one-way message.
     fn send<M: Message>(&self, to: EngineId, message: &M);
 
     /// Does what is sent to `to` arrive once, for as long as both ends live? Where it need not, a

@@ -12,42 +12,23 @@ use crate::memory::{Access, AccessError, BufferUses, Buffers, ChainMark, Region}
 pub enum OneSided<'a> {
     /// Reads `len` bytes.
     Read {
-        /// The region's key.
         rkey: RKey,
-        /// First byte.
         offset: u64,
         /// Bytes.
         len: u32,
     },
     /// Writes `bytes`; resolves when they are in the remote memory.
-    Write {
-        /// The region's key.
-        rkey: RKey,
-        /// First byte.
-        offset: u64,
-        /// What to write.
-        bytes: &'a [u8],
-    },
+    Write { rkey: RKey, offset: u64, bytes: &'a [u8] },
     /// Compares and swaps a word; yields the previous value (eight bytes, little-endian).
     CompareSwap {
-        /// The region's key.
         rkey: RKey,
-        /// The word.
         offset: u64,
         /// Swap only if the word has this value.
         expected: u64,
-        /// The new value.
         new: u64,
     },
     /// Adds to a word, wrapping; yields the previous value (eight bytes, little-endian).
-    FetchAdd {
-        /// The region's key.
-        rkey: RKey,
-        /// The word.
-        offset: u64,
-        /// What to add.
-        amount: u64,
-    },
+    FetchAdd { rkey: RKey, offset: u64, amount: u64 },
     /// Executes a chain of operations in order; resolves to its
     /// [`ChainResults`](crate::chain::ChainResults). Whatever is refused is an outcome in there. An
     /// error of the whole means that nothing was executed (`Malformed`, `NoResources`), or a fault
@@ -56,7 +37,6 @@ pub enum OneSided<'a> {
 }
 
 impl OneSided<'_> {
-    /// Its name in traces.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Read { .. } => "READ",

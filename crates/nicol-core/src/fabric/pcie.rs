@@ -11,8 +11,8 @@ use crate::memory::Region;
 /// submitted at once, the others at the end of the round. What lies in one line of 64 bytes moves
 /// at one instant; a longer read may be torn by a write. Transfers are not ordered with each other.
 pub trait Pcie: Completions {
-    /// Is every transfer complete when it has been asked for, as where both sides share memory?
-    /// Then who waits for nothing else needs no task (decision 0028). It does not change.
+    /// True if every transfer is complete as soon as it is asked for, as where both sides share
+    /// memory. Then who waits for nothing else needs no task (decision 0028). It does not change.
     fn transfers_at_once(&self) -> bool;
 
     /// Reads `len` bytes of the other side's memory over PCIe; joins this round's read vector.

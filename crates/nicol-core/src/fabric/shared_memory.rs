@@ -17,8 +17,9 @@ pub trait SharedMemory: Local {
     /// Resolves when this engine may make its next access: see [`SharedMemory::access`].
     type Access: Future<Output = ()> + Unpin + 'static;
 
-    /// Is [`SharedMemory::access`] where other engines come in between? In the live world they come
-    /// at any time, and a point is nothing: a loop that would stop at one for each record need not.
+    /// True if other engines come in between at [`SharedMemory::access`]. In the live world they
+    /// come at any time, and a point is nothing: a loop that would stop at one for each record need
+    /// not.
     const ACCESS_POINTS: bool;
 
     /// A scheduling point before an access to shared memory. In the simulator this charges what the
@@ -44,7 +45,6 @@ pub trait SharedMemory: Local {
 
 /// Something with a doorbell that an engine may watch.
 pub trait HasDoorbell: Send + Sync + 'static {
-    /// The doorbell.
     fn doorbell(&self) -> &Doorbell;
 }
 

@@ -20,36 +20,18 @@ pub enum Work {
     /// Generating one transaction at a client and recording its end.
     Client,
     /// Executing the operations of a chain in software, besides what crosses PCIe. [PRISM21 4.1]
-    Chain {
-        /// How many.
-        operations: u16,
-    },
+    Chain { operations: u16 },
     /// Computing a table-driven CRC-64 over bytes in local memory. [PRISM21 2.1, 6]
-    Crc64 {
-        /// How many.
-        bytes: u32,
-    },
+    Crc64 { bytes: u32 },
     /// Framing a message that leaves as a one-sided WRITE, which is charged besides: what a message
     /// costs in a frame, without the frame. [Xenic21 2.2.2]
-    MessageFramed {
-        /// Its size.
-        bytes: u32,
-    },
+    MessageFramed { bytes: u32 },
     /// Taking a message out of memory that was polled: what a message costs that comes in a frame,
     /// without the frame. [Xenic21 2.2.2]
-    MessagePolled {
-        /// Its size.
-        bytes: u32,
-    },
+    MessagePolled { bytes: u32 },
     /// Computation whose time on this core is given, not the profile's: what a user says of a
     /// system that is only planned, or what was measured of a library.
-    Given {
-        /// How long.
-        nanos: u64,
-    },
+    Given { nanos: u64 },
     /// Copying bytes between buffers.
-    Copy {
-        /// Bytes copied.
-        bytes: u32,
-    },
+    Copy { bytes: u32 },
 }

@@ -7,7 +7,7 @@ use crate::ids::{NodeId, Side};
 use crate::rng::Stream;
 use crate::units::Nanos;
 
-/// What a crash takes down.
+/// The scope of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CrashScope {
@@ -17,12 +17,10 @@ pub enum CrashScope {
     Host,
     /// The NIC engines of one node; its host goes on.
     Nic,
-    /// Every node.
     All,
 }
 
 impl CrashScope {
-    /// Every scope.
     pub const EVERY: [Self; 4] = [Self::Node, Self::Host, Self::Nic, Self::All];
 
     /// The sides that it takes down.
@@ -39,12 +37,10 @@ impl CrashScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crash {
-    /// What goes down.
     pub scope: CrashScope,
     /// The node's number, modulo the number of nodes. [`CrashScope::All`] ignores it.
     #[serde(default)]
     pub node: u16,
-    /// When.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How long after the crash a new incarnation starts; `None` for never.

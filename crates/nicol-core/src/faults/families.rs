@@ -26,20 +26,17 @@ pub struct FaultFamilies {
     FaultFamilies::NAMES.join(", ")
 )]
 pub struct UnknownFamily {
-    /// What was asked for.
+    /// The request.
     pub name: String,
 }
 
 impl FaultFamilies {
-    /// The names of all families.
     pub const NAMES: [&'static str; 4] = ["messages", "crashes", "stalls", "partitions"];
-    /// No family.
     pub const NONE: Self =
         Self { messages: false, crashes: false, stalls: false, partitions: false };
-    /// Message faults alone.
     pub const MESSAGES: Self = Self { messages: true, ..Self::NONE };
 
-    /// Is any family on?
+    /// True if any family is on.
     pub fn any(self) -> bool {
         self != Self::NONE
     }

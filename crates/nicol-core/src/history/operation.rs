@@ -17,10 +17,9 @@ impl From<crate::ids::Key> for Key {
     }
 }
 
-/// What a read returned for one key.
+/// The result of a read of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// The key.
     pub key: Key,
     /// Did the record exist?
     pub present: bool,
@@ -32,7 +31,7 @@ pub struct Read {
     pub digest: Option<u64>,
 }
 
-/// What a write does to its record.
+/// The effect of a write on its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It stores a value.
@@ -50,9 +49,7 @@ pub enum Effect {
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The key.
     pub key: Key,
-    /// What it does.
     pub effect: Effect,
     /// The version that it installs, where the client knows it. Versions of a key only grow, over
     /// deletions too; the first may be 1.
@@ -78,29 +75,27 @@ pub struct Scan {
     pub found: Vec<Read>,
 }
 
-/// What a transaction read and wrote.
+/// The reads and writes of a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Txn {
     /// The keys read one by one. What its scans found may be listed here again.
     pub reads: Vec<Read>,
-    /// The ranges read.
     pub scans: Vec<Scan>,
     /// The writes, in their order. All of them take effect at one instant, or none.
     pub writes: Vec<Write>,
-    /// May it have written keys that its client does not know? Only if its outcome is unknown.
+    /// True if it may have written keys that its client does not know. Only if its outcome is
+    /// unknown.
     pub writes_more: bool,
 }
 
-/// What a client asked for, and what it learnt.
+/// A client's request and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A transaction.
     Txn(Txn),
     /// A read of one key.
     Get {
-        /// The key.
         key: Key,
-        /// What was returned; `None` unless the operation ended well.
+        /// The result; `None` unless the operation ended well.
         found: Option<Found>,
     },
     /// A write of one key.
@@ -121,12 +116,11 @@ pub enum Action {
     Scan(Scan),
     /// A request to make writes durable: those of a scope, or all of the client's so far.
     Persist {
-        /// The scope.
         scope: Option<u64>,
     },
 }
 
-/// What a [`Action::Get`] returned.
+/// The result of an [`Action::Get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// See [`Read::present`].
@@ -163,9 +157,8 @@ pub struct Operation {
     /// When the client learnt the end; `None` if it never did, in which case the outcome is unknown
     /// and this is the client's last operation.
     pub responded: Option<u64>,
-    /// How it ended.
     pub end: End,
-    /// What was asked for, and what was learnt.
+    /// The request and its result.
     pub action: Action,
 }
 
@@ -182,15 +175,13 @@ impl Operation {
 /// A record that was there before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// The key.
     pub key: Key,
-    /// Its version.
     pub version: u64,
     /// A 64-bit hash of its value ([`digest`]), if known.
     pub digest: Option<u64>,
 }
 
-/// What was there before the first operation.
+/// The records before the first operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Initial {
     /// Unknown: a key may be present at version 1, or absent. Only in histories that were converted
@@ -212,12 +203,12 @@ pub struct Crash {
     pub recovered: Vec<Read>,
 }
 
-/// What clients asked for and were told.
+/// The clients' requests and their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// What the system promises: which checker judges it.
+    /// The promise of the system: which checker judges it.
     pub promise: Promise,
-    /// What was there before the first operation.
+    /// The records before the first operation.
     pub initial: Initial,
     /// The operations, in any order.
     pub operations: Vec<Operation>,

@@ -6,7 +6,6 @@ use std::str::FromStr;
 /// Which writes survive a crash of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistency {
-    /// Every acknowledged write.
     Strict,
     /// Every acknowledged write, and every write that a read returned.
     Synch,
@@ -14,12 +13,10 @@ pub enum Persistency {
     Renf,
     /// Every write of a scope whose `Persist` was acknowledged.
     Scope,
-    /// None for certain.
     Event,
 }
 
 impl Persistency {
-    /// Every model.
     pub const ALL: [Self; 5] = [Self::Strict, Self::Synch, Self::Renf, Self::Scope, Self::Event];
 
     /// Its name in files and reports.
@@ -34,7 +31,7 @@ impl Persistency {
     }
 }
 
-/// What a system promises its clients.
+/// The promise of a system to its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promise {
     /// Transactions are serializable in an order that agrees with real time and with the order of
@@ -44,7 +41,6 @@ pub enum Promise {
     /// Transactions are serializable in an order that agrees with the order of each client: strong
     /// session serializability (Daudjee and Salem, ICDE '04).
     SessionSerializable,
-    /// Transactions are serializable.
     Serializable,
     /// Operations on each key are linearizable.
     Linearizable,
@@ -53,7 +49,6 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Every promise.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::OF_TRANSACTIONS
             .into_iter()
@@ -65,7 +60,7 @@ impl Promise {
     pub const OF_TRANSACTIONS: [Self; 3] =
         [Self::StrictSerializable, Self::SessionSerializable, Self::Serializable];
 
-    /// Is it one of transactions?
+    /// True if it is one of transactions.
     pub fn is_of_transactions(self) -> bool {
         Self::OF_TRANSACTIONS.contains(&self)
     }

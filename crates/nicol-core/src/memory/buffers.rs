@@ -26,7 +26,6 @@ pub struct Buffers {
     pub first: u64,
     /// Bytes of each, a multiple of eight.
     pub size: u64,
-    /// How many.
     pub count: u32,
     /// How many of them, from the first on, are in use from the start (by a loaded table).
     pub in_use: u32,
@@ -35,7 +34,6 @@ pub struct Buffers {
 /// One use of a buffer: from the ALLOCATE that popped it until it is posted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BufferUse {
-    /// The buffer.
     pub offset: u64,
     /// Which use of it: later ones have higher numbers.
     pub number: u64,
@@ -152,7 +150,6 @@ impl FreeLists {
         Some(Entered { epoch: self.epoch, generation: self.generation })
     }
 
-    /// A chain ends.
     pub(super) fn leave(&mut self, entered: Entered) {
         if entered.generation == self.generation {
             self.chains[(entered.epoch % 2) as usize] -= 1;

@@ -1,15 +1,16 @@
 //! A counter that one side rings and the other side watches.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// In the flags: the first notifier is there.
 const FIRST: u8 = 1;
 /// In the flags: there are others.
 const OTHERS: u8 = 2;
 
-/// What a ring calls.
+/// The callback of a ring.
 type Notify = Box<dyn Fn() + Send + Sync>;
 
 /// A watcher, and what a ring calls for it.
@@ -102,32 +103,5 @@ impl Doorbell {
 impl fmt::Debug for Doorbell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Doorbell").field("rings", &self.rings()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[test]
-    fn a_ring_calls_every_watcher_once_however_often_it_has_watched() {
-        let (doorbell, called) =
-            (Doorbell::default(), [(); 3].map(|()| Arc::<AtomicU64>::default()));
-        doorbell.ring();
-        for _ in 0..3 {
-            for (watcher, called) in (1..).zip(&called) {
-                doorbell.notify_each(watcher, || {
-                    let called = called.clone();
-                    move || _ = called.fetch_add(1, Ordering::Relaxed)
-                });
-            }
-            assert!(!doorbell.notify_with(|| panic!("it has watchers")));
-        }
-        doorbell.ring();
-        doorbell.ring();
-        let called = called.map(|called| called.load(Ordering::Relaxed));
-        assert_eq!((called, doorbell.rings()), ([2; 3], 3));
     }
 }

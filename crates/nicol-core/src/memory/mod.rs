@@ -3,10 +3,13 @@
 mod atomic;
 mod buffers;
 mod doorbell;
+mod pages;
 mod region;
 mod seqlock;
 mod swap;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use buffers::{BufferUse, BufferUses, Buffers, CHAINS_MAX, ChainMark, Entered};
 pub use doorbell::Doorbell;

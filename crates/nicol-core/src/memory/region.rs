@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use zerocopy::FromZeros;
-
 use super::Doorbell;
+use super::pages::{self, Memory};
 use super::seqlock::Seqlocks;
 use crate::ids::Side;
 use crate::units::Bytes;
@@ -35,7 +34,6 @@ pub enum AccessError {
         offset: u64,
         /// Bytes asked for.
         len: u64,
-        /// Size of the region.
         size: u64,
     },
     /// The offset is not a multiple of eight, or for a wide compare-and-swap not of its size.
@@ -52,10 +50,7 @@ pub enum AccessError {
     },
     /// The buffer posted to a free list is not one that was allocated from it.
     #[error("offset {offset} is not a buffer in use")]
-    NotInUse {
-        /// The offset posted.
-        offset: u64,
-    },
+    NotInUse { offset: u64 },
     /// A crash has taken the memory away. Only what the side's own code accesses is told so: the
     /// fabric answers others with `Denied` or `Unreachable`.
     #[error("the memory was lost in a crash")]
@@ -74,7 +69,7 @@ pub enum AccessError {
 /// access fails from then on. A [log](Region::for_log) in battery-backed host memory keeps its
 /// bytes.
 pub struct Region {
-    words: Box<[AtomicU64]>,
+    words: Memory,
     /// 0 once it is lost: the check of bounds is that of loss as well.
     size: AtomicU64,
     doorbell: Doorbell,
@@ -93,8 +88,21 @@ impl Region {
     /// # Panics
     /// If there is not so much address space.
     pub fn new(size: Bytes) -> Self {
-        let len = size.0.div_ceil(WORD as u64) as usize;
-        let Ok(words) = <[AtomicU64]>::new_box_zeroed_with_elems(len) else {
+        Self::over(Memory::allocated, size)
+    }
+
+    /// The same from a page's boundary on, whose memory [goes back](Region::release) page by page.
+    /// It is the system's, and not the allocator's: small regions are better made by
+    /// [`Region::new`].
+    ///
+    /// # Panics
+    /// If there is not so much address space.
+    pub fn of_pages(size: Bytes) -> Self {
+        Self::over(Memory::mapped, size)
+    }
+
+    fn over(memory: fn(usize) -> Option<Memory>, size: Bytes) -> Self {
+        let Some(words) = memory(size.0.div_ceil(WORD as u64) as usize) else {
             panic!("no memory for a region of {} bytes", size.0);
         };
         Self {
@@ -122,7 +130,7 @@ impl Region {
         region
     }
 
-    /// Is it a log?
+    /// True if it is a log.
     pub const fn is_log(&self) -> bool {
         self.label.is_some()
     }
@@ -179,7 +187,8 @@ impl Region {
     pub fn copy(&self) -> Self {
         /// Words of a page of memory.
         const PAGE: usize = 4_096 / WORD;
-        let copy = Self { label: self.label, ..Self::new(self.size()) };
+        let fresh = if self.words.is_mapped() { Self::of_pages } else { Self::new };
+        let copy = Self { label: self.label, ..fresh(self.size()) };
         for (from, to) in self.words.chunks(PAGE).zip(copy.words.chunks(PAGE)) {
             if from.iter().all(|word| word.load(Ordering::Acquire) == 0) {
                 continue;
@@ -191,7 +200,6 @@ impl Region {
         copy
     }
 
-    /// Its size in bytes.
     pub fn size(&self) -> Bytes {
         Bytes(self.size.load(Ordering::Relaxed))
     }
@@ -266,6 +274,16 @@ impl Region {
         if rest != 0 {
             store_partial(&self.words[first + whole], &[0; WORD][..rest]);
         }
+        Ok(())
+    }
+
+    /// Sets `len` bytes from `offset` to zero, words all of them, and gives the memory of whole
+    /// pages back to the system until they are written again.
+    ///
+    /// Cost: a system call; and where the pages are written again, what the system takes to find
+    /// and clear others.
+    pub fn release(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        pages::release(self.words(offset, len)?.0);
         Ok(())
     }
 
@@ -459,6 +477,25 @@ impl fmt::Debug for Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn released_memory_is_zero_and_its_neighbours_stay() {
+        for fresh in [Region::new, Region::of_pages] {
+            let region = fresh(Bytes(5 * 4_096));
+            for offset in (0..region.size().0).step_by(WORD) {
+                region.store(offset, 1 + offset).unwrap();
+            }
+            region.release(2_048, 3 * 4_096).unwrap();
+            let released = 2_048..2_048 + 3 * 4_096;
+            for offset in (0..region.size().0).step_by(WORD) {
+                let expected = if released.contains(&offset) { 0 } else { 1 + offset };
+                assert_eq!(region.load(offset), Ok(expected), "at {offset}");
+            }
+            region.store(4_096, 7).unwrap();
+            assert_eq!(region.copy().load(4_096), Ok(7));
+            assert!(region.release(4 * 4_096, 2 * 4_096).is_err());
+        }
+    }
 
     #[test]
     fn a_partial_last_word_keeps_its_neighbours() {

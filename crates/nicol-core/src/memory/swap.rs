@@ -9,11 +9,9 @@ pub const SWAP_WORDS_MAX: usize = 4;
 /// What the operand must be to what is there, both masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// The same.
     Equal,
     /// Greater: a newer version replaces an older one.
     Greater,
-    /// Less.
     Less,
 }
 
@@ -26,9 +24,9 @@ pub enum Compare {
 pub struct MaskedSwap {
     words: usize,
     mode: Compare,
-    /// What is compared with the target.
+    /// The operand that is compared with the target.
     pub compare: [u64; SWAP_WORDS_MAX],
-    /// What the target becomes.
+    /// The value that the target gets.
     pub swap: [u64; SWAP_WORDS_MAX],
     /// The bits that take part in the comparison.
     pub compare_mask: [u64; SWAP_WORDS_MAX],
@@ -36,7 +34,7 @@ pub struct MaskedSwap {
     pub swap_mask: [u64; SWAP_WORDS_MAX],
 }
 
-/// What a compare-and-swap found and did.
+/// The result of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swapped {
     /// The target's words before; those beyond the operand's are zero.
@@ -88,7 +86,6 @@ impl MaskedSwap {
         every(&self.compare_mask) && every(&self.swap_mask)
     }
 
-    /// Words compared.
     pub const fn words(&self) -> usize {
         self.words
     }

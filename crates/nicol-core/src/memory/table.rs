@@ -9,10 +9,9 @@ use super::{AccessError, Region};
 use crate::fabric::FabricError;
 use crate::ids::{FreeListKey, RKey, Side};
 
-/// What holders of an rkey may do.
+/// The rights of the holders of an rkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// READ only.
     Read,
     /// READ, WRITE and the atomics.
     ReadWrite,
@@ -21,7 +20,6 @@ pub enum Access {
 /// A registered region.
 #[derive(Clone, Debug)]
 pub struct Registered {
-    /// The region.
     pub region: Arc<Region>,
     /// Which side's memory it is.
     pub side: Side,
@@ -182,7 +180,6 @@ impl RegionTable {
         self.lists().enter().ok_or(FabricError::NoResources)
     }
 
-    /// A chain ends.
     pub fn leave(&self, entered: Entered) {
         self.lists().leave(entered);
     }

@@ -18,7 +18,6 @@ use crate::units::Nanos;
 /// The recorder of an event. Events of one track are in the order of their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Track {
-    /// An engine.
     Engine(EngineId),
     /// The hardware and the wires of a node: resources, faults.
     Hardware(NodeId),
@@ -56,16 +55,13 @@ pub type TaskNumber = u32;
 /// Something that happened at an instant of its track.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
-    /// When.
     pub at: Nanos,
-    /// What.
     pub what: What,
 }
 
 /// What a message was sent as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// One-way.
     OneWay,
     /// A request, or its repeat.
     Request,
@@ -76,18 +72,15 @@ pub enum Class {
 /// What an engine moves besides messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferKind {
-    /// A DMA read.
     DmaRead,
     /// A DMA write, up to its persist if it is durable.
     DmaWrite,
     /// A verb or a chain, by its name.
     Verb(&'static str),
-    /// A persist.
     Persist,
 }
 
 impl TransferKind {
-    /// Its name in traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DmaRead => "DMA read",
@@ -104,7 +97,6 @@ impl TransferKind {
 pub struct Step {
     /// The step, named as its tag names it.
     pub name: &'static str,
-    /// The record.
     pub key: Key,
     /// The timestamp of the write that takes the step; its writer is part of it.
     pub stamp: Version,
@@ -114,7 +106,7 @@ pub struct Step {
     pub peer: NodeId,
 }
 
-/// What happened. A slice that begins on an engine ends before the one around it does.
+/// The event. A slice that begins on an engine ends before the one around it does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// The engine begins a poll round: a slice.
@@ -125,26 +117,21 @@ pub enum What {
     Deliver {
         /// The message; `None` if it came in a frame that this trace has not seen leave.
         flow: Option<Flow>,
-        /// Its sender.
         from: EngineId,
         /// Its kind, or its status if it is a reply.
         kind: u16,
-        /// Is it a reply?
+        /// True if it is a reply.
         reply: bool,
     },
     /// The innermost slice of the engine ends.
     End,
     /// The engine appended a message to a frame, or to what it sends to itself.
     Sent {
-        /// The message.
         flow: Flow,
         /// When it began to.
         since: Nanos,
-        /// Its receiver.
         to: EngineId,
-        /// As what.
         class: Class,
-        /// The message's type.
         name: &'static str,
         /// The request that it is, repeats or answers;
         /// [`RequestId::NONE`](crate::ids::RequestId::NONE) if it is none.
@@ -156,7 +143,6 @@ pub enum What {
     About(Key),
     /// A task was spawned.
     TaskBegins {
-        /// The task.
         task: TaskNumber,
         /// The path of the function that it runs.
         name: &'static str,
@@ -171,15 +157,9 @@ pub enum What {
         name: &'static str,
     },
     /// A task leaves the phase that it entered last.
-    PhaseEnds {
-        /// The task.
-        task: Option<TaskNumber>,
-        /// The phase.
-        name: &'static str,
-    },
+    PhaseEnds { task: Option<TaskNumber>, name: &'static str },
     /// A protocol takes a step on a record.
     Step {
-        /// The step.
         step: Step,
         /// The life of the engine's side.
         life: Incarnation,
@@ -191,7 +171,6 @@ pub enum What {
     TransferBegins {
         /// Names it among those that the engine has under way.
         id: u32,
-        /// What it is.
         kind: TransferKind,
         /// Bytes that it moves.
         bytes: u64,
@@ -202,13 +181,11 @@ pub enum What {
     TransferEnds {
         /// See [`What::TransferBegins`].
         id: u32,
-        /// Did it succeed?
         ok: bool,
     },
     /// The node's card is about to access memory for a verb or a chain. What engines access for
     /// chains, they ask for as transfers.
     Access {
-        /// Whose memory.
         side: Side,
         /// What it does there.
         name: &'static str,
@@ -216,21 +193,14 @@ pub enum What {
         bytes: u64,
     },
     /// A counter has a new value.
-    Counter {
-        /// Which one.
-        name: &'static str,
-        /// The value.
-        value: u64,
-    },
+    Counter { name: &'static str, value: u64 },
     /// A fault struck a frame on the wire.
     FrameFault {
-        /// What happened to it.
+        /// The fault that struck it.
         fault: &'static str,
         /// The frame; `None` if this trace has not seen it leave.
         frame: Option<u64>,
-        /// Its sender's node.
         from: NodeId,
-        /// Its receiver's node.
         to: NodeId,
     },
     /// A fault struck the node: a crash, a restart, a partition.
@@ -250,7 +220,6 @@ struct OpenPhase {
 
 /// Where phases are recorded: an engine.
 pub(crate) trait PhaseLog {
-    /// Records the end of a phase.
     fn phase_ends(&self, task: Option<TaskNumber>, name: &'static str);
 }
 

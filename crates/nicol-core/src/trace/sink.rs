@@ -12,7 +12,7 @@ use crate::units::Nanos;
 /// Events that a tracer keeps before it hands them to its sink.
 const CHUNK: usize = 4_096;
 
-/// What a trace holds at most.
+/// The limits of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Events of all tracks together.
@@ -63,7 +63,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sink {
-    /// An empty trace.
     pub fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -91,7 +90,7 @@ impl Sink {
         }
     }
 
-    /// Is there room for `events` of which the first happens at `at`?
+    /// True if there is room for `events` of which the first happens at `at`.
     fn admits(&self, at: Nanos, events: u64) -> bool {
         if !self.limits.window.contains(&at) {
             return false;
@@ -104,12 +103,10 @@ impl Sink {
         admitted
     }
 
-    /// A number for a new frame.
     pub fn number_frame(&self) -> u64 {
         self.numbered.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A number for a new task.
     pub fn number_task(&self) -> TaskNumber {
         self.numbered.1.fetch_add(1, Ordering::Relaxed)
     }

@@ -11,7 +11,7 @@ pub type Execute = fn(&mut Txn) -> Verdict;
 /// Calls back with each key that a request is scheduled by, and whether it is written.
 pub type RequestKeys = fn(&Txn, &mut dyn FnMut(Key, bool));
 
-/// Is a transaction known to write nothing, before it has read anything?
+/// True if a transaction is known to write nothing before it has read anything.
 pub type OnlyReads = fn(&Txn) -> bool;
 
 /// What schedulers are told of a workload's transactions.

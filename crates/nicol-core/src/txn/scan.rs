@@ -33,7 +33,6 @@ impl VersionRange {
 /// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeVersion {
-    /// The version range.
     pub range: VersionRange,
     /// Writes that it had taken before it was read.
     pub writes: u64,
@@ -42,13 +41,11 @@ pub struct RangeVersion {
 /// The keys that a scan asks for: the first `limit` from one end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// The lowest key.
     pub first: Key,
     /// The highest key, of the same version range.
     pub last: Key,
     /// From the highest key downwards?
     pub backward: bool,
-    /// Records at most.
     pub limit: u32,
 }
 
@@ -62,7 +59,6 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Was it made?
     pub const fn is_done(&self) -> bool {
         self.found.is_some()
     }

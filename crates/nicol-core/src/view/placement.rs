@@ -35,12 +35,10 @@ impl ReplicaSet {
         &self.nodes[..usize::from(self.len)]
     }
 
-    /// The primary's node.
     pub const fn primary(&self) -> NodeId {
         self.nodes[0]
     }
 
-    /// The backups' nodes, in their order.
     #[inline]
     pub fn backups(self) -> impl Iterator<Item = NodeId> + use<> {
         (1..usize::from(self.len)).map(move |place| self.nodes[place])
@@ -60,7 +58,6 @@ struct Held {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Placement {
     shards: Box<[ReplicaSet]>,
-    /// Every replica, sorted.
     held: Box<[Held]>,
     replicas_most: usize,
 }

@@ -32,7 +32,6 @@ impl Membership {
         Self { view, leases, registering }
     }
 
-    /// The newest view.
     pub const fn view(&self) -> &View {
         &self.view
     }

@@ -8,9 +8,7 @@ use crate::ids::{NodeId, ShardId};
 
 /// Something that a [`Set`] holds: numbered densely from 0.
 pub trait Member: Copy {
-    /// Its number.
     fn number(self) -> u16;
-    /// The one of this number.
     fn of(number: u16) -> Self;
 }
 
@@ -55,7 +53,6 @@ impl<T> Default for Set<T> {
 }
 
 impl<T> Set<T> {
-    /// The empty set.
     pub const fn new() -> Self {
         Self { first: 0, rest: Vec::new(), members: PhantomData }
     }
@@ -69,17 +66,15 @@ impl<T> Set<T> {
         set
     }
 
-    /// Has it no members?
+    /// True if it has no members.
     pub const fn is_empty(&self) -> bool {
         self.first == 0 && self.rest.is_empty()
     }
 
-    /// Number of members.
     pub fn len(&self) -> usize {
         self.words().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Removes every member.
     pub fn clear(&mut self) {
         self.first = 0;
         self.rest.clear();
@@ -128,7 +123,7 @@ impl<T: Member> Set<T> {
         removed
     }
 
-    /// Is it a member?
+    /// True if it is a member.
     pub fn contains(&self, member: T) -> bool {
         let (word, bit) = split(member);
         let word = match word.checked_sub(1) {

@@ -21,7 +21,6 @@ impl Views {
         Self { view, next: OnceCell::new() }
     }
 
-    /// The newest.
     #[inline]
     pub fn current(&self) -> &View {
         &self.newest().view

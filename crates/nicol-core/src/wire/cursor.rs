@@ -21,7 +21,6 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What is left.
     #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
@@ -51,7 +50,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array()?))
@@ -128,7 +126,6 @@ impl<'a> Writer<'a> {
         self.buffer[position..position + size_of::<u32>()].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Appends raw bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         append(self.buffer, bytes);
@@ -145,7 +142,6 @@ impl<'a> Writer<'a> {
         self.buffer.resize(self.buffer.len() + count, 0);
     }
 
-    /// Appends one byte.
     #[inline]
     pub fn u8(&mut self, value: u8) {
         self.buffer.push(value);

@@ -76,9 +76,7 @@ impl<const BITS: u32> Window<BITS> {
 /// A frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// The sending engine.
     pub from: EngineId,
-    /// The receiving engine.
     pub to: EngineId,
     /// The epoch of the sender's view.
     pub epoch: Window<EPOCH_BITS>,
@@ -111,7 +109,6 @@ pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
 /// A frame whose header has been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Its header.
     pub header: FrameHeader,
     /// Messages that have not been taken.
     left: u16,
@@ -179,7 +176,6 @@ pub enum Class {
 /// A message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// Its class.
     pub class: Class,
     /// The protocol's kind, or the status of a reply.
     pub kind: u16,

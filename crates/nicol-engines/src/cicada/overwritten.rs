@@ -10,7 +10,6 @@ use nicol_store::multicore::Place;
 /// A record of which a core has overwritten a version.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
-    /// At which timestamp.
     timestamp: u64,
     key: Key,
     /// Where the record stands; none if that was found in another epoch: it may stand there no
@@ -47,7 +46,6 @@ impl Overwritten {
         self.records.borrow_mut().pop_front_if(over).map(|noted| (noted.key, noted.place))
     }
 
-    /// Moves the horizon.
     pub(super) fn see(&self, horizon: u64) {
         self.horizon.set(horizon);
     }

@@ -26,7 +26,6 @@ const BYTES_MOST: u32 = 256;
 
 /// A copy that is pending.
 struct Copied {
-    /// Its timestamp.
     at: u64,
     /// The version that it copies.
     of: Place,

@@ -87,7 +87,6 @@ impl<'s> Old<'s> {
         Place((self.link() & NEXT) as u32)
     }
 
-    /// What it holds.
     pub(super) fn state(self) -> State {
         State::unpack(self.0[word::STATE].load(Ordering::Acquire))
     }

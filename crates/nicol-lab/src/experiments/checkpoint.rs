@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Options, write_atomically};
+use crate::command_line::flag;
 
 /// Of the names of files of points.
 const EXTENSION: &str = "points";
@@ -39,37 +40,38 @@ struct Line {
 }
 
 impl Checkpoint {
-    /// With the points that an interrupted run of these experiments (all, if none is named) left in
-    /// `folder`, where this one's are kept too until [`Checkpoint::forget`]. Those of another build
-    /// are forgotten.
+    /// With the points that interrupted runs left in `folder`, where those of this one, of these
+    /// experiments (all, if none is named), are kept too until [`Checkpoint::forget`]. Those of
+    /// another build do not count.
     ///
     /// # Errors
     /// A file that cannot be read or written, this executable included.
     pub fn open(folder: &Path, ids: &[String], options: &Options) -> Result<Self> {
         let name = if ids.is_empty() { "all".to_owned() } else { ids.join("+") };
-        let what = if ids.is_empty() { "--all".to_owned() } else { ids.join(" ") };
+        let what = if ids.is_empty() { flag("all") } else { ids.join(" ") };
         let command = format!("{what} {}", options.flags());
         Self::of_build(folder, &name, &build()?, &command)
     }
 
     fn of_build(folder: &Path, name: &str, build: &str, command: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let path = folder.join(format!("{name}.{EXTENSION}"));
-        let known = match fs::read_to_string(&path) {
-            Ok(text) => match parse(&text) {
-                (header, known) if header.starts_with(build) => known,
-                _ => HashMap::new(),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+        // A file to a command: one that ends takes none of the points of another with it.
+        let path = folder.join(format!("{name}-{:08x}.{EXTENSION}", digest(&command) as u32));
+        let (mut known, mut own) = (HashMap::new(), HashMap::new());
+        for other in files(folder)? {
+            let text = read(&other)?;
+            match parse(&text) {
+                (header, _) if !header.starts_with(build) => {}
+                (_, points) if other == path => own = points,
+                (_, points) => known.extend(points),
             }
-        };
+        }
         // Written anew: an interrupted run may have left half a line.
         let mut text = format!("{build} {command}\n");
-        for (run, point) in &known {
+        for (run, point) in &own {
             text.push_str(&line(run, point)?);
         }
+        known.extend(own);
         write_atomically(&path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
@@ -128,6 +130,23 @@ fn parse(text: &str) -> (&str, HashMap<String, Value>) {
     (header, whole.map(|line| (line.run, line.point)).collect())
 }
 
+/// The files of points in `folder`, by name; none if there is no such folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let entries: io::Result<Vec<_>> = fs::read_dir(folder).and_then(Iterator::collect);
+    let entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+    paths.sort();
+    Ok(paths)
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// What an interrupted run left.
 pub(super) struct Unfinished {
     /// Points that need not be measured again; none of another build's, which measures anew.
@@ -144,18 +163,9 @@ pub(super) fn unfinished(folder: &Path) -> Result<Vec<Unfinished>> {
 }
 
 fn unfinished_of_build(folder: &Path, build: &str) -> Result<Vec<Unfinished>> {
-    let cannot = |path: &Path| format!("cannot read {}", path.display());
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
-    let entries: io::Result<Vec<_>> = fs::read_dir(folder).and_then(Iterator::collect);
-    let entries = entries.with_context(|| cannot(folder))?;
-    let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
-    paths.sort();
     let mut found = Vec::new();
-    for path in paths {
-        let text = fs::read_to_string(&path).with_context(|| cannot(&path))?;
+    for path in files(folder)? {
+        let text = read(&path)?;
         let (header, known) = parse(&text);
         let points = if header.starts_with(build) { known.len() } else { 0 };
         // After the word, and the build's digest.
@@ -194,7 +204,7 @@ mod tests {
         checkpoint.add("second \"quoted\"", &second).unwrap();
         assert_eq!(checkpoint.find("first"), Some(first), "by another experiment, say");
 
-        let path = folder.join("id.points");
+        let path = &files(&folder).unwrap()[0];
         let mut file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(b"{\"run\":\"third\",\"poi").unwrap();
         let checkpoint = open("build 1");
@@ -217,6 +227,25 @@ mod tests {
         assert_eq!(open("build 1").find::<(f64, usize)>("first"), None, "and they are forgotten");
         open("build 1").forget().unwrap();
         assert_eq!(left("build 1"), [], "what is finished is not unfinished");
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_command_that_ends_leaves_the_points_of_others() {
+        let folder = env::temp_dir().join(format!("nicol-others-{}", std::process::id()));
+        let open = |command| Checkpoint::of_build(&folder, "id", "build 1", command).unwrap();
+        let all = open("id --seed 1");
+        all.add("one", &1).unwrap();
+        all.add("other", &2).unwrap();
+        drop(all);
+        let some = open("id --seed 1 --systems one");
+        assert_eq!(some.find("one"), Some(1), "what is known is not measured again");
+        some.add("third", &3).unwrap();
+        some.forget().unwrap();
+        let all = open("id --seed 1");
+        assert_eq!((all.find("one"), all.find("other")), (Some(1), Some(2)));
+        assert_eq!(all.find::<u64>("third"), None, "its own are gone with it");
+        all.forget().unwrap();
         fs::remove_dir(&folder).unwrap();
     }
 

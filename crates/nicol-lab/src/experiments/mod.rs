@@ -4,7 +4,9 @@
 //! a system or a component that is judged where there is something to judge. Points run on as many
 //! threads as the options say; rows and their order do not depend on that.
 
+mod about;
 mod checkpoint;
+mod ladder;
 mod page;
 mod plot;
 mod points;
@@ -19,12 +21,16 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::binding::Binding;
+use crate::command_line::{flag, shell_word};
+
+pub use about::{About, Extent, Reading, Readings};
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::digest;
+pub(crate) use ladder::{Ladder, TooFewTurns};
 pub(crate) use page::page_of;
 pub use plot::{Chart, Scale, svg};
 pub use points::{Progress, memory_available};
-pub use results::{Golden, write_atomically, write_atomically_by, write_results};
+pub use results::{Golden, ensure_can_write, write_atomically, write_atomically_by, write_results};
 pub(crate) use table::rounded;
 pub use table::{Assumed, Outcome, Table, quoted, shown};
 
@@ -94,26 +100,17 @@ impl Options {
     fn flags(&self) -> String {
         let mut flags = match self.form {
             Form::Full => String::new(),
-            Form::Quick => "--quick ".to_owned(),
+            Form::Quick => format!("{} ", flag("quick")),
         };
-        flags += &format!("--seed {}", self.seed);
+        flags += &format!("{} {}", flag("seed"), self.seed);
         let systems = self.systems.as_ref().map(|systems| systems.join(","));
-        for (flag, value) in [("--profile", &self.profile), ("--systems", &systems)] {
+        for (field, value) in [("profile", &self.profile), ("systems", &systems)] {
             if let Some(value) = value {
-                flags += &format!(" {flag} {}", shell_word(value));
+                flags += &format!(" {} {}", flag(field), shell_word(value));
             }
         }
         flags
     }
-}
-
-/// `text` as one word of a shell.
-pub(crate) fn shell_word(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,:=+@%".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// A figure or a table.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use super::plot::provenance;
 use super::table::{Outcome, shown};
 use super::{Experiment, checkpoint, shell_word, svg};
+use crate::command_line::flag;
 
 const STYLE: &str = "\
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #222 }
@@ -75,7 +76,7 @@ fn item(folder: &Path, left: &checkpoint::Unfinished) -> String {
         points => format!("{points} points are kept"),
     };
     let folder = shell_word(&folder.display().to_string());
-    let command = escaped(&format!("nicol lab run {} --out {folder}", left.command));
+    let command = escaped(&format!("nicol lab run {} {} {folder}", left.command, flag("out")));
     format!("<li><code>{command}</code>: {points}</li>\n")
 }
 

@@ -86,6 +86,7 @@ const WORDS: &[(&str, &str)] = &[
     ("detection_accuracy", "detection accuracy"),
     ("engine", "engine"),
     ("entries", "entries of vFIFO and dFIFO"),
+    ("first_read", "slots of the first read"),
     ("homes_per_hint", "homes that share a hint"),
     ("kind", "transactions"),
     ("latency_mean_us", "mean latency (microseconds)"),

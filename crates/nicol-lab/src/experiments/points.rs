@@ -59,7 +59,7 @@ impl<'a> Pool<'a> {
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         ensure!(
             memory <= self.memory,
-            "a point needs about {} MiB of memory and {} MiB are free: use --quick, or a larger \
+            "a point needs about {} MiB of memory and {} MiB are free: use `quick`, or a larger \
              machine",
             mib(memory),
             mib(self.memory)

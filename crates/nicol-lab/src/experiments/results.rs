@@ -29,13 +29,9 @@ pub fn write_atomically_by(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<()> {
-    // A link stays, and what it leads to is replaced.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let special = fs::metadata(path).is_ok_and(|found| !found.is_file());
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", process::id()));
-    let part = path.with_file_name(name);
-    let target = if special { path } else { &part };
+    let Place { path, part, special } = &Place::of(path);
+    let special = *special;
+    let target = if special { path } else { part };
     let written = File::create(target).and_then(|file| {
         let mut file = BufWriter::new(file);
         write(&mut file)?;
@@ -44,11 +40,46 @@ pub fn write_atomically_by(
             return Ok(());
         }
         file.sync_all()?;
-        fs::rename(&part, path)
+        fs::rename(part, path)
     });
     written
-        .inspect_err(|_| drop((!special).then(|| fs::remove_file(&part))))
+        .inspect_err(|_| drop((!special).then(|| fs::remove_file(part))))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// That [`write_atomically`] could write to `path` now. What is there stays as it is.
+///
+/// # Errors
+/// If no file can be made beside it. Of what is no regular file nothing is found out: to open a
+/// pipe may wait for its reader.
+pub fn ensure_can_write(path: &Path) -> Result<()> {
+    let Place { path, part, special } = Place::of(path);
+    if special {
+        return Ok(());
+    }
+    let made = File::create(&part).and_then(|_| fs::remove_file(&part));
+    made.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Where a file is written.
+struct Place {
+    /// Where it is to be: a link stays, and what it leads to is replaced.
+    path: PathBuf,
+    /// Where it is until it is whole.
+    part: PathBuf,
+    /// Is there something that is no regular file?
+    special: bool,
+}
+
+impl Place {
+    fn of(path: &Path) -> Self {
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let special = fs::metadata(&path).is_ok_and(|found| !found.is_file());
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", process::id()));
+        let part = path.with_file_name(name);
+        Self { path, part, special }
+    }
 }
 
 /// Writes an outcome to `folder` as JSON, CSV and an SVG plot, and says where.
@@ -92,7 +123,7 @@ impl Golden<'_> {
     pub fn difference(&self, outcome: &Outcome) -> Result<Option<String>> {
         let path = self.path(outcome.experiment());
         if !path.exists() {
-            return Ok(Some(format!("{} is missing: write it with --bless", path.display())));
+            return Ok(Some(format!("{} is missing: write it with `bless`", path.display())));
         }
         let golden =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

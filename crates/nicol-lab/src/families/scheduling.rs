@@ -8,7 +8,7 @@ use nicol_schedule::{
 use crate::config::BenchConfig;
 use crate::family::Counters;
 use crate::hardware;
-use crate::refused::Unfit;
+use crate::refused::{Unfit, refuse};
 use crate::settings::{Setting, micros, numbers, words};
 
 /// Who may schedule.
@@ -147,8 +147,12 @@ pub(super) fn check_cores(schedule: &ScheduleConfig, config: &BenchConfig) -> Re
     for cores in hardware::host_cores(config)? {
         ensure!(
             (busy + 1..=WORKERS_MAX).contains(&cores),
-            "--host-engines {cores}: {busy} of a node schedule or are reserved; give {} to {WORKERS_MAX}",
-            busy + 1
+            refuse(
+                "host_engines",
+                cores,
+                format!("{busy} of a node schedule or are reserved"),
+                format!("give {} to {WORKERS_MAX}", busy + 1)
+            )
         );
     }
     Ok(())
@@ -170,5 +174,5 @@ fn without_scheduler(key: &str) -> Unfit {
         "timeout_us" => "clients are on the cores, and wait for no answer that may not come",
         _ => "nobody schedules",
     };
-    Unfit::new(why, format!("set `scheduler=NAME` as well, or leave {key} out"))
+    Unfit::new(why, format!("give `scheduler=NAME` as well, or leave {key} out"))
 }

@@ -21,7 +21,7 @@ use nicol_rt::{LiveCluster, LogFolder, Mailbox};
 
 use crate::parallel::Threads;
 use crate::settings::{ServingMemory, Sizes, SystemConfig};
-use crate::store::{Keeper, Loaded, Pausable};
+use crate::store::{Keeper, KeptFiles, Loaded, Pausable};
 use crate::system::{ServeConfig, Served, System};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
@@ -45,12 +45,18 @@ where
     };
     let (life, reading) = (LogFolder::draw_life()?, stored.reading);
     let view = &config.live.view;
-    let (logs, table_bytes) = stored.begin(view, life)?;
-    let world = LiveCluster::launch_on(&config.live, cluster.clone(), logs)?;
+    let begun = stored.begin(view, life)?;
+    let world = LiveCluster::launch_on(&config.live, cluster.clone(), begun.logs)?;
     let pausable: Arc<dyn Pausable> = cluster.clone();
     let limit = config.log_bytes_max;
-    let made = (view.clone(), life, reading);
-    let keeper = Keeper::new(stored.folder, pausable, made, limit, table_bytes);
+    let kept = KeptFiles {
+        folder: stored.folder,
+        view: view.clone(),
+        reading,
+        manifest: begun.manifest,
+        marks: begun.marks,
+    };
+    let keeper = Keeper::new(kept, pausable, limit, begun.table_bytes);
     Ok(Served { backend: cluster, world, keeper: Some(keeper) })
 }
 
@@ -65,6 +71,8 @@ struct Cluster<N> {
     gates: Vec<Arc<Gate>>,
     procedures: Procedures,
     memory: Bytes,
+    /// Has the device of the logs no room?
+    out_of_room: AtomicBool,
 }
 
 /// What a host engine has to do, and whether it may begin.
@@ -126,6 +134,7 @@ where
             gates: view.node_ids().map(|_| Arc::new(Gate::new())).collect(),
             procedures: config.procedures.clone(),
             memory: config.memory,
+            out_of_room: AtomicBool::new(false),
         })
     }
 }
@@ -138,6 +147,10 @@ impl<N: CommitNode> Pausable for Cluster<N> {
         }
     }
 
+    fn refuse_writes(&self, refused: bool) {
+        self.out_of_room.store(refused, Ordering::Relaxed);
+    }
+
     fn is_quiet(&self) -> bool {
         self.gates.iter().all(|gate| gate.running.load(Ordering::SeqCst) == 0)
             && self.nodes.iter().all(|node| node.is_settled())
@@ -146,6 +159,10 @@ impl<N: CommitNode> Pausable for Cluster<N> {
 
 impl<N: CommitNode> Backend for Cluster<N> {
     fn submit(&self, connection: u64, request: Arc<Request>, done: Done) {
+        if self.is_out_of_room() && !request.writes.is_empty() {
+            let outcome = Outcome::Aborted(Abort::NoResources);
+            return done(Response { outcome, output: Vec::new() });
+        }
         let gate = &self.gates[(connection % self.gates.len() as u64) as usize];
         if let Err(job) = gate.mailbox.push(Job { request, done }) {
             let outcome = Outcome::Aborted(Abort::NoResources);
@@ -168,6 +185,10 @@ impl<N: CommitNode> Backend for Cluster<N> {
 
     fn is_full(&self) -> bool {
         self.nodes.iter().any(|node| node.is_full())
+    }
+
+    fn is_out_of_room(&self) -> bool {
+        self.out_of_room.load(Ordering::Relaxed)
     }
 }
 

@@ -19,7 +19,6 @@ use crate::refused::{Refused, Unfit};
 
 /// Something with settings that `--set` may change.
 pub trait Settings: Sized + 'static {
-    /// The settings.
     fn table() -> Vec<Setting<Self>>;
 
     /// May clients run on nodes of their own under these settings (`key=value`)?
@@ -31,14 +30,12 @@ pub trait Settings: Sized + 'static {
 /// A setting as `--set help` lists it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Described {
-    /// The name.
     pub key: &'static str,
     /// The values: words and a range, apart by bars.
     pub values: String,
     /// The value that holds unless another is given; `None` where the setting has no meaning unless
     /// another one is changed as well.
     pub default: Option<String>,
-    /// Its effect.
     pub meaning: &'static str,
 }
 
@@ -64,7 +61,6 @@ fn described<C: Settings>(config: &mut C) -> Vec<Described> {
 
 /// The memory of a store that serves, and what it is for.
 pub struct ServingMemory {
-    /// All of it.
     pub limit: Bytes,
     /// Nodes, each of which has a NIC engine.
     pub nodes: u64,
@@ -95,7 +91,7 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// What a reader of results must know: settings under which the system is not correct.
+    /// Warnings that a reader of results needs: settings under which the system is not correct.
     fn warnings(&self) -> Vec<String>;
 
     /// How long all clients may wait at the same time, for what its settings ask to wait for. A run
@@ -110,13 +106,12 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     }
 }
 
-/// What a system's memory must hold.
+/// The sizes that a system's memory must hold.
 pub struct Sizes<'a> {
-    /// Its records.
     pub source: &'a dyn RecordSource,
     /// Bytes of a value that a table slot should hold.
     pub value_bytes: usize,
-    /// What NICs have, where that is known.
+    /// The memory of NICs, where that is known.
     pub nic_memory: Option<Bytes>,
     /// Does it run on threads, and not in simulated time?
     pub live: bool,

@@ -115,9 +115,8 @@ impl<T: Clone + PartialEq> Values<T> {
     }
 }
 
-/// What a setting does to a configuration.
+/// The effect of a setting on a configuration.
 trait Effect<C> {
-    /// Sets it.
     fn set(&self, config: &mut C, text: &str) -> Result<(), Unfit>;
 
     /// The value that it has, as it would be given; `None` if no text says it.
@@ -194,15 +193,14 @@ impl<C> Effect<C> for Then<C> {
 
 /// A row of a table of settings of the configuration `C`.
 pub struct Setting<C> {
-    /// The name.
     pub(crate) name: &'static str,
     /// Its effect in words.
     pub(crate) help: &'static str,
     /// The default in words, where it depends on the workload, the world or the hardware.
     pub(crate) default: Option<&'static str>,
-    /// Is it in no list? Under such a setting the system is not correct: it is for tests.
+    /// True if it is in no list. Under such a setting the system is not correct: it is for tests.
     pub(crate) is_hidden: bool,
-    /// Is it applied before those that are not, since it changes what they change?
+    /// True if it is applied before those that are not, since it changes what they change.
     pub(crate) is_first: bool,
     /// The words among its values.
     pub(crate) words: Vec<&'static str>,
@@ -244,7 +242,6 @@ impl<C: 'static> Setting<C> {
         Self { name, help: "", default: None, is_hidden, is_first, words, numbers, effect }
     }
 
-    /// With this help.
     pub(crate) fn help(self, help: &'static str) -> Self {
         Self { help, ..self }
     }

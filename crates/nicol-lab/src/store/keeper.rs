@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, anyhow};
 use nicol_core::view::View;
 use nicol_rt::{
-    LiveCluster, LogFile, LogFolder, TablesHeader, panic_text, remove_runs, write_tables,
+    ListedRun, LiveCluster, LogFile, LogFolder, Manifest, Marks, TablesHeader, panic_text,
+    remove_runs, write_tables,
 };
 
 use super::read_back::{LogReading, read_back};
@@ -32,7 +33,10 @@ pub(crate) trait Pausable: Send + Sync {
     /// Begin no further transaction, or go on.
     fn pause(&self, paused: bool);
 
-    /// Is nothing under way, and everything that was logged applied?
+    /// Refuse transactions that write, or take them again.
+    fn refuse_writes(&self, refused: bool);
+
+    /// True if nothing is under way, and everything that was logged applied.
     fn is_quiet(&self) -> bool;
 }
 
@@ -43,7 +47,6 @@ pub struct Kept {
     pub saves: u64,
     /// Did the last attempt fail, and why?
     pub failure: Option<String>,
-    /// Is one under way?
     pub under_way: bool,
     /// When the tables were saved last.
     pub saved_at: Option<SystemTime>,
@@ -58,6 +61,30 @@ pub struct Kept {
     pub table_bytes: u64,
     /// Bytes in the current logs.
     pub log_bytes: u64,
+    /// Are writes refused, because the disk of a log is full?
+    pub full: bool,
+}
+
+/// The files of a store that is served.
+pub(crate) struct KeptFiles {
+    /// Its folder.
+    pub(crate) folder: LogFolder,
+    /// The view in which its logs are written.
+    pub(crate) view: View,
+    /// How they are read.
+    pub(crate) reading: LogReading,
+    /// The files that there must be.
+    pub(crate) manifest: Manifest,
+    /// How far the current logs went.
+    pub(crate) marks: Marks,
+}
+
+/// A run that the logs will go on in.
+struct NextRun {
+    number: u32,
+    path: PathBuf,
+    logs: Vec<LogFile>,
+    marks: Marks,
 }
 
 /// See the module.
@@ -65,10 +92,15 @@ pub struct Keeper {
     folder: Arc<LogFolder>,
     cluster: Arc<dyn Pausable>,
     view: View,
-    life: u64,
     reading: LogReading,
+    manifest: Manifest,
+    marks: Marks,
+    /// Can the marks be noted? It is told once that they cannot.
+    marked: bool,
+    /// Are writes refused, because the disk is full?
+    full: bool,
     limit: u64,
-    next: Option<(PathBuf, Vec<LogFile>)>,
+    next: Option<NextRun>,
     not_before: Option<Instant>,
     saving: Option<JoinHandle<Result<Saved>>>,
     /// Since when nothing is begun, because the logs outrun the thread that saves the tables.
@@ -77,25 +109,29 @@ pub struct Keeper {
 }
 
 struct Saved {
+    manifest: Manifest,
     table_bytes: u64,
     took: Duration,
 }
 
 impl Keeper {
     pub(crate) fn new(
-        folder: LogFolder,
+        files: KeptFiles,
         cluster: Arc<dyn Pausable>,
-        (view, life, reading): (View, u64, LogReading),
         limit: u64,
         table_bytes: u64,
     ) -> Self {
+        let KeptFiles { folder, view, reading, manifest, marks } = files;
         let kept = Kept { saved_at: Some(SystemTime::now()), table_bytes, ..Kept::default() };
         Self {
             folder: Arc::new(folder),
             cluster,
             view,
-            life,
             reading,
+            manifest,
+            marks,
+            marked: true,
+            full: false,
             limit,
             next: None,
             not_before: None,
@@ -141,6 +177,9 @@ impl Keeper {
     /// If the cluster has failed.
     pub fn tend(&mut self, world: &LiveCluster) -> Result<Option<String>> {
         lock(&self.kept).log_bytes = world.log_bytes();
+        if let Some(told) = self.watch_room(world).or_else(|| self.mark(world)) {
+            return Ok(Some(told));
+        }
         let long = world.log_bytes() >= self.limit;
         match &self.saving {
             Some(saving) if saving.is_finished() => return Ok(self.end_saving(long)),
@@ -170,6 +209,35 @@ impl Keeper {
         }
     }
 
+    /// Refuses writes while the disk of a log is full; what there is to tell when that begins or
+    /// ends.
+    fn watch_room(&mut self, world: &LiveCluster) -> Option<String> {
+        let full = world.logs_full();
+        lock(&self.kept).full = full.is_some();
+        if full.is_some() == self.full {
+            return None;
+        }
+        self.full = full.is_some();
+        self.cluster.refuse_writes(self.full);
+        Some(match full {
+            Some(error) => format!(
+                "no room for the logs: commands that write are refused until there is; reads go on, \
+                 nothing acknowledged is lost: {error}"
+            ),
+            None => "there is room for the logs again: commands that write are taken".to_owned(),
+        })
+    }
+
+    /// Notes how far the logs went; what there is to tell if that fails.
+    fn mark(&mut self, world: &LiveCluster) -> Option<String> {
+        let noted = self.marks.note(&world.log_records());
+        let worked = std::mem::replace(&mut self.marked, noted.is_ok());
+        let error = noted.err().filter(|_| worked)?;
+        Some(format!(
+            "how far the logs went is not noted, and a log that is cut short not seen: {error}"
+        ))
+    }
+
     /// Lets nothing be begun from now on.
     fn hold(&mut self) {
         if self.held.is_none() {
@@ -195,7 +263,7 @@ impl Keeper {
     /// Has the logs go on in a new run at an instant at which nothing is under way, and begins to
     /// save what the runs before it hold.
     fn switch(&mut self, world: &LiveCluster) -> Result<(), Failure> {
-        let (run, files) = match self.next.take() {
+        let next = match self.next.take() {
             Some(next) => next,
             None => self.make_run().map_err(Failure::Folder)?,
         };
@@ -208,10 +276,11 @@ impl Keeper {
                 false => thread::sleep(QUIET_POLL),
             }
         };
+        let (run, path) = (next.number, next.path.clone());
         let switched = match quiet {
-            true => world.switch_logs(files).map_err(|error| Failure::World(error.into())),
+            true => self.go_on_in(next, world),
             false => {
-                self.next = Some((run.clone(), files));
+                self.next = Some(next);
                 Ok(())
             }
         };
@@ -231,21 +300,40 @@ impl Keeper {
         (kept.under_way, kept.paused) = (true, started.elapsed());
         drop(kept);
         let (folder, header, reading) = (self.folder.clone(), self.header(), self.reading);
-        let body = move || save(&folder, &run, header, reading);
+        let manifest = self.manifest.clone();
+        let body = move || save(&folder, (run, &path), manifest, header, reading);
         let builder = thread::Builder::new().name("nicol-tables".to_owned());
         let spawned = builder.spawn(body).context("starting a thread");
         self.saving = Some(spawned.map_err(Failure::Folder)?);
         Ok(())
     }
 
-    fn make_run(&self) -> Result<(PathBuf, Vec<LogFile>)> {
+    /// Has a quiet cluster's logs go on in another run.
+    fn go_on_in(&mut self, next: NextRun, world: &LiveCluster) -> Result<(), Failure> {
+        // What is durable now will not be more.
+        let noted = self.marks.note(&world.log_records());
+        noted.map_err(|error| Failure::Folder(error.into()))?;
+        let switched = world.switch_logs(next.logs);
+        self.marks = next.marks;
+        switched.map_err(|error| Failure::World(error.into()))
+    }
+
+    /// Makes the next run, and has the manifest name it before anything is logged there.
+    fn make_run(&mut self) -> Result<NextRun> {
         let run = self.folder.new_run()?;
-        let files = self.folder.create_logs(&run, &self.view, self.life)?;
-        Ok((run, files))
+        let logs = self.folder.create_logs(&run.path, &self.view, self.manifest.life)?;
+        let listed = ListedRun { number: run.number, logs: LogFile::nonces(&logs) };
+        let marks = Marks::create(&run.path, &listed.logs)?;
+        let mut manifest = self.manifest.clone();
+        manifest.generation += 1;
+        manifest.runs.push(listed);
+        manifest.store(self.folder.dir())?;
+        self.manifest = manifest;
+        Ok(NextRun { number: run.number, path: run.path, logs, marks })
     }
 
     fn header(&self) -> TablesHeader {
-        TablesHeader { hash_seed: self.view.hash_seed(), life: self.life }
+        TablesHeader { hash_seed: self.view.hash_seed(), life: self.manifest.life }
     }
 
     /// If the logs are `long` again, what is held stays so until they go on in a new run.
@@ -257,6 +345,7 @@ impl Keeper {
         let ended = ended.unwrap_or_else(|cause| Err(anyhow!("{}", panic_text(&*cause))));
         match ended {
             Ok(saved) => {
+                self.manifest = saved.manifest;
                 let mut kept = lock(&self.kept);
                 kept.saves += 1;
                 (kept.under_way, kept.failure) = (false, None);
@@ -290,19 +379,26 @@ enum Failure {
 /// Saves what the runs before `run` hold as the tables with which `run` begins, and removes them.
 fn save(
     folder: &LogFolder,
-    run: &Path,
+    (run, path): (u32, &Path),
+    mut manifest: Manifest,
     header: TablesHeader,
     reading: LogReading,
 ) -> Result<Saved> {
     let started = Instant::now();
     let mut earlier = folder.runs()?;
-    earlier.retain(|other| other.path != run);
-    let back = read_back(folder.dir(), &earlier, reading, &mut |_, _| {})?;
+    earlier.retain(|other| other.number < run);
+    let (since, before): (Vec<_>, _) =
+        manifest.runs.into_iter().partition(|listed| listed.number >= run);
+    manifest.runs = before;
+    let back = read_back(folder.dir(), &manifest, reading, &mut |_, _| {})?;
     let records = back.recovered.into_records();
     let borrowed = records.iter().map(|(key, version, value)| (*key, *version, &value[..]));
-    let table_bytes = write_tables(run, header, borrowed)?;
+    let tables = write_tables(path, header, borrowed)?;
+    manifest.generation += 1;
+    (manifest.tables, manifest.runs) = ((run, tables.nonce), since);
+    manifest.store(folder.dir())?;
     remove_runs(earlier.iter())?;
-    Ok(Saved { table_bytes, took: started.elapsed() })
+    Ok(Saved { manifest, table_bytes: tables.bytes, took: started.elapsed() })
 }
 
 fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {

@@ -12,13 +12,16 @@ use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::view::{ShardMap, View};
 use nicol_kit::Counts;
-use nicol_rt::{LogFile, LogFolder, TablesHeader, remove_runs, write_tables};
+use nicol_rt::{
+    FoundManifest, ListedRun, LogFile, LogFolder, Manifest, Marks, TablesHeader, remove_runs,
+    write_tables,
+};
 
-pub(crate) use keeper::Pausable;
 pub use keeper::{Keeper, Kept};
+pub(crate) use keeper::{KeptFiles, Pausable};
 pub(crate) use read_back::{Damage, ReadBack, RunLogs, lost_in_words, scan};
 pub use read_back::{LogReading, Progress};
-use read_back::{expect_a_store, read_back};
+use read_back::{expect_manifest, read_back};
 
 /// Records as they are read back: sorted by key.
 pub type Records = Vec<(Key, Version, Box<[u8]>)>;
@@ -30,22 +33,21 @@ pub struct Stored {
     pub(crate) reading: LogReading,
     pub(crate) records: Records,
     hash_seed: Option<u64>,
-    /// What was found.
+    /// Of the manifest; 0 if there was none.
+    generation: u64,
     pub found: Found,
 }
 
-/// What was read back.
+/// The content that was read back.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// Records that there are.
     pub records: u64,
     /// Of them, records in saved tables.
     pub in_tables: u64,
-    /// Bytes of logs.
     pub log_bytes: u64,
     /// Records of the logs, and what was taken of them.
     pub counts: Counts,
-    /// What was damaged and could be made up for, in words with file and place.
+    /// Damage that could be made up for, in words with file and place.
     pub repaired: Vec<String>,
     /// Logs whose torn end was cut.
     pub torn: usize,
@@ -69,8 +71,22 @@ impl Stored {
                 dir.display()
             );
         }
-        expect_a_store(dir, &runs)?;
-        let back = read_back(dir, &runs, reading, progress)?;
+        let (manifest, told) = match Manifest::find(dir)? {
+            FoundManifest::None => (None, None),
+            FoundManifest::Some(manifest, told) => (Some(manifest), told),
+            FoundManifest::Damaged(what) => bail!(
+                "{what}: which files there must be is not known. Restore one of them from a backup, \
+                 or move the folder {} away to start empty",
+                dir.display()
+            ),
+        };
+        expect_manifest(dir, &runs, manifest.as_ref())?;
+        let mut back = match &manifest {
+            Some(manifest) => read_back(dir, manifest, reading, progress)?,
+            None => ReadBack::default(),
+        };
+        back.repaired.extend(told);
+        let generation = manifest.map_or(0, |manifest| manifest.generation);
         let records = back.recovered.into_records();
         let found = Found {
             records: records.len() as u64,
@@ -81,7 +97,7 @@ impl Stored {
             torn: back.torn,
             time: started.elapsed(),
         };
-        Ok(Self { folder, reading, records, hash_seed: back.hash_seed, found })
+        Ok(Self { folder, reading, records, hash_seed: back.hash_seed, generation, found })
     }
 
     /// The seed of the key hashes of what was read back, if anything was: the only one under which
@@ -90,28 +106,47 @@ impl Stored {
         self.hash_seed
     }
 
-    /// The values, by key.
     pub fn values(&self) -> impl Iterator<Item = (Key, &[u8])> {
         self.records.iter().map(|(key, _, value)| (*key, &value[..]))
     }
 
-    /// Begins a new run that holds what was read back, and removes the earlier ones. Returns its
-    /// logs, and the bytes of its saved tables, in one of their two files.
+    /// Begins a new run that holds what was read back, and removes the earlier ones.
     ///
     /// # Errors
     /// If a file cannot be made, with its name: the earlier runs are left as they are.
-    pub(crate) fn begin(&self, view: &View, life: u64) -> Result<(Vec<LogFile>, u64)> {
+    pub(crate) fn begin(&self, view: &View, life: u64) -> Result<Begun> {
         let earlier = self.folder.runs()?;
         let run = self.folder.new_run()?;
         let header = TablesHeader { hash_seed: view.hash_seed(), life };
         // Tables are loaded at version 1, whatever the versions were.
         let records = self.records.iter().map(|(key, _, value)| (*key, Version(1), &value[..]));
-        let bytes = write_tables(&run, header, records)
+        let tables = write_tables(&run.path, header, records)
             .context("the tables that were read back cannot be saved; nothing is lost")?;
-        let logs = self.folder.create_logs(&run, view, life)?;
+        let logs = self.folder.create_logs(&run.path, view, life)?;
+        let listed = ListedRun { number: run.number, logs: LogFile::nonces(&logs) };
+        let marks = Marks::create(&run.path, &listed.logs)?;
+        let manifest = Manifest {
+            generation: self.generation + 1,
+            life,
+            tables: (run.number, tables.nonce),
+            runs: vec![listed],
+        };
+        manifest.store(self.folder.dir())?;
         remove_runs(earlier.iter())?;
-        Ok((logs, bytes))
+        Ok(Begun { logs, marks, manifest, table_bytes: tables.bytes })
     }
+}
+
+/// A run that was begun.
+pub(crate) struct Begun {
+    /// Its logs, by node.
+    pub(crate) logs: Vec<LogFile>,
+    /// How far they went.
+    pub(crate) marks: Marks,
+    /// The manifest that names its files.
+    pub(crate) manifest: Manifest,
+    /// Bytes of its saved tables, in one of their two files.
+    pub(crate) table_bytes: u64,
 }
 
 /// What tables are loaded with at the start, by shard.

@@ -16,11 +16,8 @@ pub struct MessageRow {
     pub sent_us: f64,
     /// When it was taken, or a one-sided operation was complete; none if it was not.
     pub taken_us: Option<f64>,
-    /// Its sender.
     pub from: String,
-    /// Its receiver.
     pub to: String,
-    /// Its type.
     pub message: String,
     /// Bytes of its body.
     pub bytes: u64,
@@ -39,7 +36,7 @@ pub fn timeline(input: impl BufRead, key: Option<u64>) -> Result<Vec<MessageRow>
     let mut found = Found { key: key.map(|key| key.to_string()), ..Found::default() };
     let mut lines = input.lines();
     let first = lines.next().transpose().context("reading the trace")?;
-    ensure!(first.as_deref() == Some(FIRST), "not a trace that `nicol bench --trace` wrote");
+    ensure!(first.as_deref() == Some(FIRST), "not a trace of a run");
     for (number, line) in lines.enumerate() {
         let line = line.context("reading the trace")?;
         let text = line.trim_end_matches(',');
@@ -61,7 +58,6 @@ struct Found {
     key: Option<String>,
     sent: Vec<Line>,
     taken: BTreeMap<String, Vec<f64>>,
-    /// By frame.
     faults: BTreeMap<String, Vec<String>>,
     /// Requests about the key.
     requests: BTreeSet<String>,

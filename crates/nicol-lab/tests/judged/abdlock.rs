@@ -59,6 +59,39 @@ fn blocks_are_linearizable_on_threads_whose_engines_crash() {
     }
 }
 
+/// AMB-54: a third replica that grants its lock in time is written, too, or released.
+#[test]
+fn every_replica_that_is_locked_is_written_or_a_quorum() {
+    let verbs = ["locked", "quorum"].map(|write_to| {
+        for seed in 0..6 {
+            let mut config = config("abdlock", WORLDS[seed as usize % 3], seed);
+            config.settings.push(format!("write_to={write_to}"));
+            config.faults.messages = true;
+            held(&config);
+        }
+        let mut calm = config("abdlock", "connectx5-40g", 1);
+        calm.settings.push(format!("write_to={write_to}"));
+        (calm.client_nodes, calm.clients) = (1, Some(1));
+        held(&calm).verbs_per_txn
+    });
+    // CAS of three, READ of two, WRITE of three or two, CAS of three.
+    assert!((10.9..11.1).contains(&verbs[0]) && (9.9..10.1).contains(&verbs[1]), "{verbs:?}");
+}
+
+/// To learn what may be reached is no attempt to lock: nobody backs off for it.
+#[test]
+fn a_long_back_off_does_not_delay_the_first_attempt() {
+    for backoff in ["backoff_us=1", "backoff_us=1000"] {
+        let mut config = config("abdlock", "connectx5-40g", 1);
+        config.settings.push(backoff.to_owned());
+        (config.client_nodes, config.clients) = (1, Some(1));
+        config.length = Some(Length::Time(Nanos::from_micros(500)));
+        config.warmup = Some(Nanos::ZERO);
+        let report = held(&config);
+        assert!(report.committed > 20, "{backoff}: {}", report.committed);
+    }
+}
+
 /// What a dead client has locked its servers release, and others go on.
 #[test]
 fn locks_of_a_client_that_dies_are_released() {

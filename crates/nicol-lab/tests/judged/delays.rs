@@ -5,6 +5,7 @@
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::workloads::WorkloadSpec;
+use nicol_workload::tpcc::Shipped;
 
 /// What a link takes, or a queue over PCIe, each way, in microseconds.
 const DELAY_US: f64 = 100.0;
@@ -127,6 +128,7 @@ fn shipping_leaves_a_new_order_one_exchange() {
         name: "tpcc-no".to_owned(),
         items: Some(1_000),
         customers: Some(100),
+        shipped: Some(Shipped::NewOrder),
         ..WorkloadSpec::default()
     };
     assert_eq!(crossings(&["local_paths=off"], workload), 2);

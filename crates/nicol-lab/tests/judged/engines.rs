@@ -218,7 +218,7 @@ fn an_engine_on_threads_answers_once_its_log_file_has_it() {
         ..config("silo", "smallbank", "threads", 3, &[])
     };
     let error = bench::run(&forgets).err().unwrap().to_string();
-    assert!(error.contains("--set log=on"), "{error}");
+    assert!(error.contains("give `log=on`"), "{error}");
 }
 
 /// A deletion is behind what a transaction has read, and before what it has scanned.
@@ -261,5 +261,5 @@ fn a_table_stays_small_although_its_records_come_and_go() {
 fn engines_run_on_one_server_and_say_so() {
     let three = BenchConfig { nodes: 3, ..config("silo", "smallbank", "innova2", 1, &[]) };
     let error = bench::run(&three).err().unwrap().to_string();
-    assert!(error.contains("--nodes 3") && error.contains("one server"), "{error}");
+    assert!(error.contains("`nodes` 3") && error.contains("one server"), "{error}");
 }

@@ -408,16 +408,16 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
         config
     };
     for (config, words) in [
-        (without, "--client-nodes 1"),
-        (few, "--host-engines 2"),
-        (turns, "--host-engines 2: 2 of a node schedule or are reserved; give 3"),
-        (nobody, "nobody schedules; set `scheduler=NAME` as well, or leave at_a_time out"),
-        (alone, "nobody schedules; set `scheduler=NAME` as well, or leave planes out"),
-        (timeless, "wait for no answer that may not come; set `scheduler=NAME` as well"),
+        (without, "`client_nodes` 1"),
+        (few, "`host_engines` 2"),
+        (turns, "`host_engines` 2: 2 of a node schedule or are reserved; give 3"),
+        (nobody, "nobody schedules; give `scheduler=NAME` as well, or leave at_a_time out"),
+        (alone, "nobody schedules; give `scheduler=NAME` as well, or leave planes out"),
+        (timeless, "wait for no answer that may not come; give `scheduler=NAME` as well"),
         (unknown, "choose none, alnico, alnico-cpu-2"),
-        (reserved, "--host-engines 24: 24 of a node schedule or are reserved; give 25 to 32"),
-        (many, "--host-engines 48: 0 of a node schedule or are reserved; give 1 to 32"),
-        (mixed, "--host-engines 24: 25 of a node schedule or are reserved; give 26 to 32"),
+        (reserved, "`host_engines` 24: 24 of a node schedule or are reserved; give 25 to 32"),
+        (many, "`host_engines` 48: 0 of a node schedule or are reserved; give 1 to 32"),
+        (mixed, "`host_engines` 24: 25 of a node schedule or are reserved; give 26 to 32"),
         (
             foreign("round-robin", "window=9"),
             "that is a setting of alnico, alnico-cpu-2, alnico-cpu-n",

@@ -15,7 +15,6 @@ const GAP: Nanos = Nanos::from_micros(10);
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// A get takes what an entry points to for its key's.
     TrustsExtents,
@@ -89,7 +88,6 @@ impl Hooks {
         self.is(Sabotage::LeavesOldCopies).then_some(GAP)
     }
 
-    /// Is the old extent freed?
     pub(super) fn frees_old(self) -> bool {
         !self.is(Sabotage::KeepsExtents)
     }

@@ -68,7 +68,6 @@ pub struct DrtmKvConfig {
     pub alternative: Alternative,
     /// Buckets that keys hash to.
     pub buckets: u64,
-    /// Buckets for chains.
     pub spare_buckets: u64,
     /// Bytes of the largest value.
     pub value_bytes: u64,
@@ -88,7 +87,6 @@ pub struct DrtmKvConfig {
     pub steering: Option<Steering>,
     /// How long a client waits for the answer to a request.
     pub timeout: Nanos,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }

@@ -43,7 +43,6 @@ const _: () = assert!(8 + ENTRIES * 16 <= BUCKET, "a bucket holds its entries");
 /// The address of a value: its extent and its version, in one word of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ValueAddress {
-    /// Number of the extent.
     pub(super) extent: u32,
     /// The value's version, from 1.
     pub(super) version: u32,

@@ -84,7 +84,7 @@ impl Node {
         self.choice.as_ref()
     }
 
-    /// Is it a server, with its memory in place?
+    /// True if it is a server, with its memory in place.
     pub(super) const fn is_server(&self) -> bool {
         self.table.is_some()
     }

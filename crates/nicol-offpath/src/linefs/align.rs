@@ -25,7 +25,6 @@ const PAGE: usize = 2 << 10;
 enum Copied {
     /// All of them; they are here now.
     All,
-    /// It lacks them.
     Nothing,
 }
 

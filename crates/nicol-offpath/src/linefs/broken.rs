@@ -5,7 +5,6 @@
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// A write is acknowledged when it is in the log.
     AcknowledgesEarly,

@@ -13,7 +13,6 @@ pub enum Alternative {
     A1,
     /// The SoC fetches by DMA (3*), compresses and replicates.
     A2,
-    /// The host replicates.
     A3,
     /// Chunks by A2 until the SoC is saturated, the others by A3. [OffPath23 4.2]
     A2AndA3,
@@ -22,7 +21,6 @@ pub enum Alternative {
 /// What else the hosts' cores do. [OffPath23 figure 13]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostLoad {
-    /// Nothing.
     Idle,
     /// They share their time with a program that clusters points (streamcluster).
     Busy,
@@ -56,7 +54,6 @@ pub struct LineFsConfig {
     pub decompression: Cost,
     /// How long a client on another node waits for the answer to a request.
     pub timeout: Nanos,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
@@ -67,7 +64,6 @@ impl LineFsConfig {
         Hooks(self.sabotage)
     }
 
-    /// The study's choices.
     pub const fn paper(alternative: Alternative) -> Self {
         Self {
             alternative,

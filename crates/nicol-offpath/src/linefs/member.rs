@@ -73,7 +73,6 @@ pub(super) struct Member<F: Fabric> {
     keys: RefCell<Vec<Option<(Life, Keys)>>>,
     /// Is a chunk of this engine on the wire?
     is_writing: Cell<bool>,
-    /// It is there.
     written: Signal,
 }
 

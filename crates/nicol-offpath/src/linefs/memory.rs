@@ -30,7 +30,6 @@ pub(super) struct Memory {
     shards: u16,
     /// Host engines of the node that has most.
     engines: u64,
-    /// Slots of each.
     slots: u8,
     /// Bytes of a chunk at most.
     chunk: Bytes,

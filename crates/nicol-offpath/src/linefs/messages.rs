@@ -42,9 +42,7 @@ impl Message for Hello {
 /// The answer to HELLO: the keys of what others write chunks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
-    /// On the host.
     pub(super) host: RKey,
-    /// On the SoC.
     pub(super) soc: RKey,
 }
 
@@ -154,7 +152,6 @@ pub(super) struct Chunk {
     pub(super) raw: u32,
     /// Bytes as they were written.
     pub(super) len: u32,
-    /// Of these.
     pub(super) crc: u32,
     pub(super) way: Way,
 }
@@ -205,7 +202,6 @@ pub(super) struct Containing<'a, M> {
 pub(super) enum Content<'a> {
     /// As they were written.
     Raw(&'a [u8]),
-    /// Packed from so many.
     Packed(&'a [u8], usize),
 }
 

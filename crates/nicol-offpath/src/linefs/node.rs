@@ -46,7 +46,6 @@ pub(super) struct Counts {
 pub(super) struct Times {
     /// The SoC fetches a chunk of its host.
     pub(super) fetch: AtomicU64,
-    /// It is compressed.
     pub(super) pack: AtomicU64,
     /// It is written to the next node; before, it waits for others of the engine.
     pub(super) write: AtomicU64,
@@ -56,7 +55,6 @@ pub(super) struct Times {
     pub(super) unpack: AtomicU64,
     /// Its SoC brings it to the host.
     pub(super) land: AtomicU64,
-    /// It becomes persistent.
     pub(super) persist: AtomicU64,
     /// Its writes become readable.
     pub(super) publish: AtomicU64,
@@ -91,7 +89,6 @@ pub struct Node {
     /// Under which everything was loaded.
     loaded: View,
     state: Mutex<State>,
-    /// Of this life.
     memory: Mutex<Arc<Memory>>,
     /// Work that is not done.
     open: Arc<AtomicU64>,
@@ -119,7 +116,6 @@ impl Node {
         locked(&self.memory).clone()
     }
 
-    /// Work begins.
     pub(super) fn begin(&self) -> Open {
         Open::begin(&self.open)
     }

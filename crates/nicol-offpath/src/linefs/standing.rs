@@ -73,7 +73,7 @@ pub(super) enum Verdict {
 struct Standing {
     /// In its order; empty if no replica is a member.
     chain: Vec<Life>,
-    /// Is everything that was acknowledged here?
+    /// True if everything that was acknowledged is here.
     complete: bool,
     /// Does no member of the chain have that?
     lost: bool,
@@ -270,7 +270,8 @@ impl State {
         view.shard_ids().filter_map(due).collect()
     }
 
-    /// Is everything still as it was when `due` was found, so that what was copied since counts?
+    /// True if everything is still as it was when `due` was found, so that what was copied since
+    /// counts.
     fn is_current(&self, due: &Due) -> bool {
         let standing = self.of(due.shard);
         standing.head() == Some(due.head) && standing.life_of(self.here) == Some(due.here)
@@ -356,7 +357,7 @@ impl State {
         if looks { Shipment::Later } else { Shipment::Lacking }
     }
 
-    /// Is there nothing left to do, as far as it can be done?
+    /// True if there is nothing left to do, as far as it can be done.
     pub(super) fn is_settled(&self) -> bool {
         self.shards.iter().all(|standing| {
             let (head, here) = (standing.head(), standing.life_of(self.here));

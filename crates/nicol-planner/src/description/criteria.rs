@@ -22,7 +22,6 @@ pub(super) const CRITERIA: [(&str, Criterion); 4] = [
 ];
 
 impl Criterion {
-    /// Its name in descriptions.
     pub fn name(self) -> &'static str {
         CRITERIA.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| *name)
     }

@@ -1,6 +1,6 @@
 //! A client engine: GET and PUT, each with a lock around its two phases. [PRISM21 7.2]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,11 +12,15 @@ use nicol_core::units::Nanos;
 use nicol_core::view::{REPLICAS_MAX, ShardMap, SideState};
 use nicol_kit::Open;
 
+use super::config::WriteTo;
 use super::node::Node;
 use crate::messages::Handles;
 use crate::servers::{Servers, voids_handles};
 use crate::tag::{Name, Tag, Writer, parse};
 
+/// How long who does not know yet how a majority is reached waits before it looks again, at first;
+/// the wait doubles.
+const REACH_WAIT: Nanos = Nanos::from_micros(2);
 /// The longest wait before an attempt to lock.
 const BACKOFF_MOST: Nanos = Nanos::from_micros(512);
 /// How often an unlock that was not answered is tried again, and how long after: a card gives up
@@ -52,7 +56,40 @@ type Replies<F, G> = JoinQuorum<<F as Completions>::Completion, G, REPLICAS_MAX>
 #[must_use = "locks are released, or carried to the next step"]
 struct Locked {
     name: Name,
+    /// Those that had granted the lock when it was a majority.
     replicas: Vec<Posted>,
+    late: LateLocks,
+}
+
+/// The locks that are granted after a majority's, until the write phase begins. `None`: it has, or
+/// never will; who is granted a lock from then on releases it.
+#[derive(Clone, Default)]
+struct LateLocks(Rc<RefCell<Option<Vec<Posted>>>>);
+
+impl LateLocks {
+    fn expected() -> Self {
+        Self(Rc::new(RefCell::new(Some(Vec::new()))))
+    }
+
+    /// Takes a lock; gives it back if it comes too late.
+    fn add(&self, posted: Posted) -> Result<(), Posted> {
+        match &mut *self.0.borrow_mut() {
+            Some(locks) => {
+                locks.push(posted);
+                Ok(())
+            }
+            None => Err(posted),
+        }
+    }
+}
+
+impl Locked {
+    /// Every replica that is locked by now. None is added from here on.
+    fn all(self) -> (Name, Vec<Posted>) {
+        let Self { name, mut replicas, late } = self;
+        replicas.extend(late.0.take().unwrap_or_default());
+        (name, replicas)
+    }
 }
 
 /// A key and the block that it names.
@@ -134,12 +171,13 @@ impl<F: Fabric> Client<F> {
 
     /// A GET or a PUT: its tag; what a GET has read into `value`.
     ///
-    /// Cost: CAS, READ, WRITE, CAS of each replica, a round trip each.
+    /// Cost: CAS, READ, WRITE, CAS, a round trip each: READ of f + 1 replicas, the others of all.
     ///
     /// Errors: no majority in time.
     async fn run(&self, operation: &mut Operation<'_>, value: &mut Vec<u8>) -> Result<Tag, Reason> {
         let config = self.0.node.config();
         loop {
+            self.reach(operation).await?;
             // [PRISM21 7.2 read phase] CAS the lock at a majority, from 0 to the own identifier.
             let Some(locked) = self.lock(operation).await else {
                 self.back_off(operation).await?;
@@ -147,7 +185,7 @@ impl<F: Fabric> Client<F> {
             };
             // [PRISM21 7.2 read phase] READ t and v of f + 1 replicas.
             let Some(found) = self.read(operation, &locked, value).await else {
-                self.unlock_later(operation.block, locked.name, locked.replicas);
+                self.unlock_later(operation.block, locked);
                 self.back_off(operation).await?;
                 continue;
             };
@@ -157,8 +195,8 @@ impl<F: Fabric> Client<F> {
             if !config.hooks().locks(operation.new.is_some()) {
                 return Ok(tag);
             }
-            // [PRISM21 7.2 write phase] WRITE t' and v' to the locked replicas, f + 1 acknowledge;
-            // then CAS the locks from the own identifier to 0.
+            // [PRISM21 7.2 write phase] WRITE t' and v' to "each replica on which it has acquired a
+            // lock", f + 1 acknowledge; then CAS the locks from the own identifier to 0.
             let propagated = if new.is_some() { tag } else { found };
             if self.write(operation, locked, propagated, new.unwrap_or(value.as_slice())).await {
                 return Ok(tag);
@@ -178,6 +216,26 @@ impl<F: Fabric> Client<F> {
             self.0.last_ts.set(ts);
             Tag::new(ts, self.0.writer)
         })
+    }
+
+    /// Waits until it is known how a majority is reached. That is no attempt, and backs off for
+    /// nobody.
+    ///
+    /// Errors: the time is over.
+    async fn reach(&self, operation: &Operation<'_>) -> Result<(), Reason> {
+        let mut wait = REACH_WAIT;
+        loop {
+            let known = operation.replicas.iter().filter_map(|&node| self.0.servers.handles(node));
+            if known.count() >= operation.needed {
+                return Ok(());
+            }
+            let fabric = &self.0.fabric;
+            if fabric.now() >= operation.until {
+                return Err(operation.why);
+            }
+            fabric.sleep_until(fabric.now() + wait).await;
+            wait = Nanos((wait.0 * 2).min(BACKOFF_MOST.0));
+        }
     }
 
     /// Waits before the next attempt.
@@ -230,7 +288,7 @@ impl<F: Fabric> Client<F> {
         self.0.names.set(count);
         let name = Name::new(self.0.writer, count);
         if !config.hooks().locks(operation.new.is_some()) {
-            return Some(Locked { name, replicas: posted });
+            return Some(Locked { name, replicas: posted, late: LateLocks::default() });
         }
         let Block { key, number } = operation.block;
         let offset = config.lock(number);
@@ -259,17 +317,21 @@ impl<F: Fabric> Client<F> {
         let held: Vec<NodeId> = granted.iter().map(|(node, _)| *node).collect();
         let keeps = is_locked || !hooks.releases_in_vain();
         let ours = if keeps { held } else { Vec::new() };
-        self.release_late(operation.block, name, posted, ours, replies);
-        is_locked.then_some(Locked { name, replicas: granted })
+        let late = match config.write_to {
+            WriteTo::Locked if is_locked => LateLocks::expected(),
+            WriteTo::Locked | WriteTo::Quorum => LateLocks::default(),
+        };
+        self.take_late((operation.block, name), posted, ours, late.clone(), replies);
+        is_locked.then_some(Locked { name, replicas: granted, late })
     }
 
-    /// Waits for the late answers, and releases all locks but `ours`.
-    fn release_late<G: Fn(&Reply<F>) -> bool>(
+    /// Waits for the late answers, and releases all locks but `ours` and those that `late` takes.
+    fn take_late<G: Fn(&Reply<F>) -> bool>(
         &self,
-        block: Block,
-        name: Name,
+        (block, name): (Block, Name),
         posted: Vec<Posted>,
         ours: Vec<NodeId>,
+        to: LateLocks,
         replies: Replies<F, G>,
     ) {
         let (client, rest) = (self.clone(), replies.rest());
@@ -278,10 +340,14 @@ impl<F: Fabric> Client<F> {
             let verbs = client.0.node.config().verbs;
             let mut late = Vec::new();
             for (posted, reply) in posted.into_iter().zip(rest.await) {
-                // A CAS without an answer may have locked.
-                let may_hold = verbs.result(&reply).map_or(true, |bytes| word(bytes) == Some(0));
-                if may_hold && !ours.contains(&posted.0) {
-                    late.push(posted);
+                if ours.contains(&posted.0) {
+                    continue;
+                }
+                match verbs.result(&reply).map(word) {
+                    Ok(Some(0)) => late.extend(to.add(posted).err()),
+                    Ok(_) => {}
+                    // A CAS without an answer may have locked.
+                    Err(_) => late.push(posted),
                 }
             }
             client.release(block, name, late).await;
@@ -337,7 +403,7 @@ impl<F: Fabric> Client<F> {
         let config = self.0.node.config();
         let mut bytes = Vec::from(tag.0.to_le_bytes());
         bytes.extend_from_slice(value);
-        let Locked { name, replicas } = locked;
+        let (name, replicas) = locked.all();
         if config.hooks().unlocks_first() {
             self.release(operation.block, name, replicas.clone()).await;
         }
@@ -359,7 +425,7 @@ impl<F: Fabric> Client<F> {
         let nodes: Vec<NodeId> = answered.iter().map(|(node, _)| *node).collect();
         let late = replicas.into_iter().filter(|(node, _)| !nodes.contains(node)).collect();
         self.release_after(operation.block, name, late, replies);
-        self.unlock(operation, Locked { name, replicas: answered }).await;
+        self.unlock(operation, name, answered).await;
         is_written
     }
 
@@ -384,9 +450,8 @@ impl<F: Fabric> Client<F> {
     }
 
     /// CASes the locks from the own name to 0; returns once a quorum has, or all have answered.
-    async fn unlock(&self, operation: &Operation<'_>, locked: Locked) {
+    async fn unlock(&self, operation: &Operation<'_>, name: Name, replicas: Vec<Posted>) {
         let _phase = self.0.fabric.phase("7.2 write phase: unlock");
-        let Locked { name, replicas } = locked;
         let mut replies = self.post_unlocks(operation.block, name, &replicas, operation.needed);
         let _quorum = (&mut replies).await;
         let (client, rest, block) = (self.clone(), replies.rest(), operation.block);
@@ -401,7 +466,8 @@ impl<F: Fabric> Client<F> {
         });
     }
 
-    fn unlock_later(&self, block: Block, name: Name, replicas: Vec<Posted>) {
+    fn unlock_later(&self, block: Block, locked: Locked) {
+        let (name, replicas) = locked.all();
         let (client, open) = (self.clone(), Open::begin(self.0.node.open()));
         self.0.fabric.spawn(async move {
             client.release(block, name, replicas).await;

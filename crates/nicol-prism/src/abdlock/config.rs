@@ -6,6 +6,16 @@ use crate::Verbs;
 
 use super::broken::{Hooks, Sabotage};
 
+/// Which replicas the write phase writes. AMB-54
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteTo {
+    /// "Each replica on which it has acquired a lock" [PRISM21 7.2]: also those that grant theirs
+    /// after a majority has, until the write phase begins.
+    Locked,
+    /// The f + 1 that are locked first. The others are released at once.
+    Quorum,
+}
+
 /// How ABDLOCK runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbdlockConfig {
@@ -15,6 +25,8 @@ pub struct AbdlockConfig {
     pub value_bytes: u64,
     /// What executes its verbs.
     pub verbs: Verbs,
+    /// Which replicas are written.
+    pub write_to: WriteTo,
     /// The longest wait before the second attempt to lock; it doubles with every further one.
     pub backoff: Nanos,
     /// How long an operation looks for a majority.
@@ -40,6 +52,7 @@ impl AbdlockConfig {
             blocks,
             value_bytes,
             verbs,
+            write_to: WriteTo::Locked,
             backoff: Nanos::from_micros(8),
             timeout: Nanos::from_millis(20),
             sabotage: Sabotage::None,

@@ -4,8 +4,8 @@
 //! | step | at each replica | function in `client.rs` |
 //! |---|---|---|
 //! | lock | CAS 0 to the operation's name, until a majority has granted; else unlock and back off | `lock` |
-//! | read phase | READ of `tag`, value | `read` |
-//! | write phase | WRITE of `tag`, value | `write` |
+//! | read phase | READ of `tag`, value, at f + 1 of those that are locked | `read` |
+//! | write phase | WRITE of `tag`, value, at all that are locked by then (AMB-54) | `write` |
 //! | unlock | CAS of the name to 0 | `unlock` |
 //!
 //! `abdlock-software` posts the same verbs to the software that executes PRISM's chains
@@ -28,5 +28,5 @@ mod start;
 
 pub use broken::Sabotage;
 pub use client::Client;
-pub use config::AbdlockConfig;
+pub use config::{AbdlockConfig, WriteTo};
 pub use node::Node;

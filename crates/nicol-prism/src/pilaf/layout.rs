@@ -10,6 +10,8 @@ use nicol_core::wire::{Malformed, Reader};
 
 /// Bytes of an entry.
 pub(super) const ENTRY: u64 = 32;
+/// Bytes of it that its CRC covers.
+pub(super) const CHECKED: usize = 24;
 /// Bytes of an extent for items of so many at most.
 pub(super) const fn extent_bytes(item_bytes: u64) -> u64 {
     item_bytes.next_multiple_of(64)
@@ -56,7 +58,7 @@ impl Entry {
         if at == 0 && own == 0 {
             return Ok(Self::Unused);
         }
-        if own != crc32c::crc32c(&bytes[..24]) {
+        if own != crc32c::crc32c(&bytes[..CHECKED]) {
             return Err(Malformed { what: "an entry's CRC" });
         }
         Ok(match at {
@@ -77,7 +79,7 @@ impl Entry {
         bytes[8..12].copy_from_slice(&key.to_le_bytes());
         bytes[12..16].copy_from_slice(&value.to_le_bytes());
         bytes[16..20].copy_from_slice(&crc.to_le_bytes());
-        let own = crc32c::crc32c(&bytes[..24]);
+        let own = crc32c::crc32c(&bytes[..CHECKED]);
         bytes[24..28].copy_from_slice(&own.to_le_bytes());
         bytes
     }

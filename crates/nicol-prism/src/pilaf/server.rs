@@ -6,7 +6,7 @@ use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service, Work};
 use nicol_core::memory::AccessError;
 use nicol_core::wire::Malformed;
 
-use super::layout::Extent;
+use super::layout::{CHECKED, Extent};
 use super::messages::{ASK, Answer, Ask, HELLO, Opened, What};
 use super::node::Node;
 
@@ -115,6 +115,10 @@ pub(super) async fn put<F: Fabric>(
     region.write(at, &item[..half])?;
     fabric.access().await;
     region.write(at + half as u64, &item[half..])?;
+    if node.config().crc {
+        // Of the extent, and of the entry that points to it.
+        fabric.work(Work::Crc64 { bytes: (item.len() + CHECKED) as u32 });
+    }
     let (key_bytes, value) = (key as u32, (item.len() - key) as u32);
     let extent = Extent { at, key: key_bytes, value, crc: crc32c::crc32c(item) };
     let mut table = node.table();

@@ -29,6 +29,9 @@ pub enum Sabotage {
     ForgetsInstalls,
     /// A write is installed over a later one.
     InstallsAlways,
+    /// Writes are checked and staged before it is known that the reads of other servers are valid:
+    /// servers commit a dead client's transaction that was about to abort. AMB-53
+    LeavesReadsUnguarded,
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
@@ -48,6 +51,11 @@ impl Hooks {
     /// Why a transaction whose write checks ended so aborts, if it does.
     pub(super) fn refusal(self, refused: Option<Abort>) -> Option<Abort> {
         refused.filter(|_| !self.is(Sabotage::CommitsUnchecked))
+    }
+
+    /// Are reads that no write of their server follows validated before any write is staged?
+    pub(super) fn guards_reads(self) -> bool {
+        !self.is(Sabotage::LeavesReadsUnguarded)
     }
 
     /// The time of a new timestamp, at `now`, by an engine whose last one was at `last`.

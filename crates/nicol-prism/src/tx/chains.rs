@@ -1,6 +1,6 @@
 //! The chains of PRISM-TX, as the paper's section 8.2 describes them.
 
-use nicol_core::chain::{Chain, ChainResults, Data, Outcome, Primitive, Target, scratch};
+use nicol_core::chain::{Chain, ChainResults, Data, Outcome, Primitive, Step, Target, scratch};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::{FreeListKey, Key, RKey};
 use nicol_core::memory::{Compare, MaskedSwap};
@@ -13,6 +13,12 @@ use crate::tag::Tag;
 const ALL: u64 = u64::MAX;
 /// The key of what only touches the chain's scratch.
 const NOWHERE: RKey = RKey(0);
+
+/// The scratch of write checks that stage their items: TS, then PW and PR as the CAS has found
+/// them, which are the marks of an item, and the address of its buffer.
+const MARKS: u64 = scratch(0);
+const FOUND: u64 = scratch(8);
+const BUFFER: u64 = scratch(24);
 
 /// A key's place at its server, and what the chains of a transaction do there.
 #[derive(Clone, Copy)]
@@ -43,6 +49,8 @@ pub(super) enum ReadCheck {
     NotNeeded,
     /// A transaction has prepared to write at this timestamp, or has written.
     Failed { pw: Tag },
+    /// What came before it in its chain did not succeed, and nothing has changed.
+    Skipped,
 }
 
 /// What a write check came to.
@@ -54,6 +62,43 @@ pub(super) enum WriteCheck {
     Failed { pw: Tag, staged: u64 },
     /// There was no buffer, and nothing has changed.
     NotReady,
+    /// It has not been made yet, or was skipped, since what came before it in its chain did not
+    /// succeed. Nothing has changed.
+    Skipped,
+}
+
+/// When a check runs that follows others in its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// In any case.
+    Always,
+    /// If the operation before it has succeeded.
+    AfterSuccess,
+}
+
+impl When {
+    fn of(self, step: Step<'_>) -> Step<'_> {
+        match self {
+            Self::Always => step,
+            Self::AfterSuccess => step.conditional(),
+        }
+    }
+}
+
+/// Operations before the write checks of a chain.
+pub(super) const fn mark_operations(staging: Staging) -> usize {
+    match staging {
+        Staging::AtCommit => 0,
+        Staging::AtPrepare => 1,
+    }
+}
+
+/// Operations of a write check.
+pub(super) const fn write_operations(staging: Staging) -> usize {
+    match staging {
+        Staging::AtCommit => 2,
+        Staging::AtPrepare => 4,
+    }
 }
 
 /// What an install came to.
@@ -71,7 +116,7 @@ pub(super) enum Installed {
 /// The results of a chain.
 ///
 /// Errors: they are malformed.
-fn parse(reply: &[u8]) -> Result<ChainResults<'_>, FabricError> {
+pub(super) fn parse(reply: &[u8]) -> Result<ChainResults<'_>, FabricError> {
     ChainResults::parse(reply).map_err(|_| FabricError::Malformed)
 }
 
@@ -149,21 +194,24 @@ impl At<'_> {
         installed(&results, 1, Some(0), allocated)
     }
 
-    /// [PRISM21 8.2 read validation] CAS: if RC|TS > PW|PR, PR := TS.
-    pub(super) fn check_read(self, rc: Tag, ts: Tag) -> Chain {
+    /// [PRISM21 8.2 read validation] CAS: if RC|TS > PW|PR, PR := TS. Appends one operation.
+    pub(super) fn check_read(self, chain: &mut Chain, when: When, rc: Tag, ts: Tag) {
         let operand = [rc.0, ts.0];
         let swap = MaskedSwap::new(Compare::Greater, operand, operand);
-        let mut chain = Chain::default();
         let target = Target::At(self.slot + word::PW);
-        chain.push(Primitive::compare_swap(target, swap).under(self.handles.pointers));
-        chain
+        let swap = Primitive::compare_swap(target, swap).under(self.handles.pointers);
+        chain.push(when.of(swap));
     }
 
-    /// What [`At::check_read`] came to: "the client can distinguish the two using the value
-    /// returned".
-    pub(super) fn read_checked(self, reply: &[u8], rc: Tag) -> Result<ReadCheck, FabricError> {
-        let results = parse(reply)?;
-        match results.outcome(0) {
+    /// What the [`At::check_read`] at operation `at` came to: "the client can distinguish the two
+    /// using the value returned".
+    pub(super) fn read_checked(
+        self,
+        results: &ChainResults<'_>,
+        at: usize,
+        rc: Tag,
+    ) -> Result<ReadCheck, FabricError> {
+        match results.outcome(at) {
             Outcome::Done(_) => Ok(ReadCheck::Raised),
             found @ Outcome::NotSwapped(_) => {
                 let pw = Tag(found.words()[0]);
@@ -171,55 +219,77 @@ impl At<'_> {
                 Ok(if is_current { ReadCheck::NotNeeded } else { ReadCheck::Failed { pw } })
             }
             Outcome::Refused(error) => Err(error),
-            Outcome::Skipped => Err(FabricError::Malformed),
+            Outcome::Skipped => Ok(ReadCheck::Skipped),
         }
     }
 
-    /// [PRISM21 8.2 write validation] CAS: if TS > PW, PW := TS; then PR is looked at.
+    /// What the write checks of a chain need before them: TS as the first word of their marks.
+    /// Appends [`mark_operations`].
+    pub(super) fn begin_writes(self, chain: &mut Chain, when: When, ts: Tag) {
+        if self.config.staging == Staging::AtPrepare {
+            let data = &ts.0.to_le_bytes();
+            let mark = Primitive::Write { to: Target::At(MARKS), data: Data::Inline(data) };
+            chain.push(when.of(mark.under(NOWHERE)));
+        }
+    }
+
+    /// [PRISM21 8.2 write validation] CAS: if TS > PW, PW := TS; then PR is looked at. Appends
+    /// [`write_operations`].
     ///
-    /// `item` is what will be installed: where writes are staged it goes along.
-    pub(super) fn check_write(self, list: FreeListKey, item: &Item<'_>) -> Chain {
+    /// `item` is what will be installed: where writes are staged it goes along. `told`: when it is
+    /// told what was found; of the last one of a chain always, which tells of the one before it
+    /// that has failed, too: nothing that follows that is made, so that the scratch is as it has
+    /// left it. AMB-12
+    pub(super) fn check_write(
+        self,
+        chain: &mut Chain,
+        when: When,
+        list: FreeListKey,
+        item: &Item<'_>,
+        told: When,
+    ) {
         let (rkey, ts) = (self.handles.region, item.ts.0);
         let target = Target::At(self.slot + word::PW);
         if self.config.staging == Staging::AtCommit {
-            let mut chain = Chain::default();
             let swap = MaskedSwap::new(Compare::Greater, [ts], [ts]);
             let swap = Primitive::compare_swap(target, swap);
-            chain.push(swap.under(self.handles.pointers));
+            chain.push(when.of(swap.under(self.handles.pointers)));
             let from = Target::At(self.slot + word::PR);
             chain.push(Primitive::Read { from, len: 8 }.under(rkey).conditional());
-            return chain;
+            return;
         }
         // DEVIATION [PRISM21 8.2 write validation]: the item is allocated here, and PW and PR as
         // the CAS has found them are written to it, so that the servers can end the transaction of
         // a client that dies. The CAS returns PR with PW, of one instant: PR need not be read
         // again. AMB-14c
-        let (marks, addr) = (scratch(0), scratch(24));
-        let item = item.emit();
-        let mut chain = Chain::carrying(item.len());
-        let data = &ts.to_le_bytes();
-        let tmp = Primitive::Write { to: Target::At(marks), data: Data::Inline(data) };
-        chain.push(tmp.under(NOWHERE));
-        let allocate = Primitive::Allocate { list, data: &item }.under(rkey);
-        chain.push(allocate.conditional().redirected(addr));
+        let data = &item.emit();
+        let allocate = Primitive::Allocate { list, data }.under(rkey);
+        chain.push(allocate.conditional().redirected(BUFFER));
         let swap = MaskedSwap::new(Compare::Greater, [ts, 0], [ts, 0]).masked([ALL, 0], [ALL, 0]);
         let swap = Primitive::compare_swap(target, swap).under(self.handles.pointers);
-        chain.push(swap.conditional().redirected(scratch(8)));
-        let data = Data::From { at: marks, len: 24 };
-        let mark = Primitive::Write { to: Target::Indirect(addr), data }.under(rkey);
+        chain.push(swap.conditional().redirected(FOUND));
+        let data = Data::From { at: MARKS, len: 24 };
+        let mark = Primitive::Write { to: Target::Indirect(BUFFER), data }.under(rkey);
         chain.push(mark.conditional());
-        chain.push(Primitive::Read { from: Target::At(scratch(8)), len: 24 }.under(NOWHERE));
-        chain
+        let found = Primitive::Read { from: Target::At(FOUND), len: 24 }.under(NOWHERE);
+        chain.push(told.of(found));
     }
 
-    /// What [`At::check_write`] came to.
-    pub(super) fn write_checked(self, reply: &[u8]) -> Result<WriteCheck, FabricError> {
-        let results = parse(reply)?;
+    /// What the [`At::check_write`] whose first operation is `at` came to.
+    pub(super) fn write_checked(
+        self,
+        results: &ChainResults<'_>,
+        at: usize,
+    ) -> Result<WriteCheck, FabricError> {
+        let first = results.outcome(at);
+        if first == Outcome::Skipped {
+            return Ok(WriteCheck::Skipped);
+        }
         if self.config.staging == Staging::AtCommit {
-            let pw = Tag(results.outcome(0).words()[0]);
-            return match results.outcome(0) {
+            let pw = Tag(first.words()[0]);
+            return match first {
                 Outcome::Done(_) => {
-                    let pr = output(&results, 1).map(|_| results.outcome(1).words()[0])?;
+                    let pr = output(results, at + 1).map(|_| results.outcome(at + 1).words()[0])?;
                     Ok(WriteCheck::Raised { old_pw: pw, old_pr: Tag(pr), staged: 0 })
                 }
                 Outcome::NotSwapped(_) => Ok(WriteCheck::Failed { pw, staged: 0 }),
@@ -227,9 +297,12 @@ impl At<'_> {
                 Outcome::Skipped => Err(FabricError::Malformed),
             };
         }
-        let [old_pw, old_pr, staged, _] = results.outcome(4).words();
+        let own = results.outcome(at + 3);
+        let last = results.outcomes().len().saturating_sub(1);
+        let found = if own.succeeded() { own } else { results.outcome(last) };
+        let [old_pw, old_pr, staged, _] = found.words();
         let (old_pw, old_pr) = (Tag(old_pw), Tag(old_pr));
-        match (results.outcome(1), results.outcome(2)) {
+        match (first, results.outcome(at + 1)) {
             (_, Outcome::Done(_)) => Ok(WriteCheck::Raised { old_pw, old_pr, staged }),
             (_, Outcome::NotSwapped(_)) => Ok(WriteCheck::Failed { pw: old_pw, staged }),
             (Outcome::Refused(FabricError::NoResources), _) => Ok(WriteCheck::NotReady),

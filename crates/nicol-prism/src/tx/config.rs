@@ -49,6 +49,17 @@ pub enum Staging {
     AtPrepare,
 }
 
+/// In how many round trips a transaction is prepared. AMB-53
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepare {
+    /// "Commit transactions using only two round trips" [PRISM21 1]: one to check what was read and
+    /// what is written, one to install. A chain holds both validations of the keys on one server.
+    OneChain,
+    /// "If all read validation checks succeed, the client moves on to validate the writes"
+    /// [PRISM21 8.2]: a round trip each.
+    ReadsFirst,
+}
+
 /// How a system of this kind runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxConfig {
@@ -77,6 +88,8 @@ pub struct TxConfig {
     pub read_version: ReadVersion,
     /// AMB-14c.
     pub staging: Staging,
+    /// AMB-53.
+    pub prepare: Prepare,
     /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -106,6 +119,7 @@ impl TxConfig {
             bump: Bump::InOrder,
             read_version: ReadVersion::SlotFirst,
             staging: Staging::AtPrepare,
+            prepare: Prepare::OneChain,
             sabotage: Sabotage::None,
         }
     }

@@ -110,11 +110,9 @@ impl<F: Fabric> Coordinator<F> {
         let latest = executed.latest(txn);
         let ts = steps.clock.after(latest).ok_or(Abort::NoResources)?;
         txn.install_at(ts.version());
-        // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR). All of them before any
-        // write's: a transaction that has raised PW reads what is not there yet.
-        let valid = steps.check_reads(txn, executed, ts).await?;
-        // [PRISM21 8.2 write validation] TS > PW, and PW := TS; TS >= PR.
-        let prepared = steps.check_writes(txn, valid, ts).await?;
+        // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR); then [PRISM21 8.2 write
+        // validation] TS > PW, and PW := TS; TS >= PR. In one chain at each server. AMB-53
+        let prepared = steps.prepare(txn, executed, ts).await?;
         // [PRISM21 8.2 commit] Install the writes, if TS > C.
         Ok(steps.commit(txn, prepared, ts).await)
     }

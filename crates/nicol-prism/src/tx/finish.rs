@@ -143,7 +143,7 @@ impl<F: Fabric> Steps<F> {
                     Bump::InOrder => Some(old_pw),
                     Bump::Checked => self.passes(old_pr, ts).then_some(Tag(0)),
                 },
-                WriteCheck::Failed { .. } | WriteCheck::NotReady => None,
+                WriteCheck::Failed { .. } | WriteCheck::NotReady | WriteCheck::Skipped => None,
             };
             let Some(before) = self.hooks().bump(bump) else {
                 self.report_own(&write, ts);
@@ -224,6 +224,6 @@ struct Ended {
 fn staged(write: &Write) -> u64 {
     match write.state {
         WriteCheck::Raised { staged, .. } | WriteCheck::Failed { staged, .. } => staged,
-        WriteCheck::NotReady => 0,
+        WriteCheck::NotReady | WriteCheck::Skipped => 0,
     }
 }

@@ -7,8 +7,8 @@
 //! |---|---|---|
 //! | execution | READ the slot, and the item that it points to, as a GET of PRISM-KV | `execute.rs` |
 //! | | TS := (clock, client), later than every RC | `clock.rs` |
-//! | read validation | CAS: if RC\|TS > PW\|PR, PR := TS | `prepare.rs`, `check_reads` |
-//! | write validation | CAS: if TS > PW, PW := TS; then TS >= PR | `prepare.rs`, `check_writes` |
+//! | read validation | CAS: if RC\|TS > PW\|PR, PR := TS | `prepare.rs`, `prepare` |
+//! | write validation | in the same chain, CAS: if TS > PW, PW := TS; then TS >= PR | `prepare.rs`; `checks.rs`: which checks share a chain |
 //! | commit | CAS: if TS > C, C\|addr := TS\|item | `finish.rs`, `commit` |
 //! | abort | once the write before it is there or given up: CAS: if TS > C, C := TS | `finish.rs`, `give_up` |
 //! | afterwards | buffers that are not used any more are reported | `finish.rs`, `store.rs` |
@@ -17,13 +17,15 @@
 //! Where it departs from the paper, each as a value of [`TxConfig`]: a transaction does not
 //! conflict with its own reads (AMB-13), an abort waits for its turn before it raises C (AMB-14),
 //! RC comes from C, read before the buffer (AMB-14b), and writes are staged with their check, so
-//! that servers can end what a dead client leaves (AMB-14c). A key without a record gets a slot
-//! before it is read or written, since it is slots that have timestamps.
+//! that servers can end what a dead client leaves (AMB-14c). Both validations of the keys on one
+//! server are one chain, so that a commit takes two round trips (AMB-53). A key without a record
+//! gets a slot before it is read or written, since it is slots that have timestamps.
 //!
 //! It promises serializability, and not in the order of real time: clocks of clients may differ.
 
 mod broken;
 mod chains;
+mod checks;
 mod clock;
 mod config;
 mod coordinator;
@@ -40,6 +42,6 @@ mod store;
 
 #[doc(hidden)]
 pub use broken::Sabotage;
-pub use config::{Bump, OwnReads, ReadVersion, Staging, TxConfig};
+pub use config::{Bump, OwnReads, Prepare, ReadVersion, Staging, TxConfig};
 pub use coordinator::Coordinator;
 pub use node::Node;

@@ -34,6 +34,10 @@ pub(super) struct Counts {
     pub(super) bump_waits: AtomicU64,
     /// Write checks that went unanswered, and that servers have told of.
     pub(super) resolved: AtomicU64,
+    /// Chains of checks beyond the first that one round trip has sent to a server.
+    pub(super) more_chains: AtomicU64,
+    /// Round trips of checks beyond a transaction's first.
+    pub(super) more_rounds: AtomicU64,
     /// Committed writes that a later one had overtaken.
     pub(super) overtaken: AtomicU64,
     /// Writes of dead clients that servers have installed, or given up.
@@ -287,12 +291,14 @@ impl NodeState for Node {
 
     fn counters(&self) -> Vec<Counter> {
         let Counts { collisions, not_needed, bumps, bump_waits, .. } = &self.counts;
-        let Counts { resolved, overtaken, recovered, .. } = &self.counts;
+        let Counts { resolved, overtaken, recovered, more_chains, more_rounds, .. } = &self.counts;
         let named = [
             ("collisions", collisions),
             ("not_needed", not_needed),
             ("bumps", bumps),
             ("bump_waits", bump_waits),
+            ("more_chains", more_chains),
+            ("more_rounds", more_rounds),
             ("resolved", resolved),
             ("overtaken", overtaken),
             ("recovered", recovered),

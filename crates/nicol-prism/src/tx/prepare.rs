@@ -1,15 +1,17 @@
-//! The prepare phase: a compare-and-swap for each key read, then one for each key written.
-//! [PRISM21 8.2]
+//! The prepare phase: a compare-and-swap for each key read and for each key written, in one chain
+//! at each server. [PRISM21 8.2]
 
 use std::rc::Rc;
 
+use nicol_core::chain::{Chain, ChainResults};
 use nicol_core::fabric::{Fabric, FabricError, Timeout};
 use nicol_core::ids::EngineId;
 use nicol_core::txn::{Abort, Txn};
 use nicol_core::units::Nanos;
-use nicol_kit::{AllGranted, Calls, count};
+use nicol_kit::{Calls, count};
 
-use super::chains::{ReadCheck, WriteCheck};
+use super::chains::{ReadCheck, When, WriteCheck, mark_operations, parse, write_operations};
+use super::checks::{Bundle, Due, Plan};
 use super::config::{OwnReads, Staging};
 use super::coordinator::{Access, Steps, list_for};
 use super::execute::{Executed, NOT_READY_TRIES, NOT_READY_WAIT};
@@ -20,10 +22,6 @@ use crate::tag::Tag;
 
 /// How long a client waits before it asks a server again what has become of a write.
 const ASK_AGAIN: Nanos = Nanos::from_micros(200);
-
-/// Proof that no other transaction has prepared to write what was read.
-#[must_use = "check the writes"]
-pub(super) struct ReadsValid(Executed, AllGranted);
 
 /// A write of a transaction, and how far it has come.
 #[derive(Clone)]
@@ -36,7 +34,8 @@ pub(super) struct Write {
     pub(super) state: WriteCheck,
 }
 
-/// Proof that every write may be installed.
+/// Proof that no other transaction has prepared to write what was read, and that every write may be
+/// installed.
 #[must_use = "install the writes"]
 pub(super) struct Prepared(Vec<Write>);
 
@@ -56,83 +55,86 @@ pub(super) fn item_of(txn: &Txn, index: usize, ts: Tag, writes: u16, staging: St
     item
 }
 
+/// A key of a transaction while its checks are made.
+struct Checked {
+    access: Access,
+    /// Is it still to be validated that it is as it was read?
+    read: bool,
+    write: Option<Write>,
+    /// Bytes of the item.
+    bytes: usize,
+}
+
+impl Checked {
+    fn due(&self) -> Due {
+        let open =
+            |write: &&Write| matches!(write.state, WriteCheck::Skipped | WriteCheck::NotReady);
+        let write = self.write.as_ref().filter(open).map(|_| self.bytes);
+        Due { server: self.access.server, read: self.read, write }
+    }
+}
+
+/// What a round of checks has come to.
+#[derive(Default)]
+struct Refusals {
+    /// Why the transaction aborts, whatever its write checks come to: a read validation has failed,
+    /// or a server does not answer.
+    end: Option<Abort>,
+    /// Why a write check has failed.
+    write: Option<Abort>,
+    /// Has a write found no buffer?
+    not_ready: bool,
+}
+
+impl Refusals {
+    /// The first one counts.
+    fn end(&mut self, why: Abort) {
+        self.end.get_or_insert(why);
+    }
+}
+
 impl<F: Fabric> Steps<F> {
-    /// [PRISM21 8.2 read validation] RC|TS > PW|PR, for every key that was read.
-    pub(super) async fn check_reads(
-        &self,
+    /// Makes every check of a transaction, in one round trip where chains can hold them.
+    /// [PRISM21 8.2 prepare]
+    ///
+    /// Errors: one of them does not hold. What PW has been raised for is given up.
+    pub(super) async fn prepare(
+        self: &Rc<Self>,
         txn: &Txn,
         executed: Executed,
         ts: Tag,
-    ) -> Result<ReadsValid, Abort> {
-        let _phase = self.fabric.phase("read validation");
-        let config = self.node.config();
-        let accesses = executed.accesses();
-        let mut calls = Calls::<F, &Access>::default();
-        for (access, _) in accesses.iter().zip(txn.entries()).filter(|(_, entry)| entry.fetched) {
-            let chain = access.at(config).check_read(access.rc, ts);
-            calls.push(access, self.post(access, &chain));
-        }
-        let mut unanswered = None;
-        let checked = calls.gather(|access: &Access, reply| {
-            let checked =
-                reply.and_then(|reply| access.at(config).read_checked(reply.as_ref(), access.rc));
-            match checked {
-                Ok(ReadCheck::Raised) => Ok(()),
-                Ok(ReadCheck::NotNeeded) => {
-                    count(&self.node.counts.not_needed);
-                    Ok(())
-                }
-                Ok(ReadCheck::Failed { pw }) => {
-                    let key = access.key;
-                    Err(self.conflict(pw, key, Abort::Stale { key }))
-                }
-                Err(error) => {
-                    // It may still raise PR: that is as if somebody had read the key and aborted.
-                    unanswered.get_or_insert((access, error));
-                    Err(Abort::Fabric(error))
-                }
-            }
-        });
-        let checked = checked.await;
-        match (checked, unanswered) {
-            (Ok(granted), _) => Ok(ReadsValid(executed, granted)),
-            (Err(_), Some((access, error))) => Err(self.failure(access, error).await),
-            (Err(abort), None) => Err(abort),
-        }
-    }
-
-    /// [PRISM21 8.2 write validation] TS > PW, then TS >= PR, for every key that is written.
-    ///
-    /// Errors: one of them does not hold. What PW has been raised for is given up.
-    pub(super) async fn check_writes(
-        self: &Rc<Self>,
-        txn: &Txn,
-        ReadsValid(executed, _): ReadsValid,
-        ts: Tag,
     ) -> Result<Prepared, Abort> {
-        let _phase = self.fabric.phase("write validation");
-        let staging = self.node.config().staging;
-        let count = txn.updates().count() as u16;
-        let mut writes = Vec::with_capacity(usize::from(count));
-        for (index, access) in executed.accesses().iter().enumerate() {
-            if txn.update(index).is_none() {
-                continue;
+        let _phase = self.fabric.phase("prepare");
+        let mut keys = self.keys_to_check(txn, &executed, ts)?;
+        let plan = Plan::of(self.node.config());
+        let (mut wait, mut waits) = (NOT_READY_WAIT, 0);
+        let mut rounds = 0;
+        let refused = loop {
+            let due: Vec<Due> = keys.iter().map(Checked::due).collect();
+            let round = plan.next_round(&due);
+            if round.is_empty() {
+                break None;
             }
-            let bytes = item_of(txn, index, ts, count, staging).emit().len() as u64;
-            let list = list_for(&access.handles, bytes)?;
-            let state = WriteCheck::NotReady;
-            writes.push(Write { index, access: access.clone(), list, state });
-        }
-        let mut calls = Calls::<F, usize>::default();
-        for (place, write) in writes.iter().enumerate() {
-            calls.push(place, self.post_check(txn, write, ts, count));
-        }
-        let mut refused = None;
-        while let Some((place, reply)) = calls.next().await {
-            let checked = self.write_checked(txn, &mut writes[place], ts, count, reply).await;
-            refused = refused.or(checked.err());
-        }
-        match self.hooks().refusal(refused) {
+            self.count_round(rounds, &round, &due);
+            rounds += 1;
+            let found = self.check(txn, &mut keys, &round, ts).await;
+            let refused = found.end.or(self.hooks().refusal(found.write));
+            if refused.is_some() {
+                break refused;
+            }
+            if found.not_ready {
+                if waits == NOT_READY_TRIES {
+                    break Some(Abort::NoResources);
+                }
+                // [PRISM21 4.2] Receiver not ready: back off.
+                count(&self.node.recycled.waits);
+                waits += 1;
+                self.fabric.sleep_until(self.fabric.now() + wait).await;
+                wait = wait * 2;
+            }
+        };
+        let writes = keys.into_iter().filter_map(|key| key.write).collect();
+        match refused {
             Some(abort) => {
                 self.give_up(writes, ts);
                 Err(abort)
@@ -141,55 +143,164 @@ impl<F: Fabric> Steps<F> {
         }
     }
 
-    fn post_check(&self, txn: &Txn, write: &Write, ts: Tag, count: u16) -> F::Completion {
-        let config = self.node.config();
-        let item = item_of(txn, write.index, ts, count, config.staging);
-        self.post(&write.access, &write.access.at(config).check_write(write.list.key, &item))
-    }
-
-    /// Takes the answer to a write check, and sees to it that there is one.
-    async fn write_checked(
+    /// Every key that was read or is written.
+    fn keys_to_check(
         &self,
         txn: &Txn,
-        write: &mut Write,
+        executed: &Executed,
         ts: Tag,
-        writes: u16,
-        mut reply: Result<F::Payload, FabricError>,
-    ) -> Result<(), Abort> {
-        let config = self.node.config();
-        let mut wait = NOT_READY_WAIT;
-        let mut tries = 0;
-        let checked = loop {
-            let at = write.access.at(config);
-            let checked = reply.and_then(|reply| at.write_checked(reply.as_ref()));
-            let not_ready = matches!(checked, Ok(WriteCheck::NotReady))
-                || checked == Err(FabricError::NoResources);
-            if !not_ready || tries == NOT_READY_TRIES {
-                break checked;
+    ) -> Result<Vec<Checked>, Abort> {
+        let (staging, writes) = (self.node.config().staging, txn.updates().count() as u16);
+        let mut keys = Vec::with_capacity(executed.accesses().len());
+        for (index, access) in executed.accesses().iter().enumerate() {
+            let (read, mut write, mut bytes) = (txn.entries()[index].fetched, None, 0);
+            if txn.update(index).is_some() {
+                bytes = item_of(txn, index, ts, writes, staging).emit().len();
+                let list = list_for(&access.handles, bytes as u64)?;
+                let state = WriteCheck::Skipped;
+                write = Some(Write { index, access: access.clone(), list, state });
             }
-            // [PRISM21 4.2] Receiver not ready: back off.
-            count(&self.node.recycled.waits);
-            tries += 1;
-            self.fabric.sleep_until(self.fabric.now() + wait).await;
-            wait = wait * 2;
-            reply = self.post_check(txn, write, ts, writes).await;
-        };
-        write.state = match checked {
-            Ok(state) => state,
-            Err(error) => match self.resolve(&write.access, ts, error).await {
-                Some(state) => state,
-                None => return Err(self.failure(&write.access, error).await),
-            },
-        };
-        let key = write.access.key;
-        match write.state {
-            WriteCheck::Raised { old_pr, .. } if self.passes(old_pr, ts) => Ok(()),
-            WriteCheck::Raised { .. } => Err(Abort::ValidateLocked { key }),
-            WriteCheck::Failed { pw, .. } => {
-                Err(self.conflict(pw, key, Abort::LockConflict { key }))
+            if read || write.is_some() {
+                keys.push(Checked { access: access.clone(), read, write, bytes });
             }
-            WriteCheck::NotReady => Err(Abort::NoResources),
         }
+        Ok(keys)
+    }
+
+    /// Counts what goes beyond one round trip, and beyond one chain at a server.
+    fn count_round(&self, rounds: u64, round: &[Bundle], due: &[Due]) {
+        let counts = &self.node.counts;
+        if rounds > 0 {
+            count(&counts.more_rounds);
+        }
+        let server = |bundle: &Bundle| bundle.places().first().map(|&key| due[key].server);
+        let repeated = round.windows(2).filter(|pair| server(&pair[0]) == server(&pair[1]));
+        repeated.for_each(|_| count(&counts.more_chains));
+    }
+
+    /// Makes the checks of a round, and says what they have come to in `keys`.
+    async fn check(&self, txn: &Txn, keys: &mut [Checked], round: &[Bundle], ts: Tag) -> Refusals {
+        let mut calls = Calls::<F, &Bundle>::default();
+        for bundle in round {
+            calls.push(bundle, self.post_checks(txn, keys, bundle, ts));
+        }
+        let mut refusals = Refusals::default();
+        while let Some((bundle, reply)) = calls.next().await {
+            let unanswered = match reply.as_ref().map(|reply| parse(reply.as_ref())) {
+                Ok(Ok(results)) => self.take(keys, bundle, ts, &results, &mut refusals),
+                Ok(Err(error)) | Err(&error) => Some(error),
+            };
+            if let Some(error) = unanswered {
+                self.settle(keys, bundle, ts, error, &mut refusals).await;
+            }
+        }
+        refusals
+    }
+
+    /// Sends the chain of `bundle`.
+    fn post_checks(&self, txn: &Txn, keys: &[Checked], bundle: &Bundle, ts: Tag) -> F::Completion {
+        let config = self.node.config();
+        let count = txn.updates().count() as u16;
+        let carried = bundle.writes.iter().map(|&key| keys[key].bytes).sum();
+        let mut chain = Chain::carrying(carried);
+        let mut when = When::Always;
+        for &key in &bundle.reads {
+            let access = &keys[key].access;
+            access.at(config).check_read(&mut chain, when, access.rc, ts);
+            when = if bundle.writes.is_empty() { When::Always } else { When::AfterSuccess };
+        }
+        let [first, ..] = bundle.places() else { panic!("a chain has a check") };
+        let access = &keys[*first].access;
+        let writes = || bundle.writes.iter().filter_map(|&key| keys[key].write.as_ref());
+        if writes().next().is_some() {
+            access.at(config).begin_writes(&mut chain, when, ts);
+        }
+        if config.staging == Staging::AtPrepare {
+            when = When::AfterSuccess;
+        }
+        for (place, write) in writes().enumerate() {
+            let told =
+                if place + 1 < bundle.writes.len() { When::AfterSuccess } else { When::Always };
+            let item = item_of(txn, write.index, ts, count, config.staging);
+            let at = write.access.at(config);
+            at.check_write(&mut chain, when, write.list.key, &item, told);
+            when = When::AfterSuccess;
+        }
+        self.post(access, &chain)
+    }
+
+    /// Takes the results of a chain. An operation that its server could not execute: the error.
+    fn take(
+        &self,
+        keys: &mut [Checked],
+        bundle: &Bundle,
+        ts: Tag,
+        results: &ChainResults<'_>,
+        refusals: &mut Refusals,
+    ) -> Option<FabricError> {
+        let config = self.node.config();
+        let mut failed = None;
+        for (at, &place) in bundle.reads.iter().enumerate() {
+            let key = &mut keys[place];
+            let checked = key.access.at(config).read_checked(results, at, key.access.rc);
+            failed = failed.or(self.read_found(key, checked, refusals).err());
+        }
+        let mut at = bundle.reads.len() + mark_operations(config.staging);
+        for &place in &bundle.writes {
+            let Some(write) = &mut keys[place].write else { continue };
+            match write.access.at(config).write_checked(results, at) {
+                Ok(state) => {
+                    write.state = state;
+                    self.write_found(write, ts, refusals);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            at += write_operations(config.staging);
+        }
+        failed
+    }
+
+    /// Takes what a read validation has come to.
+    fn read_found(
+        &self,
+        key: &mut Checked,
+        checked: Result<ReadCheck, FabricError>,
+        refusals: &mut Refusals,
+    ) -> Result<(), FabricError> {
+        match checked? {
+            ReadCheck::Raised => key.read = false,
+            ReadCheck::NotNeeded => {
+                count(&self.node.counts.not_needed);
+                key.read = false;
+                if key.write.is_some() {
+                    // TS > PR does not hold: its write, which was skipped, cannot pass.
+                    let key = key.access.key;
+                    refusals.write.get_or_insert(Abort::ValidateLocked { key });
+                }
+            }
+            ReadCheck::Failed { pw } => {
+                let key = key.access.key;
+                refusals.end(self.conflict(pw, key, Abort::Stale { key }));
+            }
+            ReadCheck::Skipped => {}
+        }
+        Ok(())
+    }
+
+    /// Takes what a write check has come to.
+    fn write_found(&self, write: &Write, ts: Tag, refusals: &mut Refusals) {
+        let key = write.access.key;
+        let refused = match write.state {
+            WriteCheck::Raised { old_pr, .. } if self.passes(old_pr, ts) => return,
+            WriteCheck::Raised { .. } => Abort::ValidateLocked { key },
+            WriteCheck::Failed { pw, .. } => self.conflict(pw, key, Abort::LockConflict { key }),
+            WriteCheck::NotReady => {
+                refusals.not_ready = true;
+                return;
+            }
+            WriteCheck::Skipped => return,
+        };
+        refusals.write.get_or_insert(refused);
     }
 
     /// Is a write at `ts` late enough, where PR is `pr`?
@@ -202,30 +313,64 @@ impl<F: Fabric> Steps<F> {
         }
     }
 
-    /// What has become of a write check that has failed to answer: its server tells, once it cannot
-    /// arrive any more. `None`: nothing, or the server has died.
-    async fn resolve(&self, access: &Access, ts: Tag, error: FabricError) -> Option<WriteCheck> {
+    /// Finds out what has become of the checks of a chain that ended with `error`; what stays
+    /// unknown aborts the transaction.
+    async fn settle(
+        &self,
+        keys: &mut [Checked],
+        bundle: &Bundle,
+        ts: Tag,
+        error: FabricError,
+        refusals: &mut Refusals,
+    ) {
+        let [first, ..] = bundle.places() else { return };
+        let access = keys[*first].access.clone();
+        let staged = match bundle.writes.first() {
+            Some(_) => self.resolve(&access, ts, error).await.unwrap_or_default(),
+            // It may still raise PR: that is as if somebody had read the key and aborted.
+            None => Staged::default(),
+        };
+        for &place in &bundle.writes {
+            let key = &mut keys[place];
+            let Some(write) = key.write.as_mut() else { continue };
+            let found = staged.writes.iter().find(|found| found.key == write.access.key);
+            let Some(found) = found else { continue };
+            write.state = match found.raised {
+                Some((old_pw, old_pr)) => {
+                    WriteCheck::Raised { old_pw, old_pr, staged: found.offset }
+                }
+                None => WriteCheck::Failed { pw: ts, staged: found.offset },
+            };
+            self.write_found(write, ts, refusals);
+            // It was staged, so that every read before it is valid.
+            bundle.reads.iter().for_each(|&read| keys[read].read = false);
+        }
+        if bundle.reads.iter().chain(&bundle.writes).any(|&key| keys[key].due().is_open()) {
+            refusals.end(self.failure(&access, error).await);
+        }
+    }
+
+    /// What a transaction has staged at a server whose answer is missing: the server tells, once
+    /// nothing can arrive any more. `None`: nothing, or the server has died.
+    async fn resolve(&self, access: &Access, ts: Tag, error: FabricError) -> Option<Staged> {
         let is_silent = matches!(error, FabricError::Unreachable | FabricError::TimedOut { .. });
         if !is_silent || self.node.config().staging == Staging::AtCommit {
             return None;
         }
         let stock = Stock(Of::Txn(ts));
-        let staged = loop {
+        loop {
             if self.node.lost().contain(access.server) {
                 return None;
             }
             let asked = EngineId::host(access.server, 0);
             let answer = self.fabric.call(asked, &stock, Timeout::Never).await;
             match answer.ok().and_then(|body| Staged::parse(body.as_ref()).ok()) {
-                Some(staged) => break staged,
+                Some(staged) => {
+                    count(&self.node.counts.resolved);
+                    return Some(staged);
+                }
                 None => self.fabric.sleep_until(self.fabric.now() + ASK_AGAIN).await,
             }
-        };
-        count(&self.node.counts.resolved);
-        let write = staged.writes.iter().find(|write| write.key == access.key)?;
-        Some(match write.raised {
-            Some((old_pw, old_pr)) => WriteCheck::Raised { old_pw, old_pr, staged: write.offset },
-            None => WriteCheck::Failed { pw: ts, staged: write.offset },
-        })
+        }
     }
 }

@@ -21,7 +21,6 @@ pub const IF_EARLIER: u8 = 8;
 /// What a command makes of its key's deadline. Times are milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// There is none.
     Never,
     /// It stays as it is.
     Keep,

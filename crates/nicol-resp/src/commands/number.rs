@@ -83,7 +83,6 @@ pub enum NotADecimal {
 }
 
 impl Decimal {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
 
     /// Reads digits with a point and an exponent, both optional. Places beyond the last are

@@ -27,6 +27,7 @@ const NO_IDLE_TIME: &[u8] = b"ERR idle time not tracked: this store keeps no tim
 /// Subcommands about a key. A plan holds the place of one here.
 const QUESTIONS: [&[u8]; 4] = [b"encoding", b"freq", b"idletime", b"refcount"];
 
+/// Adds an OBJECT to a plan: its question by its place, or the lines of HELP.
 pub fn plan(
     planner: &Planner<'_>,
     plan: &mut PlanBuilder,

@@ -67,17 +67,14 @@ pub enum InMulti {
 /// A line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// In lower case.
     pub name: &'static str,
     /// Number of arguments with the name; negative: at least so many.
     pub arity: i32,
     /// How it is executed.
     pub action: Action,
-    /// Redis' flags.
     pub flags: &'static [&'static str],
     /// Where its keys stand.
     pub keys: KeyPlaces,
-    /// Redis' group.
     pub group: &'static str,
     /// One line for COMMAND DOCS.
     pub summary: &'static str,

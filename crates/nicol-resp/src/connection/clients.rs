@@ -22,7 +22,6 @@ pub struct Client {
     pub peer: Address,
     /// Where it reached the server.
     pub local: Address,
-    /// When it connected.
     pub since: Instant,
     /// The mailbox of its thread, and its place there.
     front: Arc<Mailbox>,
@@ -50,7 +49,7 @@ struct Latest {
     bytes: AtomicU64,
 }
 
-/// What a client has chosen.
+/// The choices of a client.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// CLIENT SETNAME.
@@ -168,7 +167,6 @@ impl Clients {
         self.all().insert(client.id, client);
     }
 
-    /// It has gone.
     pub fn remove(&self, id: u64) {
         self.all().remove(&id);
     }

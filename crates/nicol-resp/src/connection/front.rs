@@ -332,7 +332,9 @@ impl Front {
             return;
         }
         let slot = self.free.pop().unwrap_or(self.connections.len());
-        if stream.prepare(limits.keepalive).is_err() || self.register(&mut stream, slot).is_err() {
+        let secured = self.shared.config.tls.as_ref().map_or(Ok(()), |tls| stream.secure(tls));
+        let prepared = secured.and_then(|()| stream.prepare(limits.keepalive));
+        if prepared.is_err() || self.register(&mut stream, slot).is_err() {
             counters.connected.fetch_sub(1, Ordering::SeqCst);
             if slot < self.connections.len() {
                 self.free.push(slot);

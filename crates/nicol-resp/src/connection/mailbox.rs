@@ -13,11 +13,8 @@ use nicol_core::serving::{Request, Response};
 /// A response and whose it is.
 #[derive(Debug)]
 pub struct Completion {
-    /// The connection's place.
     pub slot: usize,
-    /// What was asked.
     pub request: Arc<Request>,
-    /// How it ended.
     pub response: Response,
 }
 
@@ -46,7 +43,6 @@ impl Mailbox {
         }
     }
 
-    /// Queues a response.
     pub fn complete(&self, completion: Completion) {
         self.completions.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
         self.wake();
@@ -137,7 +133,6 @@ impl Promise {
         Self { mailbox, slot, request: Some(request) }
     }
 
-    /// Keeps the promise.
     pub fn keep(mut self, response: Response) {
         self.send(response);
     }

@@ -11,6 +11,7 @@ pub mod mailbox;
 pub mod parse;
 pub mod session;
 pub mod socket;
+pub mod tls;
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ use crate::transactions::{End, REFUSED};
 /// Buffers larger than this are given back once they are empty.
 const BUFFER_KEPT: usize = 64 << 10;
 
-/// What the connection waits for.
+/// The event that the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Input,
@@ -42,20 +43,17 @@ enum Waiting {
 /// How far a connection is from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Commands are processed.
     Open,
     /// Replies are sent, then the connection is closed.
     Closing,
     /// All was sent; what the client still sends is thrown away until it closes, or until a time.
     Lingering(Instant),
-    /// To be removed.
     Dead,
 }
 
 /// What [`Connection::step`] wants of the event loop.
 #[derive(Debug, PartialEq, Eq)]
 enum Want {
-    /// Call again.
     More,
     /// Read; nothing complete is left.
     Input,
@@ -108,7 +106,6 @@ pub struct Connection {
     weight: usize,
     /// When its transaction was submitted.
     submitted: Instant,
-    /// The number of its front.
     front: usize,
 }
 
@@ -154,7 +151,8 @@ impl Connection {
 
     /// Bytes of replies that the client has not taken.
     fn unread(&self) -> usize {
-        self.output.len() - self.written
+        // What the socket has taken and not sent counts as a byte.
+        self.output.len() - self.written + usize::from(self.stream.has_unsent())
     }
 
     /// Processes one request of what has been read.
@@ -427,7 +425,7 @@ impl Connection {
             Ok(len) => {
                 // A short read has drained the socket: the next byte raises a new event. The end
                 // may have been told together with these bytes, and is then not told again.
-                self.readable = self.ending || len == scratch.len();
+                self.readable = self.ending || !self.stream.is_drained(len, scratch.len());
                 self.active = Instant::now();
                 count(&shared.counters.input_bytes, len as u64);
                 if self.life == Life::Open {
@@ -472,6 +470,10 @@ impl Connection {
                     return before - self.unread();
                 }
             }
+        }
+        match self.stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => self.life = Life::Dead,
+            _ => {}
         }
         self.output.clear();
         self.written = 0;

@@ -10,7 +10,7 @@ use crate::commands::number::parse_i64;
 /// Bytes of a length line (`*` or `$` and a number); a longer one is no number that fits.
 const LENGTH_LINE_MAX: usize = 64;
 
-/// What a request may cost. Different before and after authentication.
+/// The limits of a request. Different before and after authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
     /// Bytes of one request, framing included.
@@ -21,7 +21,7 @@ pub struct RequestLimits {
     pub bulk_bytes: usize,
     /// Bytes of an inline request's line.
     pub inline_bytes: usize,
-    /// Has the client authenticated? Chooses the error texts only.
+    /// True if the client has authenticated. Chooses the error texts only.
     pub authenticated: bool,
 }
 

@@ -20,15 +20,13 @@ pub struct Session {
     pub protocol: Protocol,
     /// The database that its commands are for.
     pub database: Database,
-    /// May it use the store?
+    /// True if it may use the store.
     pub authenticated: bool,
     /// The commands after MULTI.
     pub multi: Option<Multi>,
     /// The database before the MULTI whose commands are under way.
     before_exec: Option<Database>,
-    /// What WATCH saw.
     pub watches: Vec<Watch>,
-    /// Its last command.
     pub last_command: CommandNumber,
 }
 
@@ -37,7 +35,6 @@ pub struct Session {
 pub struct Multi {
     /// The database before MULTI: a SELECT among the commands is undone if they are not executed.
     pub database: Database,
-    /// The commands.
     pub plan: PlanBuilder,
     /// One was refused: EXEC discards all.
     pub failed: bool,
@@ -46,7 +43,6 @@ pub struct Multi {
 /// What the connection does after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// Go on.
     Go,
     /// Answer only after a while.
     Wait(Duration),
@@ -61,7 +57,6 @@ pub enum After {
 }
 
 impl Session {
-    /// A new client.
     pub fn new(shared: &Shared, client: Arc<Client>) -> Self {
         Self {
             id: client.id,

@@ -14,10 +14,11 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::connection::address::Address;
+use crate::connection::tls::{Session, Tls};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 1_024;
-/// Who may connect to a socket in the file system: its owner.
+/// The users who may connect to a socket in the file system: its owner.
 const MODE: u32 = 0o600;
 
 /// A socket that takes connections.
@@ -29,13 +30,20 @@ pub enum Listener {
     Unix(UnixListener, Address),
 }
 
-/// A client's socket.
+/// A client's socket without TLS.
 #[derive(Debug)]
-pub enum Stream {
+enum Plain {
     /// At an address and a port.
     Tcp(TcpStream),
     /// In the file system, at the path of the address.
     Unix(UnixStream, Address),
+}
+
+/// A client's socket.
+#[derive(Debug)]
+pub struct Stream {
+    socket: Plain,
+    tls: Option<Session>,
 }
 
 /// The file of a socket. Dropped, it removes the file, unless another one has taken its place.
@@ -161,42 +169,93 @@ impl Listener {
     /// The next connection that waits.
     pub fn accept(&self) -> io::Result<Stream> {
         match self {
-            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            Self::Tcp(listener) => {
+                listener.accept().map(|(stream, _)| Stream::plain(Plain::Tcp(stream)))
+            }
             Self::Unix(listener, address) => {
-                listener.accept().map(|(stream, _)| Stream::Unix(stream, address.clone()))
+                let (stream, _) = listener.accept()?;
+                Ok(Stream::plain(Plain::Unix(stream, address.clone())))
             }
         }
     }
 }
 
 impl Stream {
+    fn plain(socket: Plain) -> Self {
+        Self { socket, tls: None }
+    }
+
+    /// Speaks TLS from the first byte on. In the file system nobody else can listen: there it stays
+    /// plain.
+    pub fn secure(&mut self, tls: &Tls) -> io::Result<()> {
+        if let Plain::Tcp(_) = self.socket {
+            self.tls = Some(tls.accept()?);
+        }
+        Ok(())
+    }
+
     /// Where the client is, and where it has reached the server.
     pub fn ends(&self) -> io::Result<(Address, Address)> {
-        match self {
-            Self::Tcp(stream) => Ok((stream.peer_addr()?.into(), stream.local_addr()?.into())),
+        match &self.socket {
+            Plain::Tcp(stream) => Ok((stream.peer_addr()?.into(), stream.local_addr()?.into())),
             // A client's end has no name of its own.
-            Self::Unix(_, address) => Ok((address.clone(), address.clone())),
+            Plain::Unix(_, address) => Ok((address.clone(), address.clone())),
         }
+    }
+
+    /// Whether a read of `len` bytes into room for `room` has emptied the socket.
+    pub fn is_drained(&self, len: usize, room: usize) -> bool {
+        self.tls.is_none() && len < room
+    }
+
+    /// Whether something that was written is not sent yet.
+    pub fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(Session::has_unsent)
     }
 
     /// Sends at once, and looks whether the client still lives after a silence of `keepalive`. In
     /// the file system there is nothing to set: the kernel knows when a client is gone.
     pub fn prepare(&self, keepalive: Duration) -> io::Result<()> {
-        let Self::Tcp(stream) = self else { return Ok(()) };
+        let Plain::Tcp(stream) = &self.socket else { return Ok(()) };
         stream.set_nodelay(true)?;
         SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(keepalive))
     }
 
     /// Ends one direction, or both.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.shutdown(how),
-            Self::Unix(stream, _) => stream.shutdown(how),
+    pub fn shutdown(&mut self, how: Shutdown) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.say_farewell(&mut self.socket)?;
+        }
+        match &self.socket {
+            Plain::Tcp(stream) => stream.shutdown(how),
+            Plain::Unix(stream, _) => stream.shutdown(how),
         }
     }
 }
 
 impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            Some(tls) => tls.read(&mut self.socket, buffer),
+            None => self.socket.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            Some(tls) => tls.write(&mut self.socket, bytes),
+            None => self.socket.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tls.as_mut().map_or(Ok(()), |tls| tls.send(&mut self.socket))
+    }
+}
+
+impl Read for Plain {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
@@ -205,7 +264,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for Plain {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
@@ -257,7 +316,21 @@ macro_rules! source {
 }
 
 source!(Listener);
-source!(Stream);
+source!(Plain);
+
+impl Source for Stream {
+    fn register(&mut self, to: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.socket.register(to, token, interests)
+    }
+
+    fn reregister(&mut self, to: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.socket.reregister(to, token, interests)
+    }
+
+    fn deregister(&mut self, from: &Registry) -> io::Result<()> {
+        self.socket.deregister(from)
+    }
+}
 
 #[cfg(test)]
 mod tests {

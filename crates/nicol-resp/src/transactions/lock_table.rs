@@ -12,9 +12,7 @@ use super::plan::Planned;
 /// A transaction with the connection that waits for it.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    /// The connection's place.
     pub slot: usize,
-    /// The connection's id.
     pub connection: u64,
     pub planned: Planned,
 }

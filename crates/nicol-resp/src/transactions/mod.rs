@@ -46,6 +46,8 @@ const BACK_OFF_DOUBLINGS: u32 = 6;
 
 const UNKNOWN: &[u8] =
     b"UNKNOWN the outcome of the transaction is unknown: it may or may not take effect";
+const OUT_OF_ROOM: &[u8] =
+    b"MISCONF the disk of the logs is full: commands that write are refused until it has room";
 const OUT_OF_MEMORY: &[u8] = b"OOM command not allowed when used memory > 'maxmemory'.";
 pub const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
 
@@ -402,7 +404,8 @@ impl Transactions {
         if failed.planned.splits() && (too_large || attempts >= ATTEMPTS_WHOLE) {
             return false;
         }
-        if too_large && self.shared.backend.is_full() {
+        let backend = &self.shared.backend;
+        if too_large && (backend.is_out_of_room() || backend.is_full()) {
             return false;
         }
         let limits = &self.shared.config.limits;
@@ -487,6 +490,7 @@ impl Transactions {
                 abort.name()
             )
             .into(),
+            Abort::NoResources if self.shared.backend.is_out_of_room() => OUT_OF_ROOM.to_vec(),
             Abort::NoResources if self.shared.backend.is_full() => {
                 count(&self.shared.counters.out_of_memory, 1);
                 OUT_OF_MEMORY.to_vec()

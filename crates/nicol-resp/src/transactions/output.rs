@@ -48,7 +48,6 @@ pub struct Lookups {
 /// number (1) and by how many keys (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputHead {
-    /// Commands executed.
     pub executed: usize,
     pub lookups: Lookups,
     pub growth: Growth,

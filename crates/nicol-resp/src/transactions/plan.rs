@@ -29,7 +29,7 @@ const PLAIN: u8 = 0;
 const READ: u8 = 1;
 const WRITTEN: u8 = 2;
 
-/// What the list of commands is.
+/// The kind of the list of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Commands of one pipeline; a prefix of them may be executed.
@@ -68,11 +68,9 @@ impl Op {
 /// What a WATCH saw of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// The record.
     pub row: Key,
     /// Its version; for an absent record, the floor below which nothing was.
     pub version: Version,
-    /// Whether it existed.
     pub present: bool,
     /// When it was seen: a key that has expired since has changed.
     pub seen: i64,
@@ -108,7 +106,6 @@ pub struct Arg<'a> {
     pub row: Option<Key>,
     /// Whether it is a key that is written.
     pub writes: bool,
-    /// The argument itself.
     pub bytes: &'a [u8],
 }
 
@@ -127,7 +124,6 @@ pub struct PlanBuilder {
 }
 
 impl PlanBuilder {
-    /// No commands.
     pub fn new() -> Self {
         Self::default()
     }
@@ -158,7 +154,6 @@ impl PlanBuilder {
         all.len()
     }
 
-    /// Bytes so far.
     pub fn bytes(&self) -> usize {
         self.body.len()
     }
@@ -271,12 +266,11 @@ impl Planned {
         &self.request
     }
 
-    /// What its list of commands is.
+    /// The kind of the list of commands.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Number of commands.
     pub fn commands(&self) -> usize {
         self.commands
     }
@@ -389,13 +383,12 @@ pub const PROCEDURE: ProcedureId = ProcedureId(0);
 /// A plan's head and the place of its commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// What the list is.
+    /// The kind of the list of commands.
     pub kind: Kind,
     /// How replies are written.
     pub protocol: Protocol,
     /// Bytes of the largest value that a command may build.
     pub value_max: usize,
-    /// Number of commands.
     pub commands: usize,
     /// When it was submitted, in milliseconds of Unix time.
     pub now: i64,
@@ -425,7 +418,6 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// What was watched.
     pub fn watches(&self) -> Result<impl Iterator<Item = Watch> + use<'a>, Malformed> {
         let start = self.body.len().checked_sub(self.watches * WATCH_LEN).ok_or(Malformed)?;
         Ok(self.body[start..].as_chunks::<WATCH_LEN>().0.iter().map(Watch::parse))

@@ -1,7 +1,7 @@
 //! A log thread's life: groups, and what crashes leave of them.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 
 use nicol_core::engine::Transfer;
 use nicol_core::fabric::FabricError;
@@ -9,6 +9,7 @@ use nicol_core::ids::Side;
 use nicol_core::medium::{Medium, MediumCounts, MediumWrite};
 use nicol_core::rng::{Purpose, Stream};
 
+use super::files::is_full;
 use super::queue::{Answer, Ask, LogQueue, Next, Persist};
 use super::{Disk, HEADER_LEN, LogEntry, LogReader, LogRecord, RECORD_BYTES_MAX, RECORD_FRAMING};
 
@@ -19,7 +20,8 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// in order; `failed` is told of the first error.
 ///
 /// A device that has failed once is not tried again: after a failed sync its content is
-/// unknown.
+/// unknown. One that is full is: persists wait until there is room, and what a part of a group took
+/// is given back.
 pub(crate) fn serve(
     queue: &LogQueue,
     disk: Box<dyn Disk + '_>,
@@ -32,6 +34,7 @@ pub(crate) fn serve(
         match queue.next(&mut group) {
             Next::Closed => return,
             Next::Group => device.write(queue, &mut group),
+            Next::Look => device.look_for_room(queue),
             Next::Asked(Ask::Crash { seed, keeps_all }) => {
                 let counts = device.crash(&mut group, seed, keeps_all);
                 queue.answer(Answer::Crashed(counts));
@@ -39,7 +42,7 @@ pub(crate) fn serve(
             Next::Asked(Ask::Content) => queue.answer(Answer::Content(device.read_back())),
             Next::Asked(Ask::Switch(to)) => {
                 device.switch(to);
-                queue.count_bytes(None);
+                queue.begin_file();
                 queue.answer(Answer::Switched);
             }
         }
@@ -51,10 +54,12 @@ struct Device<'d, N, X> {
     writer: GroupWriter,
     /// Bytes of the file whose persists were handed back.
     synced: u64,
-    /// Is there what a crash has left behind them? Where that has holes, no reader finds what
-    /// follows.
+    /// True if there is what a crash has left behind them. Where that has holes, no reader finds
+    /// what follows.
     unsettled: bool,
     healthy: bool,
+    /// Was there no room when it was tried last?
+    was_full: bool,
     done: N,
     failed: X,
 }
@@ -63,7 +68,16 @@ impl<'d, N: FnMut(Persist), X: FnMut(&io::Error)> Device<'d, N, X> {
     /// A device whose file holds a header, which is durable.
     fn new(disk: Box<dyn Disk + 'd>, done: N, failed: X) -> Self {
         let (writer, synced) = (GroupWriter::default(), HEADER_LEN as u64);
-        Self { disk, writer, synced, unsettled: false, healthy: true, done, failed }
+        Self {
+            disk,
+            writer,
+            synced,
+            unsettled: false,
+            healthy: true,
+            was_full: false,
+            done,
+            failed,
+        }
     }
 
     /// Goes on in another file, of which the header is durable.
@@ -81,21 +95,64 @@ impl<'d, N: FnMut(Persist), X: FnMut(&io::Error)> Device<'d, N, X> {
         while !group.is_empty() {
             let first = self.writer.sequence;
             let count = self.writer.encode(group, self.disk.nonce());
-            self.try_to(|disk, writer| disk.append(&writer.bytes).and_then(|()| disk.sync()));
+            let mut appended = self.append(queue);
+            while appended == Appended::NoRoom && queue.wait_for_room() {
+                appended = self.append(queue);
+            }
             if let Some(Ask::Crash { seed, keeps_all }) = queue.crashed_under_way(group) {
                 self.writer.sequence = first;
                 let counts = self.crash(group, seed, keeps_all);
                 queue.answer(Answer::Crashed(counts));
                 return;
             }
-            self.synced += self.writer.bytes.len() as u64;
-            queue.count_bytes(Some(self.writer.bytes.len()));
+            if appended == Appended::Durable {
+                self.synced += self.writer.bytes.len() as u64;
+                queue.count_durable(self.writer.bytes.len(), self.writer.sequence);
+            } else {
+                self.writer.sequence = first;
+            }
             for mut persist in group.drain(..count) {
-                if !self.healthy || !fits(&persist) {
+                if appended != Appended::Durable || !fits(&persist) {
                     persist.operation.result = Err(FabricError::NoResources);
                 }
                 (self.done)(persist);
             }
+        }
+    }
+
+    /// Appends what is encoded and makes it durable.
+    fn append(&mut self, queue: &LogQueue) -> Appended {
+        let (synced, mut full) = (self.synced, None);
+        self.try_to(|disk, writer| match disk.append(&writer.bytes).and_then(|()| disk.sync()) {
+            Err(error) if is_full(&error) => {
+                full = Some(error.to_string());
+                disk.cut(synced)
+            }
+            done => done,
+        });
+        if !self.healthy {
+            return Appended::Failed;
+        }
+        if full.is_some() {
+            self.tell_room(queue, full);
+            return Appended::NoRoom;
+        }
+        self.look_for_room(queue);
+        Appended::Durable
+    }
+
+    /// Says whether there is room for what may come next: where there is none for zeros ahead of
+    /// the records, there is soon none for records.
+    fn look_for_room(&mut self, queue: &LogQueue) {
+        let why = || io::Error::from(ErrorKind::StorageFull).to_string();
+        let full = (!self.disk.has_room()).then(why);
+        self.tell_room(queue, full);
+    }
+
+    fn tell_room(&mut self, queue: &LogQueue, full: Option<String>) {
+        if full.is_some() || self.was_full {
+            self.was_full = full.is_some();
+            queue.set_full(full);
         }
     }
 
@@ -177,6 +234,16 @@ impl<'d, N: FnMut(Persist), X: FnMut(&io::Error)> Device<'d, N, X> {
     }
 }
 
+/// What became of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appended {
+    Durable,
+    /// There is no room for them, and nothing of them is left.
+    NoRoom,
+    /// The device has failed, now or before.
+    Failed,
+}
+
 /// May a record be so large?
 fn fits(persist: &Persist) -> bool {
     persist.operation.buffer.len() <= RECORD_BYTES_MAX
@@ -245,244 +312,4 @@ impl GroupWriter {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use nicol_core::engine::Operation;
-    use nicol_core::ids::{EngineId, Incarnation, NodeId};
-    use nicol_core::memory::Region;
-    use nicol_core::units::Bytes;
-    use nicol_core::view::View;
-
-    use super::super::{LogFolder, LogHeader};
-    use super::*;
-
-    /// A disk that is full after so many bytes, and remembers what it was asked.
-    struct Small<'a> {
-        room: usize,
-        file: &'a mut Vec<u8>,
-        synced: &'a mut Vec<usize>,
-    }
-
-    impl Small<'_> {
-        fn full() -> io::Error {
-            io::Error::from(io::ErrorKind::StorageFull)
-        }
-    }
-
-    const NONCE: u64 = 7;
-
-    impl Disk for Small<'_> {
-        fn nonce(&self) -> u64 {
-            NONCE
-        }
-
-        fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-            let fits = bytes.len().min(self.room - self.file.len());
-            self.file.extend_from_slice(&bytes[..fits]);
-            if fits < bytes.len() { Err(Self::full()) } else { Ok(()) }
-        }
-
-        fn sync(&mut self) -> io::Result<()> {
-            self.synced.push(self.file.len());
-            Ok(())
-        }
-
-        fn cut(&mut self, len: u64) -> io::Result<()> {
-            self.file.truncate(len as usize);
-            Ok(())
-        }
-
-        fn content(&self) -> io::Result<Box<dyn io::Read + '_>> {
-            Ok(Box::new(&self.file[..]))
-        }
-    }
-
-    const NIC: EngineId = EngineId::nic(NodeId(0), 0);
-
-    fn persist(bytes: usize, token: u32) -> Operation {
-        let region = Arc::new(Region::new(Bytes(8)));
-        let transfer = Transfer::Persist { region, offset: 0, len: bytes as u32 };
-        Operation { transfer, buffer: vec![token as u8; bytes], result: Ok(()), token }
-    }
-
-    #[derive(Default)]
-    struct Served {
-        /// Tokens, and whether they are durable.
-        results: Vec<(u32, bool)>,
-        errors: usize,
-        /// Sizes of the file when it was synced.
-        synced: Vec<usize>,
-        file: Vec<u8>,
-    }
-
-    /// The header of a file.
-    fn header() -> Vec<u8> {
-        let view = View::new(1, 1, 1, 1).unwrap();
-        LogHeader { node: NodeId(0), view, life: 1, nonce: NONCE }.emit().to_vec()
-    }
-
-    /// Persists of 200 bytes each.
-    fn group(tokens: std::ops::Range<u32>) -> VecDeque<Persist> {
-        let life = Incarnation::FIRST;
-        tokens.map(|token| Persist { from: NIC, life, operation: persist(200, token) }).collect()
-    }
-
-    /// Serves persists of these sizes that wait already.
-    fn serve_all(room: usize, sizes: &[usize]) -> Served {
-        let queue = LogQueue::default();
-        let numbered = sizes.iter().zip(0..);
-        queue.add((NIC, Incarnation::FIRST), numbered.map(|(&size, number)| persist(size, number)));
-        queue.close();
-        let mut served = Served { file: header(), ..Served::default() };
-        let disk = Small { room, file: &mut served.file, synced: &mut served.synced };
-        let done = |Persist { operation, .. }| {
-            assert!(operation.result.is_ok() || operation.result == Err(FabricError::NoResources));
-            served.results.push((operation.token, operation.result.is_ok()));
-        };
-        serve(&queue, Box::new(disk), done, |_| served.errors += 1);
-        served
-    }
-
-    #[test]
-    fn persists_that_wait_together_are_synced_together() {
-        let Served { results, errors, synced, file } = serve_all(1 << 30, &[8, 0, 100]);
-        assert_eq!(results, [(0, true), (1, true), (2, true)]);
-        assert_eq!((errors, &synced[..]), (0, &[file.len()][..]));
-        // A group ends where it grows beyond its bound.
-        let Served { results, synced, .. } = serve_all(1 << 30, &[3 << 20, 3 << 20, 3 << 20]);
-        assert_eq!((results.len(), synced.len()), (3, 2));
-    }
-
-    #[test]
-    fn a_full_disk_is_a_result_and_ends_the_device() {
-        let sizes = [GROUP_BYTES_MAX, GROUP_BYTES_MAX, 8, 8];
-        let Served { results, errors, synced, file } = serve_all(6 << 20, &sizes);
-        assert_eq!(results, [(0, true), (1, false), (2, false), (3, false)]);
-        assert_eq!((errors, synced.len()), (1, 1), "nothing is tried after an error");
-        // What was acknowledged is there, and the torn rest is seen as such.
-        assert_eq!(entries(&file), [Some(GROUP_BYTES_MAX), None]);
-    }
-
-    /// The sizes of the records that a reader finds; `None` where one is torn.
-    fn entries(file: &[u8]) -> Vec<Option<usize>> {
-        let mut reader = LogReader::open(file).unwrap();
-        let mut entries = Vec::new();
-        while let Some(entry) = reader.next().unwrap() {
-            entries.push(match entry {
-                LogEntry::Record(record) => Some(record.bytes.len()),
-                LogEntry::Lost(lost) => {
-                    assert!(!lost.is_damage(1), "it was not synced");
-                    None
-                }
-            });
-        }
-        entries
-    }
-
-    #[test]
-    fn a_log_goes_on_in_another_file() {
-        let dir = std::env::temp_dir().join(format!("nicol-switch-{}", std::process::id()));
-        let folder = LogFolder::open(&dir).unwrap();
-        let view = View::new(1, 1, 1, 1).unwrap();
-        let [mut first, mut second] = [(); 2].map(|()| {
-            let run = folder.new_run().unwrap();
-            folder.create_logs(&run, &view, 1).unwrap()
-        });
-        let (queue, life) = (LogQueue::default(), (NIC, Incarnation::FIRST));
-        let (mut tokens, first) = (Vec::new(), first.remove(0));
-        std::thread::scope(|scope| {
-            let tokens = &mut tokens;
-            let done = |done: Persist| tokens.push(done.operation.token);
-            scope.spawn(|| serve(&queue, Box::new(first), done, |_| {}));
-            queue.add(life, [persist(8, 0), persist(16, 1)].into_iter());
-            while queue.bytes() == 0 {
-                std::thread::yield_now();
-            }
-            assert!(queue.switch(Box::new(second.remove(0))));
-            assert_eq!(queue.bytes(), 0);
-            queue.add(life, [persist(24, 2)].into_iter());
-            queue.close();
-        });
-        assert_eq!(tokens, [0, 1, 2]);
-        let read = |run: &str| entries(&std::fs::read(dir.join(run).join("node-0.log")).unwrap());
-        assert_eq!((read("run-1"), read("run-2")), (vec![Some(8), Some(16)], vec![Some(24)]));
-        std::fs::remove_dir_all(&dir).unwrap();
-    }
-
-    #[test]
-    fn what_no_reader_would_take_is_refused_alone() {
-        let Served { results, errors, file, .. } =
-            serve_all(1 << 30, &[8, RECORD_BYTES_MAX + 1, 8]);
-        assert_eq!(results, [(0, true), (1, false), (2, true)]);
-        assert_eq!(errors, 0);
-        assert_eq!(entries(&file), [Some(8), Some(8)]);
-    }
-
-    /// A device that has handed three records back and has three under way when its host crashes,
-    /// and what it reads back afterwards.
-    fn crashed(seed: u64, keeps_all: bool) -> (MediumCounts, Vec<MediumWrite>) {
-        let mut file = header();
-        let (mut synced, mut results) = (Vec::new(), Vec::new());
-        let disk = Small { room: 1 << 20, file: &mut file, synced: &mut synced };
-        let queue = LogQueue::default();
-        let done = |Persist { operation, .. }| results.push((operation.token, operation.result));
-        let mut device = Device::new(Box::new(disk), done, |_: &_| ());
-        device.write(&queue, &mut group(1..4));
-        let counts = device.crash(&mut group(4..7), seed, keeps_all);
-        let writes = device.read_back();
-        // The next life goes on behind the last whole record.
-        device.write(&queue, &mut group(7..8));
-        let after = device.read_back();
-        assert_eq!((after.len(), &after[..writes.len()]), (writes.len() + 1, &writes[..]));
-        assert!(results[..3].iter().all(|(_, result)| result.is_ok()));
-        assert!(results[3..6].iter().all(|(_, result)| *result == Err(FabricError::Unreachable)));
-        (counts, writes)
-    }
-
-    /// A NIC goes on while its host is down, and what it persists then is durable as well.
-    #[test]
-    fn what_is_handed_back_while_the_host_is_down_is_there_when_it_starts() {
-        for seed in 0..200 {
-            let (mut file, mut synced, mut results) = (header(), Vec::new(), Vec::new());
-            let disk = Small { room: 1 << 20, file: &mut file, synced: &mut synced };
-            let queue = LogQueue::default();
-            let done = |done: Persist| results.push((done.operation.token, done.operation.result));
-            let mut device = Device::new(Box::new(disk), done, |_: &_| ());
-            device.write(&queue, &mut group(1..4));
-            device.crash(&mut group(4..7), seed, false);
-            device.write(&queue, &mut group(7..9));
-            device.write(&queue, &mut group(9..10));
-            let found = device.read_back();
-            let acknowledged = results.iter().filter(|(_, result)| result.is_ok());
-            let acknowledged: Vec<u8> = acknowledged.map(|(token, _)| *token as u8).collect();
-            assert_eq!(acknowledged, [1, 2, 3, 7, 8, 9]);
-            for token in acknowledged {
-                let there = found.iter().any(|write| write.bytes == [token; 200]);
-                assert!(there, "seed {seed}: {token} is lost");
-            }
-        }
-    }
-
-    #[test]
-    fn a_crash_keeps_what_was_handed_back_and_the_rest_whole_lost_or_torn() {
-        let (mut sum, mut by_length) = (MediumCounts::default(), [0; 7]);
-        for seed in 0..200 {
-            let (counts, writes) = crashed(seed, false);
-            assert_eq!(counts.whole + counts.lost + counts.torn, 3);
-            sum.add(&counts);
-            by_length[writes.len()] += 1;
-            for (number, write) in (1..).zip(&writes) {
-                assert_eq!(
-                    (write.sequence, write.bytes.clone()),
-                    (number, vec![number as u8; 200])
-                );
-            }
-            assert!(writes.len() >= 3 && writes.len() as u64 <= 3 + counts.whole);
-        }
-        assert!([sum.whole, sum.lost, sum.torn, sum.reordered].iter().all(|&n| n > 30), "{sum:?}");
-        assert!(by_length[3..].iter().all(|&runs| runs > 3), "{by_length:?}");
-        let (counts, writes) = crashed(1, true);
-        assert_eq!((counts, writes.len()), (MediumCounts::default(), 6), "kept on purpose");
-    }
-}
+mod tests;

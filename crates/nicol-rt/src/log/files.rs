@@ -37,3 +37,8 @@ pub(super) fn sync_names(folder: &Path) -> io::Result<()> {
 pub(super) fn draw() -> io::Result<u64> {
     getrandom::u64().map_err(|error| io::Error::other(format!("the random source: {error}")))
 }
+
+/// Is this a device without room, and not one that has failed?
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

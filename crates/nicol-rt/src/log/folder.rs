@@ -1,8 +1,9 @@
 //! The folder of a log device: the process that uses it, and its runs.
 //!
-//! A run is a folder `run-N` with a log of each node (`node-K.log`) and, once they are saved, the
-//! tables as they were when the run began (`tables-1`, `tables-2`: one is a copy of the other). A
-//! file has its name only when its header, or all of it, is durable.
+//! A run is a folder `run-N` with a log of each node (`node-K.log`), how far they went (`marks`),
+//! and, once they are saved, the tables as they were when the run began (`tables-1`, `tables-2`:
+//! one is a copy of the other). A file has its name only when its header, or all of it, is durable.
+//! The manifest beside the runs says which of these files there must be.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader, Read};
@@ -13,11 +14,12 @@ use std::str::FromStr;
 use nicol_core::ids::NodeId;
 use nicol_core::view::{Role, View};
 
-use super::Disk;
-use super::files::{at, draw, make, make_folders, sync_names};
+use super::files::{at, draw, is_full, make, make_folders, sync_names};
 use super::format::LogHeader;
+use super::manifest::is_manifest;
 use super::reader::LogReader;
 use super::tables::{has_tables, is_table};
+use super::{Disk, marks};
 
 /// Runs that a folder may see.
 const RUNS_MAX: u32 = 1_000_000;
@@ -42,22 +44,31 @@ pub struct LogFile {
     end: u64,
     /// The file's length: zeros from `end` on.
     len: u64,
+    /// Was there no room for them?
+    full: bool,
 }
 
 impl LogFile {
     /// Writes a header into `file`, which is empty.
     fn begin(path: PathBuf, file: File, header: &LogHeader) -> io::Result<Self> {
-        let mut log = Self { path, file, nonce: header.nonce, end: 0, len: 0 };
+        let mut log = Self { path, file, nonce: header.nonce, end: 0, len: 0, full: false };
         log.append(&header.emit())?;
         log.file.sync_all().map_err(at(&log.path))?;
         Ok(log)
+    }
+
+    /// The random words in the headers of such files.
+    pub fn nonces(logs: &[Self]) -> Vec<u64> {
+        logs.iter().map(|log| log.nonce).collect()
     }
 
     /// Reserves room behind the records. A disk that is full keeps what it has for these.
     fn reserve(&mut self) {
         let [least, most] = RESERVED;
         let wanted = (self.end as usize / 4).clamp(least, most);
-        if self.file.write_all_at(&ZEROS[..wanted], self.end).is_ok() {
+        let reserved = self.file.write_all_at(&ZEROS[..wanted], self.end);
+        self.full = reserved.as_ref().is_err_and(is_full);
+        if reserved.is_ok() {
             self.len = self.end + wanted as u64;
         } else {
             self.len = self.end;
@@ -79,6 +90,13 @@ impl Disk for LogFile {
             self.reserve();
         }
         Ok(())
+    }
+
+    fn has_room(&mut self) -> bool {
+        if self.len <= self.end {
+            self.reserve();
+        }
+        !self.full
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -107,9 +125,7 @@ pub struct LogFolder {
 /// A run in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its number.
     pub number: u32,
-    /// Where it is.
     pub path: PathBuf,
     /// Are its tables saved?
     pub has_tables: bool,
@@ -152,7 +168,6 @@ impl LogFolder {
         draw().map(|drawn| drawn.max(1))
     }
 
-    /// Where it is.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -191,6 +206,7 @@ impl LogFolder {
         };
         let of_folder = |path: &Path| {
             path.file_name().is_some_and(|name| name == LOCK)
+                || is_manifest(path)
                 || path.is_dir() && numbered::<u32>(path, "run-").is_some()
         };
         if let Some(stranger) = stranger_in(&self.dir, of_folder)? {
@@ -208,7 +224,7 @@ impl LogFolder {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn new_run(&self) -> io::Result<PathBuf> {
+    pub fn new_run(&self) -> io::Result<Run> {
         let mut number = self.runs()?.last().map_or(1, |run| run.number.saturating_add(1));
         while number <= RUNS_MAX {
             let run = self.dir.join(format!("run-{number}"));
@@ -218,7 +234,7 @@ impl LogFolder {
                 made => {
                     made.map_err(at(&run))?;
                     sync_names(&self.dir)?;
-                    return Ok(run);
+                    return Ok(Run { number, path: run, has_tables: false });
                 }
             }
         }
@@ -302,7 +318,7 @@ pub(crate) fn create(dir: &Path, view: &View) -> io::Result<(LogFolder, Vec<LogF
         }
     }
     let run = folder.new_run()?;
-    let files = folder.create_logs(&run, view, 0)?;
+    let files = folder.create_logs(&run.path, view, 0)?;
     Ok((folder, files))
 }
 
@@ -329,7 +345,8 @@ fn is_of_run(path: &Path) -> bool {
     let stem = path.with_extension("");
     let is_log = numbered::<u16>(&stem, "node-").is_some();
     let has_extension = |wanted: &str| path.extension().is_some_and(|found| found == wanted);
-    is_log && (has_extension("log") || has_extension("new")) || is_table(&stem)
+    let is_marks = path.file_name().is_some_and(|name| name == marks::NAME);
+    is_log && (has_extension("log") || has_extension("new")) || is_table(&stem) || is_marks
 }
 
 /// The number behind `prefix` that is the rest of a file's name.
@@ -363,7 +380,7 @@ mod tests {
         let _gone = fs::remove_dir_all(&dir);
         let folder = LogFolder::open(&dir).unwrap();
         fs::create_dir(dir.join("run-7")).unwrap();
-        assert_eq!(folder.new_run().unwrap(), dir.join("run-8"));
+        assert_eq!(folder.new_run().unwrap().path, dir.join("run-8"));
         fs::create_dir(dir.join(format!("run-{}", u32::MAX))).unwrap();
         let told = folder.new_run().unwrap_err().to_string();
         assert!(told.contains("1000000 runs"), "{told}");
@@ -376,8 +393,8 @@ mod tests {
         let folder = LogFolder::open(&dir).unwrap();
         let run = folder.new_run().unwrap();
         let view = View::new(1, 1, 1, 1).unwrap();
-        let mut log = folder.create_logs(&run, &view, 1).unwrap().remove(0);
-        let path = run.join("node-0.log");
+        let mut log = folder.create_logs(&run.path, &view, 1).unwrap().remove(0);
+        let path = run.path.join("node-0.log");
         let len = || path.metadata().unwrap().len();
         let mut sizes = vec![len()];
         for sequence in 1..=2_000 {

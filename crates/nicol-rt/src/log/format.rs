@@ -55,7 +55,6 @@ pub const LEAD: usize = 32;
 /// Whose log it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogHeader {
-    /// The node.
     pub node: NodeId,
     /// Its cluster, with the seed of the hash that spreads keys over shards.
     pub view: View,
@@ -72,13 +71,11 @@ pub struct LogRecord<'a> {
     pub sequence: u64,
     /// The number of the last record that was durable when this one was written.
     pub durable: u64,
-    /// The engine.
     pub engine: EngineId,
     /// The label of the region that the bytes stood in: of a log its name, else 0.
     pub label: u32,
     /// Where they stood in it.
     pub offset: u64,
-    /// The bytes.
     pub bytes: &'a [u8],
 }
 

@@ -15,6 +15,8 @@ mod device;
 mod files;
 mod folder;
 mod format;
+mod manifest;
+mod marks;
 mod queue;
 mod reader;
 mod tables;
@@ -29,9 +31,11 @@ pub use folder::{LogFile, LogFolder, Run, remove_runs};
 pub use format::{
     HEADER_LEN, LEAD, LogFileError, LogHeader, LogRecord, RECORD_BYTES_MAX, RECORD_FRAMING,
 };
+pub use manifest::{FoundManifest, ListedRun, Manifest};
+pub use marks::{Marks, read_marks};
 pub(crate) use queue::{LogQueue, Persist, Persisted};
 pub use reader::{LogEntry, LogReader, Lost};
-pub use tables::{Tables, TablesError, TablesHeader, read_tables, write_tables};
+pub use tables::{Tables, TablesError, TablesHeader, WrittenTables, read_tables, write_tables};
 
 /// What makes a node's writes durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +85,8 @@ pub(crate) trait Disk {
     fn nonce(&self) -> u64;
     /// Appends `bytes`.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Is there room for more than what was appended? Tries to reserve some if there was none.
+    fn has_room(&mut self) -> bool;
     /// Returns when everything appended is durable.
     fn sync(&mut self) -> io::Result<()>;
     /// Cuts off what lies behind the first `len` bytes.

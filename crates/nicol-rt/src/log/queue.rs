@@ -3,12 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nicol_core::engine::Operation;
 use nicol_core::ids::{EngineId, Incarnation};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 
 use super::Disk;
+
+/// How often it is looked whether a device that was full has room again.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Persists on their way to a node's log thread.
 #[derive(Debug, Default)]
@@ -18,6 +22,8 @@ pub(crate) struct LogQueue {
     answered: Condvar,
     /// Bytes written to the current file.
     bytes: AtomicU64,
+    /// Records that are durable in it.
+    records: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +35,8 @@ struct Waiting {
     held: bool,
     closed: bool,
     ended: bool,
+    /// Why the device has no room, in words.
+    full: Option<String>,
 }
 
 /// A persist and the engine that waits for it.
@@ -44,7 +52,6 @@ pub(crate) struct Persist {
 pub(crate) enum Ask {
     /// The host has crashed: decide about what was not handed back.
     Crash {
-        /// Of the dice.
         seed: u64,
         /// Broken on purpose: everything is there.
         keeps_all: bool,
@@ -78,6 +85,8 @@ pub(crate) enum Next {
     /// A group of persists waits.
     Group,
     Asked(Ask),
+    /// Nothing has come while there was no room: there may be some now.
+    Look,
     /// Nothing will come any more.
     Closed,
 }
@@ -157,12 +166,21 @@ impl LogQueue {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes written to the current file; `None`: another file has begun.
-    pub(crate) fn count_bytes(&self, bytes: Option<usize>) {
-        match bytes {
-            Some(bytes) => self.bytes.fetch_add(bytes as u64, Ordering::Relaxed),
-            None => self.bytes.swap(0, Ordering::Relaxed),
-        };
+    /// Records that are durable in the current file.
+    pub(crate) fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes that have become durable in the current file, up to the record `last`.
+    pub(crate) fn count_durable(&self, bytes: usize, last: u64) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.records.store(last, Ordering::Relaxed);
+    }
+
+    /// Another file has begun.
+    pub(crate) fn begin_file(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.records.store(0, Ordering::Relaxed);
     }
 
     /// Asks the thread and waits for its answer; `None` if it has ended.
@@ -203,8 +221,36 @@ impl LogQueue {
             if waiting.closed {
                 return Next::Closed;
             }
-            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            if waiting.full.is_none() {
+                waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let looked = self.filled.wait_timeout(waiting, LOOK);
+            let (again, timeout) = looked.unwrap_or_else(PoisonError::into_inner);
+            waiting = again;
+            if timeout.timed_out() {
+                return Next::Look;
+            }
         }
+    }
+
+    /// Why the device has no room, in words, if it has none.
+    pub(crate) fn full(&self) -> Option<String> {
+        self.lock().full.clone()
+    }
+
+    /// Says that the device has no room, and why; or that it has some.
+    pub(crate) fn set_full(&self, why: Option<String>) {
+        self.lock().full = why;
+    }
+
+    /// Waits a moment for room; false if nothing will come any more, or the host has crashed.
+    pub(crate) fn wait_for_room(&self) -> bool {
+        let waiting = self.lock();
+        let stop = |waiting: &Waiting| waiting.closed || waiting.asked.is_some();
+        let waited = self.filled.wait_timeout_while(waiting, LOOK, |waiting| !stop(waiting));
+        let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !stop(&waiting)
     }
 
     /// Has the host crashed while a group was under way? Then the group was not made durable in
@@ -259,7 +305,7 @@ impl Persisted {
         self.any.store(false, Ordering::SeqCst);
     }
 
-    /// Is there something to take?
+    /// True if there is something to take.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::SeqCst)
     }

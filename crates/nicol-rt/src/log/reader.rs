@@ -20,9 +20,7 @@ const CHUNK: usize = 1 << 20;
 /// What stands in a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEntry<'a> {
-    /// A whole record.
     Record(LogRecord<'a>),
-    /// Something else.
     Lost(Lost),
 }
 
@@ -40,8 +38,8 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Was it durable, and so damaged since, if the last record that was durable is this one? What
-    /// was not has been torn by a crash.
+    /// True if it was durable, and so damaged since, if the last record that was durable is this
+    /// one. What was not has been torn by a crash.
     pub const fn is_damage(&self, durable: u64) -> bool {
         self.first <= durable
     }

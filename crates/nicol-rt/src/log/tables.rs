@@ -55,14 +55,21 @@ pub struct TablesHeader {
     pub life: u64,
 }
 
+/// Tables that were saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenTables {
+    /// Bytes of one of the two files.
+    pub bytes: u64,
+    /// The random word in both headers.
+    pub nonce: u64,
+}
+
 /// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// Whose they are.
     pub header: TablesHeader,
-    /// Records.
     pub records: u64,
-    /// Blocks that were damaged in one file and read from the other one.
+    /// Blocks that were missing or damaged in one file and read from the other one.
     pub repaired: u64,
 }
 
@@ -74,16 +81,12 @@ pub enum TablesError {
     Io(#[from] io::Error),
     /// Both files are damaged at the same place.
     #[error(
-        "{}: damaged at byte {offset}, as is its copy {}: what stood there is lost; restore one of \
-         the two files from a backup, or move the folder that holds all runs away to start empty",
+        "{}: missing or damaged at byte {offset}, as is its copy {}: what stood there is lost; \
+         restore one of the two files from a backup, or move the folder that holds all runs away to \
+         start empty",
         .paths[0].display(), .paths[1].display()
     )]
-    Damaged {
-        /// The two files.
-        paths: [PathBuf; 2],
-        /// Where.
-        offset: u64,
-    },
+    Damaged { paths: [PathBuf; 2], offset: u64 },
 }
 
 /// Are tables saved in this run? One of the two is enough: neither has its name before both are
@@ -97,7 +100,7 @@ pub(super) fn is_table(stem: &Path) -> bool {
     NAMES.iter().any(|name| stem.file_name().is_some_and(|found| found == *name))
 }
 
-/// Saves tables in `run`, durable once this returns. Returns the bytes of one file.
+/// Saves tables in `run`, durable once this returns.
 ///
 /// # Errors
 /// If a file cannot be written; what was written is removed.
@@ -105,7 +108,7 @@ pub fn write_tables<'r>(
     run: &Path,
     tables: TablesHeader,
     records: impl Iterator<Item = (Key, Version, &'r [u8])>,
-) -> io::Result<u64> {
+) -> io::Result<WrittenTables> {
     let paths = NAMES.map(|name| run.join(name));
     let new = NAMES.map(|name| run.join(format!("{name}.new")));
     let written = write_new(&new, tables, records);
@@ -113,19 +116,19 @@ pub fn write_tables<'r>(
         // What cannot be removed is overwritten the next time, and never read.
         new.iter().for_each(|path| drop(fs::remove_file(path)));
     }
-    let bytes = written?;
+    let written = written?;
     for (new, path) in new.iter().zip(&paths) {
         fs::rename(new, path).map_err(at(path))?;
     }
     sync_names(run)?;
-    Ok(bytes)
+    Ok(written)
 }
 
 fn write_new<'r>(
     paths: &[PathBuf; 2],
     tables: TablesHeader,
     records: impl Iterator<Item = (Key, Version, &'r [u8])>,
-) -> io::Result<u64> {
+) -> io::Result<WrittenTables> {
     let mut files = Vec::new();
     for path in paths {
         files.push((path, BufWriter::new(make(path).map_err(at(path))?)));
@@ -158,7 +161,7 @@ fn write_new<'r>(
         let file = file.into_inner().map_err(io::IntoInnerError::into_error);
         file.and_then(|file| file.sync_all()).map_err(at(path))?;
     }
-    Ok(bytes)
+    Ok(WrittenTables { bytes, nonce })
 }
 
 fn emit_header(tables: TablesHeader, nonce: u64) -> [u8; header::LEN] {
@@ -192,20 +195,23 @@ fn emit_block(number: u64, records: &[u8], nonce: u64) -> Vec<u8> {
     bytes
 }
 
-/// Reads the tables saved in `run` and calls `each` with every record, in the order in which they
-/// were written. What is damaged in one file, or cannot be read, is read from the other one.
+/// Reads the tables saved in `run` with this nonce and calls `each` with every record, in the order
+/// in which they were written. What is damaged in one file, or cannot be read, or is of other
+/// tables, is read from the other one.
 ///
 /// # Errors
 /// If at one place both files are damaged or cannot be read, or one cannot be opened.
 pub fn read_tables(
     run: &Path,
+    nonce: u64,
     each: &mut dyn FnMut(Key, Version, &[u8]),
 ) -> Result<Tables, TablesError> {
     let mut copies = Copies::open(NAMES.map(|name| run.join(name)))?;
+    let header_of = |bytes: &[u8]| parse_header(bytes).filter(|(_, found)| *found == nonce);
     copies.read(0, |file, bytes| {
-        Ok(read_at(file, 0, header::LEN, bytes)? && parse_header(bytes).is_some())
+        Ok(read_at(file, 0, header::LEN, bytes)? && header_of(bytes).is_some())
     })?;
-    let (header, nonce) = parse_header(&copies.bytes).ok_or_else(|| copies.damaged(0))?;
+    let (header, _) = header_of(&copies.bytes).ok_or_else(|| copies.damaged(0))?;
     let (mut offset, mut records) = (header::LEN as u64, 0);
     for number in 0.. {
         copies.read(offset, |file, bytes| read_block(file, offset, number, nonce, bytes))?;
@@ -222,7 +228,8 @@ pub fn read_tables(
 /// The files of which one is a copy of the other, as far as they are there.
 struct Copies {
     paths: [PathBuf; 2],
-    files: Vec<(PathBuf, File)>,
+    /// How the file ranks, its name, and the file.
+    files: Vec<(usize, PathBuf, File)>,
     /// What was read last.
     bytes: Vec<u8>,
     repaired: u64,
@@ -231,9 +238,9 @@ struct Copies {
 impl Copies {
     fn open(paths: [PathBuf; 2]) -> io::Result<Self> {
         let mut files = Vec::new();
-        for path in &paths {
+        for (rank, path) in paths.iter().enumerate() {
             match File::open(path) {
-                Ok(file) => files.push((path.clone(), file)),
+                Ok(file) => files.push((rank, path.clone(), file)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(at(path)(error)),
             }
@@ -248,10 +255,10 @@ impl Copies {
         whole: impl Fn(&File, &mut Vec<u8>) -> io::Result<bool>,
     ) -> Result<(), TablesError> {
         let mut unreadable = None;
-        for (rank, (path, file)) in self.files.iter().enumerate() {
+        for (rank, path, file) in &self.files {
             match whole(file, &mut self.bytes).map_err(at(path)) {
                 Ok(true) => {
-                    self.repaired += u64::from(rank > 0);
+                    self.repaired += u64::from(*rank > 0);
                     return Ok(());
                 }
                 Ok(false) => {}

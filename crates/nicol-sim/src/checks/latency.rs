@@ -89,7 +89,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Is a request served sooner on the NIC than on the host, even if it needs the host's memory?
+    /// True if a request is served sooner on the NIC than on the host, even if it needs the host's
+    /// memory.
     pub fn saves_latency(&self) -> bool {
         self.served_ns < self.host_rpc_ns && self.fetched_ns < self.host_rpc_ns
     }
@@ -204,7 +205,11 @@ pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError>
     // A READ carries its bytes one way, an echo both.
     let read_us = (read + slower(40) - switch + SWITCH_NS) / 1e3;
     let rpc_us = (rpc + 2.0 * slower(40) - switch + SWITCH_NS) / 1e3;
+    // A WRITE carries its bytes one way, too, and a CAS hardly any.
     let direct_us = (read + slower(25) - switch) / 1e3;
+    let write = round_trip(profile, Action::Write(Side::Host), Side::Host, 512)?;
+    let write_us = (write + slower(25) - switch) / 1e3;
+    let swap_us = (round_trip(profile, Action::CompareSwap, Side::Host, 512)? - switch) / 1e3;
     let line = |id, what: &str, published, measured, unit| {
         CheckLine::new(id, what, (published, published), measured, unit).note(NOTE)
     };
@@ -213,6 +218,8 @@ pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError>
         line("C3.02", "two-sided RPC of 512 B at 40 Gbps through a switch", 5.6, rpc_us, "us"),
         line("C3.02", "by how much the READ is faster", 43.0, (1.0 - read_us / rpc_us) * 1e2, "%"),
         line("C3.03", "READ of 512 B at 25 Gbps without a switch", 2.5, direct_us, "us"),
+        line("C3.03", "WRITE of 512 B at 25 Gbps without a switch", 2.5, write_us, "us"),
+        line("C3.03", "CAS at 25 Gbps without a switch", 2.5, swap_us, "us"),
     ];
     if profile.verbs.chains.is_some() {
         let what = "by how much two READs one after the other are slower";
@@ -289,14 +296,11 @@ pub(super) fn verb_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, V
     Ok(lines)
 }
 
-/// C3.04: what software on host cores adds, primitive by primitive, to C3.03's one latency of
-/// verbs: that of a READ, or of a compare-and-swap, which carries no data.
+/// C3.04: what software on host cores adds, primitive by primitive, to the verb of its kind.
 pub(super) fn software_chains(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
-    const NOTE: &str = "beyond a READ verb of 512 B, or beyond a CAS verb: one latency is published for \
-                        all verbs";
+    const NOTE: &str = "beyond the verb of its kind: READ, WRITE or CAS";
     let mut lines = Vec::new();
     for (name, primitive, verb) in PRIMITIVES {
-        let verb = if verb == Action::CompareSwap { verb } else { Action::Read(Side::Host) };
         let verb = round_trip(profile, verb, Side::Host, 512)?;
         let software = round_trip(profile, Action::Chain(primitive), Side::Host, 512)?;
         let what = format!("what software adds: {name}, 512 B");

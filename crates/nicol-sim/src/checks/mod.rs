@@ -26,13 +26,11 @@ use crate::{Profile, SimConfig, SimReport};
 pub struct CheckLine {
     /// The line of the calibration list.
     pub line: Cow<'static, str>,
-    /// What is measured.
     pub what: String,
     /// The lowest and the highest published value. An ordering is published as 1.
     pub published: (f64, f64),
     /// The model's value; 1 for an ordering that holds, 0 for one that does not.
     pub measured: f64,
-    /// Unit of both.
     pub unit: &'static str,
     /// How far outside the published range, as a share of its nearest end; 0 within, infinite of
     /// what is no number.
@@ -125,7 +123,7 @@ impl CheckLine {
         self.note(note)
     }
 
-    /// Is it within [`TOLERANCE`], or contradicted by what else is published?
+    /// True if it is within [`TOLERANCE`], or contradicted by what else is published.
     pub fn holds(&self) -> bool {
         self.is_close() || self.contradicted
     }

@@ -34,7 +34,6 @@ pub enum Path {
 }
 
 impl Path {
-    /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ToHost => "1",
@@ -45,7 +44,6 @@ impl Path {
         }
     }
 
-    /// The side that asks.
     const fn requester(self) -> Side {
         match self {
             Self::SocToHost | Self::Dma => Side::Nic,
@@ -78,7 +76,6 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "READ",
@@ -91,11 +88,8 @@ impl Verb {
 /// Requests of one kind on one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Where they go.
     pub path: Path,
-    /// What they ask.
     pub verb: Verb,
-    /// Bytes of each.
     pub bytes: usize,
     /// Machines that ask, where the path begins at other machines.
     pub machines: usize,
@@ -126,7 +120,6 @@ pub struct Load {
     pub target: Arc<Profile>,
     /// The hardware of the machines that ask.
     pub client: Arc<Profile>,
-    /// What is asked.
     pub flows: Vec<Flow>,
     /// Addresses are drawn from so many bytes. [OffPath23 3.2, figure 7]
     pub range: u64,
@@ -199,12 +192,11 @@ impl Flow {
     }
 }
 
-/// What a flow came to.
+/// The result of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Requests in a second, in millions.
     pub mops: f64,
-    /// Their data.
     pub gbps: f64,
     /// Mean time of one; no number if none has ended.
     pub mean_ns: f64,
@@ -221,10 +213,9 @@ impl Rate {
     }
 }
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// By flow.
     pub flows: Vec<Rate>,
     window: Nanos,
     first: SimReport,

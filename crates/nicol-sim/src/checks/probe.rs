@@ -42,11 +42,9 @@ pub enum Action {
 /// The primitives that are measured one by one. [PRISM21 4.3, figure 1]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainProbe {
-    /// A READ.
     Read,
     /// A READ of what a pointer points to.
     IndirectRead,
-    /// A WRITE.
     Write,
     /// An ALLOCATE with data.
     Allocate,

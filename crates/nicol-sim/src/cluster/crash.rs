@@ -31,7 +31,7 @@ impl SimCluster {
         self.bring_back(&sides);
     }
 
-    /// What crashes did to writes that log devices had not synced.
+    /// The effect of crashes on writes that log devices had not synced.
     pub fn medium_counts(&self) -> MediumCounts {
         let state = self.shared.state.borrow();
         let mut sum = MediumCounts::default();

@@ -17,9 +17,7 @@ use crate::vectors;
 /// A frame that waits. Equal ones have the same effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
-    /// Its receiver.
     pub to: EngineId,
-    /// Its sender.
     pub from: EngineId,
     /// The kind of its first message; none of its own has 0.
     pub kind: u16,
@@ -33,9 +31,7 @@ pub struct Held {
 pub struct HeldCompletion {
     /// Who waits for it.
     pub engine: EngineId,
-    /// What it was.
     pub of: Completes,
-    /// Its bytes.
     pub bytes: u64,
     /// A hash of what is written; an access that the caller makes itself has none to tell.
     pub digest: u64,

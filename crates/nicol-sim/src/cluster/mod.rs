@@ -41,13 +41,11 @@ use nicol_core::faults::{FaultPlan, Faults};
 /// What to simulate.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// The cluster.
     pub view: View,
     /// The hardware of each node.
     pub profiles: Vec<Arc<Profile>>,
     /// The seed of every stream of randomness.
     pub seed: u64,
-    /// What goes wrong.
     pub faults: FaultPlan,
     /// How engines behave. [`SimCluster::new`] turns checksums on where faults damage frames.
     pub tuning: Tuning,
@@ -56,8 +54,8 @@ pub struct SimConfig {
     /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
     /// detector, for clusters without a service of views. `None`: from frames only.
     pub detect_after: Option<Nanos>,
-    /// Is there a service of views, which hands out leases? Without one every engine serves for
-    /// ever.
+    /// True if there is a service of views, which hands out leases. Without one every engine serves
+    /// for ever.
     pub view_service: bool,
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
@@ -256,7 +254,6 @@ impl SimCluster {
         *self.started.borrow_mut() = Some(start);
     }
 
-    /// The time.
     pub fn now(&self) -> Nanos {
         self.shared.now.get()
     }
@@ -266,7 +263,6 @@ impl SimCluster {
         self.shared.state.borrow().kernel.handled()
     }
 
-    /// The engine of this name.
     pub fn engine(&self, id: EngineId) -> Option<Engine<SimWorld>> {
         self.engines.borrow().get(self.shared.view.index_of(id)?).cloned()
     }
@@ -491,7 +487,6 @@ impl SimCluster {
         self.shared.doorbells.borrow_mut().drain(|index| state.request_round(index, at));
     }
 
-    /// The nodes of the cluster.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         self.shared.view.node_ids()
     }

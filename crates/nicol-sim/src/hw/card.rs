@@ -411,7 +411,6 @@ impl CardParts {
         slot.end.max(both.end)
     }
 
-    /// Its counters.
     pub const fn packets(&self) -> PciePackets {
         self.packets
     }

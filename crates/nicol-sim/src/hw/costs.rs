@@ -103,7 +103,6 @@ impl Costs {
         }
     }
 
-    /// One poll round.
     pub const fn poll(&self) -> Picos {
         self.poll
     }

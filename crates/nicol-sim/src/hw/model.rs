@@ -73,7 +73,7 @@ impl NodeModel {
         if self.nic_is_separate { Side::Nic } else { Side::Host }
     }
 
-    /// Has its card an engine for verbs?
+    /// True if its card has an engine for verbs.
     pub fn has_verbs(&self) -> bool {
         self.profile.verbs.present.value
     }
@@ -99,7 +99,7 @@ impl NodeModel {
         if side == Side::Nic { self.off_path } else { self.host_way }
     }
 
-    /// Is memory durable by itself?
+    /// True if memory is durable by itself.
     pub fn memory_is_durable(&self) -> bool {
         let persist = &self.profile.persist;
         persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)

@@ -90,7 +90,6 @@ pub struct NodeHardware {
     pub link_out: Resource,
     /// Whether only frames from the host's queue have taken it.
     pub link_out_alone: Alone,
-    /// The link from the switch.
     pub link_in: Resource,
     /// PCIe lanes from the host to the NIC.
     pub lanes_to_nic: Resource,
@@ -98,6 +97,8 @@ pub struct NodeHardware {
     pub lanes_to_host: Resource,
     /// Whether only frames from the link have taken them.
     pub to_host_alone: Alone,
+    /// What drains from the queues of the NIC over the lanes to the host, in the background.
+    pub drains: Resource,
     /// The host-to-NIC packet queues' doorbells and descriptors.
     pub queue_to_nic: Resource,
     /// The NIC-to-host packet queues' descriptors.
@@ -113,7 +114,6 @@ pub struct NodeHardware {
 }
 
 impl NodeHardware {
-    /// An idle node.
     pub fn new(profile: &Profile) -> Self {
         let queues = profile.dma.queues.value as usize;
         let inside = CardParts::new(profile).map(Box::new);
@@ -145,7 +145,11 @@ impl NodeHardware {
         }
         let queued = queue.reserve(now, handling);
         let Some(card) = &mut self.inside else {
-            return lanes.reserve(queued.end, hardware.on_lanes(bytes));
+            let slot = lanes.reserve(queued.end, hardware.on_lanes(bytes));
+            if matches!(way, Crossing::ToHost) {
+                self.drains.yields_to(slot);
+            }
+            return slot;
         };
         let way = match way {
             Crossing::ToNic => Way::ToUnits,
@@ -153,6 +157,14 @@ impl NodeHardware {
         };
         let end = card.carry(lanes, Side::Host, way, bytes, queued.end, false);
         Slot { start: queued.end, end }
+    }
+
+    /// Drains entries of a NIC's queue to its host, in `span` of the lanes, from `from` on: when
+    /// they are there. Messages come first: none waits for a drain, and drains wait for the lanes.
+    /// [MINOS24 V-B4] "the hardware dequeues an entry from the vFIFO queue in the background"
+    pub fn drain(&mut self, from: Picos, span: Picos) -> Picos {
+        let free = self.lanes_to_host.free_at();
+        self.drains.reserve(from.max(free), span).end
     }
 
     /// Admits a vector of `requests` to a DMA queue: it starts at the slot's start, and the next

@@ -12,9 +12,7 @@ pub struct Resource {
 /// When a resource serves something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// It begins.
     pub start: Picos,
-    /// It ends.
     pub end: Picos,
 }
 
@@ -25,6 +23,14 @@ impl Resource {
         self.free_at = start + span;
         self.busy += span;
         Slot { start, end: self.free_at }
+    }
+
+    /// Something that comes first has taken `slot` of what this waits for: what is served after it
+    /// began is served later by as much.
+    pub fn yields_to(&mut self, slot: Slot) {
+        if self.free_at > slot.start {
+            self.free_at += Picos(slot.end.0 - slot.start.0);
+        }
     }
 
     /// When it is free, as far as it is reserved now.
@@ -45,12 +51,12 @@ impl Resource {
 pub struct Alone {
     /// When the resource is free, by the last of these frames.
     free_at: Picos,
-    /// Has anything else taken it?
+    /// True if anything else has taken it.
     ended: bool,
 }
 
 impl Alone {
-    /// Is it so, before another frame takes `resource`?
+    /// True if it is so, before another frame takes `resource`.
     pub fn holds(&mut self, resource: &Resource) -> bool {
         self.ended |= resource.free_at() != self.free_at;
         !self.ended

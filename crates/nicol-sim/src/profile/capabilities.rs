@@ -34,7 +34,7 @@ pub struct Capabilities {
     pub one_sided_by: OneSidedBy,
     /// What executes chains of them. [PRISM21 4]
     pub chains_by: OneSidedBy,
-    /// Is there a log device, because memory by itself is not durable?
+    /// True if there is a log device, because memory by itself is not durable.
     pub log_device: bool,
     /// Do host and NIC cores reach some memory each as their own? [MINOS24 V-B2]
     pub coherent: bool,

@@ -109,7 +109,6 @@ pub struct DmaEngine {
     pub way: Sourced<BitsPerSec>,
     /// In one direction, by larger transfers; without it, as by the smaller ones.
     pub large: Option<Sourced<BitsPerSec>>,
-    /// In both together.
     pub both: Sourced<BitsPerSec>,
     /// What a DMA takes of the host's memory controller, from which READs of the card come next.
     pub host_interval: Sourced<Picos>,
@@ -152,7 +151,8 @@ pub struct Suspected {
     pub host_beyond: Sourced<Bytes>,
     /// Time on the lanes of what blocks, for what takes 1000 otherwise.
     pub blocked_permille: Sourced<u64>,
-    /// Is the DMA engine slower than PCIe? If not, it moves what PCIe moves, at the card's rate.
+    /// True if the DMA engine is slower than PCIe. If not, it moves what PCIe moves, at the card's
+    /// rate.
     pub weak_dma: Sourced<bool>,
 }
 
@@ -246,7 +246,7 @@ impl Card {
         self.switch.as_ref().map_or(Picos(0), |switch| switch.pass.value)
     }
 
-    /// What is wrong with it as a whole: a key, and what to write.
+    /// The error in it as a whole: a key, and what to write.
     pub(super) fn wrong(&self, off_path: bool) -> Option<(&'static str, &'static str)> {
         let reserved = self.suspected.reserved_units.value;
         let parts = self.soc.is_some() && self.switch.is_some() && self.memory.is_some();

@@ -54,9 +54,8 @@ pub enum ProfileError {
          values to change, as in liquidio3:link.rate=50Gbps:dma.queues=4{meant}"
     )]
     Missing {
-        /// What was asked for.
+        /// The request.
         name: String,
-        /// The built-in names.
         known: String,
         /// The question whether one of these was meant, or nothing.
         meant: String,
@@ -64,33 +63,22 @@ pub enum ProfileError {
     /// A file that cannot be read.
     #[error("cannot read the profile {name:?}")]
     Unreadable {
-        /// Its path.
         name: String,
-        /// What the system says.
+        /// The system's message.
         source: std::io::Error,
     },
     /// The view has more engines than the hardware has cores.
     #[error("{asked} {side:?} engines a node, but {profile} has {there}: ask for {there} or fewer")]
-    Engines {
-        /// The profile.
-        profile: String,
-        /// Which side.
-        side: Side,
-        /// Engines asked for.
-        asked: usize,
-        /// Cores there are.
-        there: usize,
-    },
+    Engines { profile: String, side: Side, asked: usize, there: usize },
     /// The text is not a profile.
     #[error("{file}:{}{what}", place(*line, key))]
     Invalid {
-        /// Name or path.
         file: String,
         /// Line of the text, from 1; none if the text is not that of a file.
         line: Option<usize>,
         /// The key on that line; empty if the text as a whole is wrong.
         key: String,
-        /// What is wrong, and what to write instead.
+        /// The error, and what to write instead.
         what: String,
     },
 }
@@ -106,11 +94,8 @@ fn place(line: Option<usize>, key: &str) -> String {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name.
     pub name: String,
-    /// One sentence.
     pub summary: String,
-    /// Which cores there are.
     pub cores: Cores,
     /// What a host core spends.
     pub host_core: CoreCosts,
@@ -120,17 +105,14 @@ pub struct Profile {
     pub work: WorkCosts,
     /// Transfers to the other side's memory.
     pub dma: Dma,
-    /// The verb engine.
     pub verbs: Verbs,
     /// How late software takes what arrives; none where that is measured as a part of `[pcie]`.
     pub two_sided: Option<TwoSided>,
-    /// The network.
     pub link: Link,
     /// PCIe and its packet queues.
     pub pcie: Pcie,
     /// Frames that stay on one side of a node.
     pub within: Within,
-    /// Durability.
     pub persist: Persist,
     /// The NIC's queues for updates on their way to the host; none where it has no such queues.
     pub nic_queues: Option<NicQueues>,
@@ -191,7 +173,6 @@ pub struct CoreCosts {
     pub message_received: Sourced<Picos>,
     /// Appending a message to a frame.
     pub message_sent: Sourced<Picos>,
-    /// Copying message bodies.
     pub copy: Sourced<BitsPerSec>,
     /// [`nicol_core::fabric::SharedMemory::access`] on this side's cores; by default `work.access`.
     pub synchronize: Option<Sourced<Picos>>,
@@ -256,8 +237,8 @@ pub struct Verbs {
     /// Does the NIC execute chains of operations as well, as a future one might? Else software of
     /// the node's NIC engines does. Left out: it does. [PRISM21 4.1, 4.2]
     pub chains: Option<Sourced<bool>>,
-    /// Is the card only known as that of machines that ask? Then what is published of cards that
-    /// answer does not hold it. Left out: it is known as both.
+    /// True if the card is only known as that of machines that ask. Then what is published of cards
+    /// that answer does not hold it. Left out: it is known as both.
     pub asks_only: Option<Sourced<bool>>,
     /// The NIC's time per operation of one requester.
     pub requester_interval: Sourced<Picos>,
@@ -269,6 +250,10 @@ pub struct Verbs {
     pub card_latency: Sourced<Picos>,
     /// The target NIC's read of host memory, or an atomic.
     pub read_latency: Sourced<Picos>,
+    /// From a WRITE's last byte on the target's lanes until its NIC knows that memory has it, which
+    /// it waits for before it acknowledges. Left out: it acknowledges as soon as the lanes have
+    /// taken it.
+    pub write_latency: Option<Sourced<Picos>>,
     /// From the response to the completion in the requester's memory.
     pub completion_latency: Sourced<Picos>,
     /// Before an unanswered operation is sent again by the NIC.
@@ -295,7 +280,7 @@ pub struct Link {
     pub latency: Sourced<Picos>,
     /// Frames that an engine may have waiting for the link or the PCIe queue.
     pub queue_frames: Sourced<u64>,
-    /// Has the card a module that sends the copies of one deposit to many? Left out: it has not.
+    /// True if a module of the card sends the copies of one deposit to many. Left out: it has not.
     /// [MINOS24 V-B3]
     pub broadcast: Option<Sourced<bool>>,
 }
@@ -304,7 +289,6 @@ pub struct Link {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pcie {
-    /// Rate, each direction.
     pub rate: Sourced<BitsPerSec>,
     /// Data of a full transaction-layer packet.
     pub tlp_payload: Sourced<Bytes>,
@@ -348,15 +332,14 @@ pub struct NullRpc {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Persist {
-    /// Fixed time.
     pub latency: Sourced<Picos>,
-    /// Time per KiB.
     pub per_kib: Sourced<Picos>,
     /// Writes that the device takes at a time; others wait. Left out: any number, and those of one
     /// engine's round share the fixed time.
     pub channels: Option<Sourced<u64>>,
-    /// Is the device memory that cores write and flush themselves? Then a core that persists is
-    /// busy meanwhile, and what a DMA has landed there is durable: nobody flushes it line by line.
+    /// True if the device is memory that cores write and flush themselves. Then a core that
+    /// persists is busy meanwhile, and what a DMA has landed there is durable: nobody flushes it
+    /// line by line.
     pub by_core: Option<Sourced<bool>>,
 }
 
@@ -380,6 +363,9 @@ pub struct NicQueues {
     pub durable_latency: Sourced<Picos>,
     /// Time per KiB of it.
     pub durable_per_kib: Sourced<Picos>,
+    /// Do entries drain to the host in the background, so that messages over the same lanes do not
+    /// wait for them?
+    pub background: Sourced<bool>,
 }
 
 impl Profile {
@@ -556,6 +542,25 @@ mod tests {
             assert_eq!(profile.name, name);
             assert!(!profile.assumed().is_empty());
             assert!(profile.assumed().iter().all(|line| line.key.contains('.')));
+        }
+    }
+
+    /// What there is a number of takes memory for each: a slip of the finger must not take all.
+    #[test]
+    fn every_count_has_a_bound() {
+        for name in Profile::list() {
+            let (file, text) = Profile::source(name).unwrap();
+            let profile = Profile::parse(&file, &text).unwrap();
+            let counts = profile.stated().iter();
+            for line in counts.filter(|line| matches!(line.value, Measured::Count(_))) {
+                for count in ["65537", "999999999999"] {
+                    let asked = format!("{name}:{}={count}", line.key);
+                    let error = Profile::load(&asked).unwrap_err().to_string();
+                    let key = line.key.rsplit('.').next().unwrap();
+                    let named = error.contains(key) && error.contains("65536 at most");
+                    assert!(named, "{asked}: {error}");
+                }
+            }
         }
     }
 

@@ -9,7 +9,6 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "RawSourced", bound = "T: Quantity")]
 pub struct Sourced<T> {
-    /// The quantity.
     pub value: T,
     /// A line of the calibration list, a paper, a data sheet, or `assumed`.
     pub source: String,
@@ -32,9 +31,7 @@ struct RawSourced {
     expecting = "a value is true, false, a count from 0 on, or a number with its unit in quotes"
 )]
 pub enum RawValue {
-    /// true or false.
     Flag(bool),
-    /// A count.
     Count(u64),
     /// A number with its unit, or a word.
     Text(String),
@@ -49,6 +46,10 @@ impl fmt::Display for RawValue {
         }
     }
 }
+
+/// The highest count: more than any hardware has of anything, and few enough for a model to hold
+/// one of each in memory.
+const COUNT_MAX: u64 = 65_536;
 
 /// What a profile's values may be.
 pub trait Quantity: Sized {
@@ -89,11 +90,11 @@ impl Quantity for bool {
 }
 
 impl Quantity for u64 {
-    const SHAPE: &'static str = "a whole number such as 24";
+    const SHAPE: &'static str = "a whole number such as 24, of 65536 at most";
 
     fn read(raw: &RawValue) -> Option<Self> {
         match raw {
-            RawValue::Count(count) => Some(*count),
+            RawValue::Count(count) if *count <= COUNT_MAX => Some(*count),
             _ => None,
         }
     }

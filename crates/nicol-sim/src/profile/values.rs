@@ -8,7 +8,6 @@ use super::sourced::{Quantity, RawValue};
 /// A value that no source gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assumption {
-    /// Its key, with the section.
     pub key: String,
     /// The value as written.
     pub value: String,
@@ -19,9 +18,7 @@ pub struct Assumption {
 /// A value with its key and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stated {
-    /// Its key, with the section.
     pub key: String,
-    /// The value.
     pub value: Measured,
     /// The value as written.
     pub written: String,
@@ -34,15 +31,11 @@ pub struct Stated {
 /// What a value of a profile is, exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// true or false.
     Flag(bool),
     /// A number without a unit.
     Count(u64),
-    /// A time.
     Time(Picos),
-    /// A size.
     Size(Bytes),
-    /// A rate.
     Rate(BitsPerSec),
 }
 

@@ -8,7 +8,7 @@ use nicol_core::ids::{Key, Version};
 use super::address::SlotHash;
 use super::layout::{SlotRead, read_slot};
 use super::writer::{Position, Writer};
-use super::{HostTable, PageRef, memory};
+use super::{HostTable, PageRef, heap};
 
 /// A record and where it stands.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl<'t> Audit<'t> {
                 SlotRead::Torn => panic!("a record of a quiet table is whole"),
             };
             if let Some(block) = block {
-                let found = memory::read_block(&self.table.heap, block, key, version, &mut value);
+                let found = heap::read_block(&self.table.heap, block, key, version, &mut value);
                 assert!(found.is_some(), "a value of a quiet table is whole");
             }
             each(position, key, version, &value);
@@ -100,7 +100,7 @@ impl<'t> Audit<'t> {
         assert!(records - in_slots == table.overflowed(), "overflowed records are counted");
         assert!(records == table.len(), "records are counted");
         assert!(blocks == self.writer.heap.in_use(), "a heap block belongs to one record");
-        let bytes = table.slots.bytes() + table.pages.bytes() + table.heap.bytes();
+        let bytes = table.slots.bytes() + table.pages.bytes() + self.writer.heap.bytes();
         assert!(bytes == table.memory().0, "memory is counted");
         for (key, version) in self.writer.tombstones.iter() {
             let home = table.home_now(SlotHash::of(key));

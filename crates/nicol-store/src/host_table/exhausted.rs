@@ -1,46 +1,70 @@
 //! What a table can no longer store: records beyond those it was made for or has memory for, and
 //! values once its memory is used up.
 
-use super::INLINE_MAX;
-use super::memory::{CLASSES, class_bit};
+use nicol_core::txn::VALUE_MAX;
 
-/// Whether a table has no capacity for a further record, and the block sizes for which it would
+use super::INLINE_MAX;
+use super::heap::Heap;
+use super::size_class::SizeClass;
+
+/// Whether a table has no capacity for a further record, and the sizes of values for which it would
 /// need more memory than its limit; empty while it has both. A primary sends it to a coordinator
 /// that has locked keys there, because what will be written, and whether anything, is not known
 /// yet: to delete what is absent takes no space.
 ///
 /// A committed write is always stored, if necessary in a further region. The limit therefore
 /// applies to admission, like that of records. A table exceeds it at most by the writes that were
-/// admitted before it was reached and are still in the logs, and by one region per block size. A
+/// admitted before it was reached and are still in the logs, and by one slab per block size. A
 /// replica stores what its primary has admitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExhaustedSpace {
-    classes: u32,
+    /// A bit for each group of block sizes.
+    sizes: u32,
     inline: u16,
     records: bool,
 }
 
+/// Groups of neighbouring block sizes, which have a bit each.
+const GROUPS: usize = 24;
+/// Sizes of a group.
+const GROUP: usize = SizeClass::COUNT.div_ceil(GROUPS);
+
 /// Bits of the inline limit on the wire, less one.
-const INLINE_BITS: u32 = u32::BITS - CLASSES as u32;
+const INLINE_BITS: u32 = u32::BITS - GROUPS as u32;
 const _: () = assert!(INLINE_MAX <= 1 << INLINE_BITS, "both fit one word");
 
+/// The bit of a value of `len` bytes; of one beyond any value, all.
+fn bit_of(len: usize) -> u32 {
+    if len > VALUE_MAX {
+        (1 << GROUPS) - 1
+    } else {
+        1 << (SizeClass::of_value(len as u32).index() / GROUP)
+    }
+}
+
+/// The groups of sizes of which one has no free block.
+pub(super) fn sizes_of(heap: &Heap) -> u32 {
+    let without = SizeClass::all().filter(|class| !heap.has_block(*class));
+    without.fold(0, |bits, class| bits | 1 << (class.index() / GROUP))
+}
+
 impl ExhaustedSpace {
-    /// The block sizes `classes` of a table that keeps values of up to `inline` bytes in the slot,
+    /// The block sizes `sizes` of a table that keeps values of up to `inline` bytes in the slot,
     /// and whether it refuses further `records`.
-    pub(super) const fn new(classes: u32, inline: usize, records: bool) -> Self {
-        Self { classes, inline: if classes == 0 { 0 } else { inline as u16 }, records }
+    pub(super) const fn new(sizes: u32, inline: usize, records: bool) -> Self {
+        Self { sizes, inline: if sizes == 0 { 0 } else { inline as u16 }, records }
     }
 
     /// The wire form of the values: the sizes as bits, and the inline limit. 0: there are none.
     pub const fn to_bits(self) -> u32 {
-        self.classes << INLINE_BITS | (self.inline as u32).saturating_sub(1)
+        self.sizes << INLINE_BITS | (self.inline as u32).saturating_sub(1)
     }
 
     /// The reverse of [`ExhaustedSpace::to_bits`], and whether further records are refused.
     pub const fn from_bits(bits: u32, records: bool) -> Self {
         let inline = bits & ((1 << INLINE_BITS) - 1);
         let inline = if bits == 0 { 0 } else { inline as u16 + 1 };
-        Self { classes: bits >> INLINE_BITS, inline, records }
+        Self { sizes: bits >> INLINE_BITS, inline, records }
     }
 
     /// Returns true if nothing is exhausted.
@@ -50,7 +74,7 @@ impl ExhaustedSpace {
 
     /// Returns true if no size of values is exhausted.
     pub const fn takes_values(self) -> bool {
-        self.classes == 0
+        self.sizes == 0
     }
 
     /// Returns true if a further record must be refused.
@@ -62,7 +86,7 @@ impl ExhaustedSpace {
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
-            classes: self.classes | other.classes,
+            sizes: self.sizes | other.sizes,
             inline: self.inline.max(other.inline),
             records: self.records || other.records,
         }
@@ -71,8 +95,10 @@ impl ExhaustedSpace {
     /// Returns true if a value of `new` bytes must be refused. It is accepted if it replaces a
     /// value of `old` bytes in a block of the same size. `None`: there is no record.
     pub fn refuses(self, old: Option<usize>, new: usize) -> bool {
-        let class = |len: usize| if len <= usize::from(self.inline) { 0 } else { class_bit(len) };
-        let value = class(new) & self.classes != 0 && old.map_or(0, class) != class(new);
-        value || self.records && old.is_none()
+        let out_of_line = |len: usize| len > usize::from(self.inline);
+        let class = |len: usize| (len <= VALUE_MAX).then(|| SizeClass::of_value(len as u32));
+        let same = |old: usize| out_of_line(old) && class(old) == class(new);
+        let exhausted = out_of_line(new) && bit_of(new) & self.sizes != 0;
+        exhausted && !old.is_some_and(same) || self.records && old.is_none()
     }
 }

@@ -16,8 +16,9 @@
 //! whether the table has grown meanwhile. The paper's table does not grow.
 //!
 //! Memory: `slot_bytes` (40 and the inline bytes) per slot, 32 per segment of 16 slots, four slots
-//! and a word per overflow page; a value out of line takes 24 bytes and itself, rounded up to the
-//! next of 24 sizes (see `memory`).
+//! and a word per overflow page; a value out of line takes 24 bytes and itself, rounded up to a
+//! size class (see `size_class`). Blocks of a class share slabs of up to 64 kB. The memory of an
+//! empty slab goes back to the system, and values of a sparse class are moved together.
 //!
 //! This folder owns the table's fields. Here: its shape, its counters, admission and growth. `read`
 //! looks up and `writer` changes; a `Split` grows the table by one segment, and an `Audit` goes
@@ -25,10 +26,13 @@
 
 mod address;
 mod check;
+mod compaction;
 mod exhausted;
+mod heap;
 mod layout;
 mod memory;
 mod read;
+mod size_class;
 mod split;
 mod writer;
 
@@ -347,13 +351,8 @@ impl HostTable {
     /// Cost: two loads; more once the records that it was made for are there, and the writer's
     /// mutex once the memory is used up.
     pub fn exhausted_space(&self) -> ExhaustedSpace {
-        let classes = match self.growth {
-            Growth::Doubling { memory_max } if self.memory() >= memory_max => {
-                self.writer().heap.without_block()
-            }
-            _ => 0,
-        };
-        ExhaustedSpace::new(classes, self.geometry.inline, !self.has_capacity())
+        let sizes = if self.may_grow() { 0 } else { exhausted::sizes_of(&self.writer().heap) };
+        ExhaustedSpace::new(sizes, self.geometry.inline, !self.has_capacity())
     }
 
     /// Splits up to `segments` segments of a table that is doubling, or must begin to.
@@ -426,8 +425,21 @@ impl HostTable {
         self.memory().0 + needed <= memory_max.0
     }
 
-    fn add_memory(&self, bytes: u64) {
-        self.memory.fetch_add(bytes, Ordering::Relaxed);
+    /// Memory that took `before` bytes takes `now`; the writer calls it.
+    #[inline]
+    fn count_memory(&self, before: u64, now: u64) {
+        if before != now {
+            self.memory.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+
+    /// Is there memory below the limit?
+    #[inline]
+    fn may_grow(&self) -> bool {
+        match self.growth {
+            Growth::Off => true,
+            Growth::Doubling { memory_max } => self.memory() < memory_max,
+        }
     }
 
     #[inline]

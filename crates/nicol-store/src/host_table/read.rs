@@ -7,7 +7,7 @@ use nicol_core::memory::{Region, WORD};
 
 use super::address::{Home, LEVELS_MAX, Progress, SlotHash};
 use super::layout::{BlockRef, KEY, SlotRead, SlotView, parse_slot, read_slot};
-use super::{HEADER_BYTES, HostTable, Lookup, PAGE_SLOTS, PageRef, SegmentHeader, Span, memory};
+use super::{HEADER_BYTES, HostTable, Lookup, PAGE_SLOTS, PageRef, SegmentHeader, Span, heap};
 use crate::access::{load, store, words};
 
 /// Words of a header, as byte offsets.
@@ -113,7 +113,7 @@ impl HostTable {
                 SlotRead::Torn => hint::spin_loop(),
                 SlotRead::Record(found, version, block) if found == key => {
                     if let Some(block) = block
-                        && memory::read_block(&self.heap, block, key, version, into).is_none()
+                        && heap::read_block(&self.heap, block, key, version, into).is_none()
                     {
                         continue;
                     }
@@ -195,13 +195,13 @@ impl HostTable {
 
     /// The memory of a value out of line.
     pub fn block_span(&self, block: BlockRef) -> Span {
-        let (region, offset, len) = memory::span(&self.heap, block);
+        let (region, offset, len) = heap::span(&self.heap, block);
         Span { region: region.clone(), offset, len: len as usize }
     }
 
     /// The value in the bytes of [`HostTable::block_span`]; `None` if the block was reused.
     pub fn parse_block(bytes: &[u8], key: Key, version: Version, len: u32) -> Option<&[u8]> {
-        memory::parse_block(bytes, key, version, len)
+        heap::parse_block(bytes, key, version, len)
     }
 
     pub(super) fn header(&self, chunk: u32, local: u64) -> SegmentHeader {

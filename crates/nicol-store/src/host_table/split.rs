@@ -58,7 +58,7 @@ impl<'t> Split<'t> {
         if table.slots.get(chunk).is_none() {
             let size = table.geometry.chunk_bytes(chunk);
             table.slots.add(chunk, size);
-            table.add_memory(size);
+            table.count_memory(0, size);
         }
         (chunk, local)
     }

@@ -4,7 +4,6 @@ use std::thread;
 use nicol_core::ids::Key;
 use nicol_core::rng::{Purpose, Stream, test_steps};
 
-use super::memory::{CLASS_BYTES, HEAP_CHUNK, class_of, needed};
 use super::*;
 
 fn table(slots: u64, displacement_max: u16) -> HostTable {
@@ -349,61 +348,4 @@ fn whatever_moves_to_the_left_or_away_shows_in_its_segments_header() {
     table.check();
 }
 
-#[test]
-fn a_value_out_of_line_takes_little_more_than_itself() {
-    let table = HostTable::new(Geometry::new(1_024, 16, 64), 1 << 12, ENOUGH);
-    let empty = table.memory().0;
-    // A key of 16 bytes and a value of 100, as a front stores them.
-    for key in 0..4_096 {
-        table.load(Key(key), &[7; 130]);
-        table.advance(1);
-    }
-    let slots = table.slots.bytes() - empty + table.pages.bytes();
-    let heap = table.heap.bytes();
-    assert!(heap <= 4_096 * 160 + HEAP_CHUNK, "{heap} bytes for 4,096 values of 130");
-    assert!(slots > 0 && table.memory().0 == empty + slots + heap);
-    for len in [1usize, 39, 40, 200, 512 + 40, 1_024 + 40, 4_096 + 40, 8_192 + 40, 1 << 20] {
-        let block = CLASS_BYTES[class_of(len as u32)];
-        assert!(block >= needed(len as u32) && block <= 2 * needed(len as u32).max(32), "{len}");
-    }
-}
-
-#[test]
-fn values_that_grow_are_refused_once_the_memory_is_used_up() {
-    let memory_max = Bytes(100_000);
-    let geometry = Geometry::new(256, 8, 16);
-    let table = HostTable::new(geometry, 200, Growth::Doubling { memory_max });
-    let fixed = HostTable::new(geometry, 200, Growth::Off);
-    let mut random = Stream::new(5, Purpose::Test, 0);
-    let mut lengths: [Option<usize>; 200] = [None; 200];
-    let mut versions = [0; 200];
-    let mut refused = 0;
-    for _ in 0..if cfg!(miri) { 500 } else { 20_000 } {
-        let key = random.below(200) as usize;
-        let len = 1 + random.below(4_000) as usize;
-        let new = (random.below(4) > 0).then_some(len);
-        let found = table.exhausted_space();
-        let exhausted = ExhaustedSpace::from_bits(found.to_bits(), found.refuses_records());
-        assert_eq!(exhausted, found);
-        if let Some(new) = new.filter(|&new| exhausted.refuses(lengths[key], new)) {
-            let class = |len: usize| (len > 16).then(|| memory::class_bit(len));
-            assert!(class(new).is_some() && lengths[key].and_then(class) != class(new));
-            refused += 1;
-            continue;
-        }
-        versions[key] += 1;
-        for table in [&table, &fixed] {
-            let value = new.map(|len| vec![key as u8; len]);
-            table.apply(Key(key as u64), Version(versions[key]), value.as_deref());
-        }
-        lengths[key] = new;
-        // At most one region beyond, for each of the sixteen sizes of blocks up to 4,608 bytes.
-        assert!(table.memory().0 <= memory_max.0 + 16 * 8_192, "{:?}", table.memory());
-    }
-    assert!(refused > 0 && fixed.exhausted_space().is_none() && !table.exhausted_space().is_none());
-    assert!(
-        !table.exhausted_space().refuses(Some(1_000), 900)
-            && !table.exhausted_space().refuses(None, 16)
-    );
-    table.check();
-}
+mod values;

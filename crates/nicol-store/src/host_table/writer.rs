@@ -7,8 +7,10 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD, Words};
 
 use super::address::{Home, SlotHash};
+use super::compaction::Compaction;
+use super::heap::Heap;
 use super::layout::{BlockRef, KEY, SlotImage, StoredValue, key_at, record_in, replace};
-use super::memory::{Heap, PageAllocator};
+use super::memory::PageAllocator;
 use super::read::header;
 use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
 use crate::access::{load, store, words};
@@ -49,8 +51,8 @@ pub(super) enum Position {
 pub(super) struct Record<'t> {
     pub(super) position: Position,
     /// The words of its slot.
-    slot: Words<'t>,
-    version: Version,
+    pub(super) slot: Words<'t>,
+    pub(super) version: Version,
     pub(super) block: Option<BlockRef>,
 }
 
@@ -133,15 +135,21 @@ impl HostTable {
         if value.len() <= self.geometry.inline {
             return StoredValue::Inline(value);
         }
-        let (block, added) = writer.heap.put(&self.heap, key, version, value);
-        self.add_memory(added);
+        let before = writer.heap.bytes();
+        let may_grow = self.may_grow();
+        let block = writer.heap.put(&self.heap, key, version, value, may_grow);
+        self.count_memory(before, writer.heap.bytes());
         StoredValue::OutOfLine(block)
     }
 
+    /// Frees a record's block, and the memory of its slab once that is empty.
     #[inline]
     fn free_block(&self, writer: &mut Writer, block: Option<BlockRef>) {
         if let Some(block) = block {
-            writer.heap.take_back(&self.heap, block);
+            let before = writer.heap.bytes();
+            let class = writer.heap.take_back(&self.heap, block);
+            Compaction::of(self).run(&mut writer.heap, class);
+            self.count_memory(before, writer.heap.bytes());
         }
     }
 
@@ -280,7 +288,7 @@ impl HostTable {
             return writer.image.write(region, offset);
         }
         let (page, added) = writer.pages.page(&self.pages, self.geometry.page_bytes());
-        self.add_memory(added);
+        self.count_memory(0, added);
         let (region, offset) = self.at(Position::Overflow { page, slot: 0 });
         writer.image.write(region, offset);
         // Linked once it holds the record; at the end, so that full pages are read first.

@@ -24,7 +24,7 @@ pub struct RunControl {
     successors: AtomicU32,
     /// The clients that have begun.
     begun: Mutex<BTreeSet<u32>>,
-    /// What each client is doing that has begun.
+    /// The activity of each client that has begun.
     progress: Mutex<Vec<Arc<Progress>>>,
     stopped: AtomicBool,
     result: Mutex<RunResult>,
@@ -55,7 +55,6 @@ impl RunControl {
         })
     }
 
-    /// The plan.
     pub fn plan(&self) -> &RunPlan {
         &self.plan
     }
@@ -65,7 +64,7 @@ impl RunControl {
         self.kinds
     }
 
-    /// Has every client ended, and its part of the result been merged?
+    /// True if every client has ended and its part of the result is merged.
     pub fn finished(&self) -> bool {
         self.running() == 0
     }
@@ -102,7 +101,7 @@ impl RunControl {
         self.result().stopped = true;
     }
 
-    /// Has [`RunControl::stop`] been called?
+    /// True if [`RunControl::stop`] was called.
     pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }

@@ -3,10 +3,10 @@
 use hdrhistogram::Histogram;
 use nicol_core::units::Nanos;
 
-/// The longest latency that the histogram distinguishes.
-pub const LATENCY_MAX: Nanos = Nanos::from_secs(100);
+/// The longest latency that is told from longer ones: 13 days, beyond every run.
+pub const LATENCY_MAX: Nanos = Nanos((1 << 50) - 1);
 
-/// An empty latency histogram in nanoseconds: 1 ns to 100 s, three significant digits.
+/// An empty latency histogram in nanoseconds: 1 ns to [`LATENCY_MAX`], three significant digits.
 ///
 /// # Panics
 /// Never: the bounds are constants that `hdrhistogram` accepts.
@@ -17,14 +17,14 @@ pub fn latency_histogram() -> Histogram<u64> {
 /// Counts of a page: the latencies from one power of two to the next, in steps of the same width.
 const PAGE: usize = 1_024;
 const PAGE_BITS: u32 = PAGE.ilog2();
-/// Pages that there may be: those of all values up to [`VALUES`].
-const PAGES_MAX: usize = (VALUES.ilog2() - PAGE_BITS + 1) as usize;
-/// What the histogram's pages span: the first power of two above [`LATENCY_MAX`].
-const VALUES: u64 = LATENCY_MAX.0.next_power_of_two();
+/// Pages that there may be: those of all values up to [`LATENCY_MAX`].
+const PAGES_MAX: usize = (LATENCY_MAX.0.ilog2() - PAGE_BITS + 2) as usize;
+// What is longer is counted as the longest, and so never below what is shorter.
+const _: () = assert!((LATENCY_MAX.0 + 1).is_power_of_two(), "pages end where values do");
 
 /// Latencies in nanoseconds: the counts of [`latency_histogram`], of which only pages exist in
-/// which something has been counted. A histogram takes a quarter of a megabyte, the three or four
-/// pages that a run's latencies fall into an eighth of that, and adding one costs a shift and a
+/// which something has been counted. A histogram takes a third of a megabyte, the three or four
+/// pages that a run's latencies fall into a tenth of that, and adding one costs a shift and a
 /// look.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
@@ -32,12 +32,10 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
     #[inline]
     pub fn record(&mut self, latency: Nanos) {
         // At least one, the histogram's lowest: a fake world may take no time.
-        let latency = latency.0.max(1);
-        let latency = if latency < VALUES { latency } else { LATENCY_MAX.0 };
+        let latency = latency.0.clamp(1, LATENCY_MAX.0);
         // Values below two pages are counted each for itself, then two together, then four.
         let shift = (latency | PAGE as u64).ilog2() - PAGE_BITS;
         let index = (u64::from(shift) << PAGE_BITS) + (latency >> shift);
@@ -104,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_latency_is_counted_where_the_histogram_counts_it() {
-        let edges = (0..38).map(|bits| 1_u64 << bits).chain([LATENCY_MAX.0, VALUES - 1, u64::MAX]);
+        let edges = (0..50).map(|bits| 1_u64 << bits).chain([LATENCY_MAX.0, u64::MAX]);
         for edge in edges {
             for latency in [edge.saturating_sub(1), edge, edge.saturating_add(1)] {
                 let (mut pages, mut expected) = (Latencies::default(), latency_histogram());
@@ -112,6 +110,23 @@ mod tests {
                 expected.saturating_record(latency.max(1));
                 assert_eq!(pages.histogram(), expected, "{latency}");
             }
+        }
+    }
+
+    /// An overload makes latencies longer than any number of seconds that one may think of: none
+    /// may count as less than a shorter one.
+    #[test]
+    fn a_longer_latency_is_never_counted_as_a_shorter_one() {
+        let seconds = [1, 90, 99, 100, 101, 130, 137, 138, 400, 86_400, 864_000, 10_000_000];
+        let counted = seconds.map(|seconds| {
+            let mut one = Latencies::default();
+            one.record(Nanos::from_secs(seconds));
+            one.histogram().max()
+        });
+        assert!(counted.is_sorted(), "{counted:?}");
+        for (seconds, counted) in seconds.into_iter().zip(counted).take(11) {
+            let exact = Nanos::from_secs(seconds).0 as f64;
+            assert!((counted as f64 / exact - 1.0).abs() < 1e-3, "{seconds} s: {counted}");
         }
     }
 

@@ -20,7 +20,6 @@ pub struct RunPlan {
     pub stop_at: Nanos,
     /// Operations after which a client stops.
     pub operations_per_client: Option<u64>,
-    /// How operations arrive.
     pub load: Load,
     /// How aborted ones are retried.
     pub retry: Retry,

@@ -9,7 +9,7 @@ use nicol_core::units::Nanos;
 /// Instead of a kind: no operation is under way.
 const NONE: u32 = u32::MAX;
 
-/// What a client is doing. Its engine writes it; whoever watches the run reads it, at any time.
+/// The activity of a client. Its engine writes it; whoever watches the run reads it, at any time.
 #[derive(Debug)]
 pub(super) struct Progress {
     client: u32,
@@ -90,7 +90,7 @@ impl Progress {
         Nanos(self.sign.load(Ordering::Relaxed))
     }
 
-    /// What it waits for, of `kinds`, if an operation is under way.
+    /// The operation that it waits for, of `kinds`, if an operation is under way.
     pub(super) fn waiting(&self, kinds: &'static [&'static str]) -> Option<Waiting> {
         let kind = kinds.get(self.kind.load(Ordering::Relaxed) as usize)?;
         Some(Waiting {

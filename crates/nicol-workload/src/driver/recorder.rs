@@ -43,7 +43,7 @@ impl Recorder {
         &self.run
     }
 
-    /// Has the history no space for another event?
+    /// True if the history has no space for another event.
     pub(super) fn is_full(&self) -> bool {
         let mut result = self.result.borrow_mut();
         let full = self.run.plan().record && result.history.len() >= self.run.plan().history_max;

@@ -11,9 +11,7 @@ use super::session::ABORTS_MAX;
 /// Ends of operations. Each issued operation ends in exactly one of the other ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Operations started.
     pub issued: u64,
-    /// Took effect: committed.
     pub committed: u64,
     /// Refused by the application, which is a complete operation that changed nothing.
     pub refused: u64,
@@ -63,7 +61,6 @@ impl Counts {
 /// The measurements of one kind of operation.
 #[derive(Clone, Debug)]
 pub struct KindResult {
-    /// Its name.
     pub name: &'static str,
     /// Operations that took effect in the whole run, warm-up included.
     pub committed: u64,
@@ -98,7 +95,7 @@ pub struct RunResult {
     pub last_end: Nanos,
     /// What the clients saw, if recorded; sorted by start, then id, once the run is finished.
     pub history: Vec<Operation>,
-    /// Is the history in its order?
+    /// True if the history is in its order.
     is_sorted: bool,
     /// Did an engine's history fill up, so that its clients stopped early?
     pub history_full: bool,
@@ -107,7 +104,6 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    /// An empty result.
     pub fn new(plan: RunPlan, kinds: &'static [&'static str]) -> Self {
         let kind = |name: &&'static str| KindResult {
             name,

@@ -8,7 +8,7 @@ pub const ABORTS_MAX: usize = 12;
 
 /// A client's session with a system: it draws the client's operations and makes attempts at them.
 pub trait Session: 'static {
-    /// What is asked for in one operation, and what the attempt at it has learnt.
+    /// The request in one operation, and what the attempt at it has learnt.
     type Operation: ClientOperation;
 
     /// Draws the next operation; returns its kind, an index into the names of the workload's kinds.
@@ -54,14 +54,13 @@ pub trait ClientOperation: Default + 'static {
 pub struct HistoryEntry {
     /// The id that the system gave it; without one, the driver gives it one.
     pub id: Option<u64>,
-    /// What was asked for, and what was learnt.
+    /// The request and its result.
     pub action: Action,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempted {
-    /// It took effect.
     Done,
     /// It had no effect, and never will have.
     Aborted {

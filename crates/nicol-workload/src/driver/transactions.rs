@@ -183,7 +183,7 @@ fn scans(txn: &Txn) -> Vec<history::Scan> {
     .collect()
 }
 
-/// What was written; where the outcome is unknown, also the keys that may have been.
+/// The bytes written; where the outcome is unknown, also the keys that may have been.
 fn writes(txn: &Txn, is_unknown: bool) -> Vec<history::Write> {
     let write = |index: usize| {
         let entry = &txn.entries()[index];

@@ -47,7 +47,7 @@ impl Window {
         })
     }
 
-    /// Is there a permit for which no other operation waits?
+    /// True if there is a permit for which no other operation waits.
     pub(super) fn has_permit(&self) -> bool {
         self.under_way.get() < self.width.get()
     }

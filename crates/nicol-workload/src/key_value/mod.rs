@@ -37,7 +37,7 @@ pub fn asked_by(mix: Mix, keys: KeyForm) -> Offered {
     Offered { inserts, scans, sparse: keys == KeyForm::Bytes, ..Offered::default() }
 }
 
-/// What is asked for in one operation, or in one piece of it.
+/// The request in one operation, or in one piece of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Get(Key),
@@ -68,7 +68,7 @@ impl Request {
 /// Pieces of an operation, at most: those of a login.
 const PIECES_MAX: usize = 7;
 
-/// What comes next: one request, or several one after the other.
+/// The next step: one request, or several one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Drawn {
     kind: usize,
@@ -274,7 +274,6 @@ impl KeyValueWorkload {
         (0..records).step_by(step)
     }
 
-    /// How many records are loaded.
     fn records(&self) -> u64 {
         match &self.draw {
             Draw::Ycsb(generator) => generator.config().records,

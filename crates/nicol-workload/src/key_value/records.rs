@@ -18,9 +18,7 @@ const SCATTER_BITS: u32 = 40;
 /// A record that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Its key in the store.
     pub(super) key: Key,
-    /// Its number in the workload.
     pub(super) number: u64,
 }
 
@@ -28,7 +26,6 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordForm {
     keys: KeyForm,
-    /// Bytes of a value.
     value_bytes: usize,
     content: Content,
     /// Where records that are scanned stand.
@@ -60,7 +57,6 @@ impl RecordForm {
         }
     }
 
-    /// The record of this number.
     pub(super) fn record(&self, number: u64) -> Record {
         let row = match self.keys {
             KeyForm::Number => self.scatter.map_or(number, |scatter| scatter.apply(number)),

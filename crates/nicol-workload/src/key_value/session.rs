@@ -58,7 +58,6 @@ struct KeyValueSession<K> {
 #[derive(Debug, Default)]
 struct KeyValueOperation {
     request: Option<Request>,
-    /// What its value looks like.
     form: Option<RecordForm>,
     /// What a write writes, or a read has read.
     value: Vec<u8>,
@@ -146,7 +145,7 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
 }
 
 impl<K: KeyValue> KeyValueSession<K> {
-    /// What is drawn next; of records of the own node, if only those may be asked for.
+    /// The next draw; of records of the own node, if only those may be asked for.
     fn draw(&self, random: &mut Stream) -> Drawn {
         let mut drawn = self.workload.next(random);
         if self.workload.only_held {
@@ -161,7 +160,7 @@ impl<K: KeyValue> KeyValueSession<K> {
         drawn
     }
 
-    /// What comes next: the end of a scope, if it has all of its writes.
+    /// The next step: the end of a scope, if it has all of its writes.
     fn next_in_scope(&mut self, random: &mut Stream) -> Drawn {
         if self.workload.scope_writes.is_some_and(|writes| self.unpersisted >= writes) {
             self.unpersisted = 0;
@@ -184,7 +183,6 @@ impl ClientOperation for KeyValueOperation {
         self.sign();
     }
 
-    /// Insertions.
     fn left(&self) -> i64 {
         i64::from(matches!(self.request, Some(Request::Insert(_))))
     }

@@ -51,7 +51,6 @@ const RECORDS_OF_ONE: u64 = 11;
 /// The values of a TATP run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TatpConfig {
-    /// Nodes of the cluster.
     pub nodes: u16,
     /// Subscribers per node. The specification: 100,000, or multiples of it.
     pub subscribers_per_node: u64,

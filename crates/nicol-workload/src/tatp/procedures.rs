@@ -25,7 +25,7 @@ fn is_of(entries: &[Entry], keys: &[(Key, bool)]) -> bool {
     entries.iter().zip(keys).all(|(entry, key)| entry.fetched && (entry.key, entry.write) == *key)
 }
 
-/// Has it these keys, and no others?
+/// True if it has these keys, and no others.
 fn has(txn: &Txn, keys: &[(Key, bool)]) -> bool {
     has_from(txn, 0, keys)
 }

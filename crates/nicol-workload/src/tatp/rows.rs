@@ -212,7 +212,7 @@ pub(super) fn end_of(start: u8, bits: u64) -> u8 {
     start + 1 + (bits % u64::from(HOURS)) as u8
 }
 
-/// What is wrong with the value of `key`, if anything is.
+/// The damage in the value of `key`, if anything is.
 pub(super) fn damage(key: Key, value: &[u8]) -> Option<&'static str> {
     let names_key = value.get(subscriber::KEY) == Some(&key.0.to_le_bytes()[..]);
     let stays = |initial: &[u8], fixed: Range<usize>| {

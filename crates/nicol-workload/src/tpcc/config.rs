@@ -14,7 +14,6 @@ pub enum Mix {
     Full,
     /// New-Order and Payment, half of each: what contends in the full mix, without its scans.
     NewOrderAndPayment,
-    /// Payment only.
     PaymentOnly,
     /// New-Order only. [Xenic21 5.2]
     NewOrderOnly,
@@ -76,9 +75,7 @@ pub enum Shipped {
     /// Neither. [Xenic21 5.2] New-Order alone: the coordinator's B+ trees make it heavy, and "the
     /// host executes compute-heavy or predominantly local transactions" (4.3.3).
     Neither,
-    /// New-Order.
     NewOrder,
-    /// Payment.
     Payment,
     /// Both. [Xenic21 5.3] "Xenic ships execution of the new order and payment transactions to the
     /// NIC; other transactions execute on the host."
@@ -88,7 +85,6 @@ pub enum Shipped {
 /// The values of a TPC-C run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpccConfig {
-    /// Nodes of the cluster.
     pub nodes: u16,
     /// Warehouses per node. The paper: 72.
     pub warehouses_per_node: u16,
@@ -96,7 +92,6 @@ pub struct TpccConfig {
     pub items: u32,
     /// Customers, and initial orders, of a district. The specification: 3,000.
     pub customers_per_district: u16,
-    /// Which transactions run.
     pub mix: Mix,
     /// Which warehouses a client is at.
     pub terminals: Terminals,
@@ -108,7 +103,7 @@ pub struct TpccConfig {
     pub delivery: DeliveryMode,
     /// How orders are found.
     pub indices: Indices,
-    /// What a scheduler is told of a request.
+    /// The features of a request that a scheduler is told.
     pub features: Features,
     /// Which transactions are annotated to run on NIC cores.
     pub shipped: Shipped,

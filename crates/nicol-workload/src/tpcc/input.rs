@@ -32,7 +32,6 @@ impl Args {
         self.put(district.warehouse).put(district.number)
     }
 
-    /// The bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -56,11 +55,8 @@ fn parse_customer(from: &mut Reader<'_>) -> Result<u16, Malformed> {
 /// A line of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
-    /// OL_I_ID.
     pub(super) item: u32,
-    /// OL_SUPPLY_W_ID.
     pub(super) supply: u16,
-    /// OL_QUANTITY.
     pub(super) quantity: u8,
 }
 
@@ -89,7 +85,6 @@ impl NewOrder {
         self.count += 1;
     }
 
-    /// The lines.
     pub(super) fn lines(&self) -> &[Line] {
         &self.lines[..usize::from(self.count)]
     }
@@ -126,7 +121,6 @@ impl NewOrder {
 /// How a customer is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Customer {
-    /// By C_ID.
     Id(u16),
     /// By last name: the middle one of those who have it.
     LastName(u16),
@@ -156,10 +150,8 @@ impl Customer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Payment {
     pub(super) home: District,
-    /// The customer's district.
     pub(super) theirs: District,
     pub(super) customer: Customer,
-    /// In cents.
     pub(super) amount: u32,
     pub(super) date: u32,
 }
@@ -208,9 +200,7 @@ impl OrderStatus {
 /// Delivery, or a piece of one. (2.7.1)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delivery {
-    /// The first district to deliver for.
     pub(super) first: District,
-    /// The last one.
     pub(super) last: u8,
     pub(super) carrier: u8,
     pub(super) date: u32,
@@ -235,7 +225,6 @@ impl Delivery {
         Ok(delivery)
     }
 
-    /// The districts to deliver for.
     pub(super) fn districts(&self) -> impl Iterator<Item = District> + use<> {
         let warehouse = self.first.warehouse;
         (self.first.number..=self.last).map(move |number| District { warehouse, number })

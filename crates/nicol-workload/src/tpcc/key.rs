@@ -111,7 +111,6 @@ impl District {
         self.key(DISTRICT, 0, 0)
     }
 
-    /// A CUSTOMER row.
     pub(super) const fn customer(self, customer: u16) -> Key {
         self.key(CUSTOMER, CUSTOMER_BITS, customer as u64)
     }
@@ -127,28 +126,23 @@ impl District {
         Key::partitioned(HISTORY, self.warehouse, customer << PAYMENT_BITS | payment as u64)
     }
 
-    /// A NEW-ORDER row.
     pub(super) const fn new_order(self, order: u32) -> Key {
         self.key(NEW_ORDER, ORDER_BITS, order as u64)
     }
 
-    /// An ORDER row.
     pub(super) const fn order(self, order: u32) -> Key {
         self.key(ORDER, ORDER_BITS, order as u64)
     }
 
-    /// An ORDER-LINE row.
     pub(super) const fn order_line(self, order: u32, line: u8) -> Key {
         let line = (order as u64) << LINE_BITS | line as u64;
         self.key(ORDER_LINE, ORDER_BITS + LINE_BITS, line)
     }
 
-    /// The customers of a last name.
     pub(super) const fn customers_by_name(self, name: u16) -> Key {
         self.key(CUSTOMERS_BY_NAME, NAME_BITS, name as u64)
     }
 
-    /// A customer's newest order.
     pub(super) const fn newest_order(self, customer: u16) -> Key {
         self.key(NEWEST_ORDER, CUSTOMER_BITS, customer as u64)
     }
@@ -185,7 +179,6 @@ impl District {
         KeyRange { first, last, backward: false, limit: SCANNED_LINES_MAX }
     }
 
-    /// The oldest undelivered order.
     pub(super) const fn oldest_new_order(self) -> Key {
         self.key(OLDEST_NEW_ORDER, 0, 0)
     }

@@ -21,9 +21,7 @@ impl NonUniform {
     pub(super) const LAST_NAME_LOAD: Self = Self { a: 255, c: 123 };
     /// Last names in transactions.
     pub(super) const LAST_NAME_RUN: Self = Self { a: 255, c: 209 };
-    /// Customers.
     pub(super) const CUSTOMER: Self = Self { a: 1_023, c: 259 };
-    /// Items.
     pub(super) const ITEM: Self = Self { a: 8_191, c: 7_911 };
 
     /// A number in `low..=high`.

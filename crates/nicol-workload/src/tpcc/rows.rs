@@ -26,7 +26,6 @@ pub(super) fn run(txn: &mut Txn, logic: fn(&mut Rows<'_>) -> Step<()>) -> Verdic
 }
 
 impl Rows<'_> {
-    /// The procedure's arguments.
     pub(super) fn args(&self) -> &[u8] {
         self.txn.args()
     }
@@ -61,7 +60,7 @@ impl Rows<'_> {
         Ok(scan)
     }
 
-    /// What a scan has found, as indices of rows.
+    /// The result of a scan, as indices of rows.
     pub(super) fn found(&self, scan: usize) -> Step<&[u32]> {
         self.txn.found(scan).ok_or(Stop::More)
     }
@@ -106,12 +105,10 @@ impl Rows<'_> {
         self.txn.entries()[index].key
     }
 
-    /// Writes a row.
     pub(super) fn put(&mut self, index: usize, row: &[u8]) {
         self.txn.put(index, row);
     }
 
-    /// Deletes a row.
     pub(super) fn delete(&mut self, index: usize) {
         self.txn.delete(index);
     }

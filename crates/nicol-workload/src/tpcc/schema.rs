@@ -42,7 +42,6 @@ impl Row {
         self
     }
 
-    /// Its bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -78,7 +77,6 @@ impl Schema {
         Self::Baselines,
     ];
 
-    /// Its number.
     pub(super) const fn number(self) -> u16 {
         match self {
             Self::Specification(Indices::Records) => 0,
@@ -95,12 +93,11 @@ impl Schema {
         }
     }
 
-    /// Are there the texts of STOCK, and that of the district on each order line?
+    /// True if there are the texts of STOCK, and that of the district on each order line.
     pub(super) const fn has_texts(self) -> bool {
         matches!(self, Self::Specification(_))
     }
 
-    /// A CUSTOMER row.
     pub(super) const fn customer(self, district: District, customer: u16) -> Key {
         match self {
             Self::Specification(_) => district.customer(customer),
@@ -143,7 +140,6 @@ impl Schema {
         }
     }
 
-    /// A NEW-ORDER row.
     pub(super) fn new_order_row(self, district: District, number: u32) -> Row {
         match self {
             Self::Specification(_) => Row::zeroed(new_order::LEN)
@@ -157,7 +153,6 @@ impl Schema {
         }
     }
 
-    /// An ORDER row.
     pub(super) fn order_row(self, number: u32, made: &Order) -> Row {
         match self {
             Self::Specification(_) => Row::zeroed(order::LEN)

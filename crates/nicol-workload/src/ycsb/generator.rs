@@ -22,7 +22,6 @@ pub enum Mix {
     A,
     /// Mostly reads, some updates.
     B,
-    /// Reads only.
     C,
     /// Mostly reads of what was inserted last, some inserts.
     D,
@@ -36,7 +35,6 @@ impl Mix {
     /// Every mix, in the order of their letters.
     pub const ALL: [Self; 6] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
 
-    /// Its letter.
     pub const fn name(self) -> &'static str {
         match self {
             Self::A => "A",
@@ -89,7 +87,6 @@ impl Mix {
 /// How popular records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popularity {
-    /// All alike.
     Uniform,
     /// A few records anywhere take most operations.
     Zipfian(Theta),
@@ -97,7 +94,6 @@ pub enum Popularity {
     Scrambled {
         /// The skew of the ranks.
         theta: Theta,
-        /// How many ranks.
         ranks: u64,
     },
     /// The newest records take most operations.
@@ -107,7 +103,6 @@ pub enum Popularity {
 /// The values of a YCSB run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct YcsbConfig {
-    /// The mix of operations.
     pub mix: Mix,
     /// Records of the whole cluster that are loaded.
     pub records: u64,
@@ -115,26 +110,20 @@ pub struct YcsbConfig {
     pub reads: PartsPerMillion,
     /// How keys are drawn: [`Mix::popularity`] in YCSB.
     pub popularity: Popularity,
-    /// What keys look like.
     pub keys: KeyForm,
-    /// Bytes of a value.
     pub value_bytes: usize,
 }
 
 /// A key-value operation. Records are numbered from 0: the loaded ones, then the inserted ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Reads a record.
     Read {
-        /// Its number.
         record: u64,
     },
     /// Replaces a record's value, whatever it was.
     Update {
-        /// Its number.
         record: u64,
     },
-    /// Inserts a record.
     Insert {
         /// Its number: no other operation inserts it.
         record: u64,
@@ -148,7 +137,6 @@ pub enum Operation {
     },
     /// Reads a record and writes a value that depends on what it read.
     ReadModifyWrite {
-        /// Its number.
         record: u64,
     },
 }
@@ -197,12 +185,10 @@ impl Generator {
         Self { config, draw, records: AtomicU64::new(config.records) }
     }
 
-    /// What it draws.
     pub fn config(&self) -> &YcsbConfig {
         &self.config
     }
 
-    /// Draws the next operation.
     pub fn next(&self, rng: &mut Stream) -> Operation {
         let reads = rng.bernoulli(self.config.reads.0);
         match (self.config.mix, reads) {

@@ -2,7 +2,7 @@
 
 use crate::zipf::fnv64;
 
-/// What the keys of records look like.
+/// The form of the keys of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyForm {
     /// Numbers of 8 bytes.

@@ -29,9 +29,7 @@ const RANGE_RECORDS: u64 = 3 * SCAN_MAX as u64;
 /// The values of a run on the `commit` family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionsConfig {
-    /// The operations.
     pub ycsb: YcsbConfig,
-    /// Nodes of the cluster.
     pub nodes: u16,
     /// Records for whose insertion the tables have capacity, in the whole cluster.
     pub insert_capacity: u64,

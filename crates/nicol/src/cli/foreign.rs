@@ -33,9 +33,11 @@ const SERVE: Tips = &[
     ),
     (&["--daemonize", "--pidfile", "--supervised"], "it stays in the foreground: 'nicol serve &'"),
     (&["--logfile", "--loglevel"], "messages go to standard error: 'nicol serve 2> FILE'"),
-    (&["--maxclients"], "as many clients are served as 'ulimit -n' has descriptors for"),
-    (&["--tls-port", "--tls-cert-file", "--tls-key-file"], "it has no TLS"),
-    (&["--databases"], "there is one database, 0"),
+    (
+        &["--tls-port", "--tls-cluster", "--tls-replication"],
+        "with '--tls-cert-file FILE' and '--tls-key-file FILE' clients speak TLS at '--listen ADDR'",
+    ),
+    (&["--databases"], "there are 16 databases, 0 to 15"),
     (&["--loadmodule"], "it has no modules"),
     (&["--protected-mode"], "only the loopback needs no '--password PASSWORD'"),
 ];

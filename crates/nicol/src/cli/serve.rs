@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use nicol_core::units::Bytes;
-use nicol_resp::Address;
+use nicol_resp::{Address, ClientCertificates};
 use nicol_rt::LogDevice;
+use serde::Deserialize;
 
 use super::LogArgs;
 use crate::limits;
@@ -17,6 +18,25 @@ pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
 pub const MAX_CLIENTS: RangeInclusive<u64> = 1..=1 << 20;
 /// Bytes of logs that a server may let grow before it shortens them.
 pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
+
+/// Whether clients show certificates, in Redis' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthClients {
+    Yes,
+    Optional,
+    No,
+}
+
+impl From<AuthClients> for ClientCertificates {
+    fn from(asked: AuthClients) -> Self {
+        match asked {
+            AuthClients::Yes => Self::Required,
+            AuthClients::Optional => Self::Optional,
+            AuthClients::No => Self::Ignored,
+        }
+    }
+}
 
 /// `nicol serve`.
 #[derive(Debug, Default, Args)]
@@ -52,7 +72,7 @@ pub struct ServeArgs {
     pub replicas: Option<usize>,
     /// Where to listen: ADDRESS:PORT or HOST:PORT, or unix:PATH for a socket in the file system, to
     /// which only its owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a
-    /// password. A socket that a killed server has left at PATH is replaced.
+    /// password or clients' certificates. A socket that a killed server has left is replaced.
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
     /// Password that clients must give with AUTH. Lists of processes show flags: others on the
@@ -65,6 +85,19 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub password: Option<String>,
+    /// The server's certificate in PEM, behind it those between it and the root: clients at an
+    /// address and a port must speak TLS. With --tls-key-file.
+    #[arg(long, value_name = "FILE", env = "NICOL_TLS_CERT_FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", env = "NICOL_TLS_KEY_FILE")]
+    pub tls_key_file: Option<PathBuf>,
+    /// The authorities that sign clients' certificates, in PEM: a client must show one.
+    #[arg(long, value_name = "FILE", env = "NICOL_TLS_CA_CERT_FILE")]
+    pub tls_ca_cert_file: Option<PathBuf>,
+    /// Must clients show one? [default: yes with --tls-ca-cert-file]
+    #[arg(long, value_name = "yes|optional|no", env = "NICOL_TLS_AUTH_CLIENTS")]
+    pub tls_auth_clients: Option<AuthClients>,
     /// Records that each shard is expected to hold [default: 1000000]. Tables grow beyond it; only
     /// those of prism-kv do not, which answers -OOM then.
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
@@ -75,8 +108,7 @@ pub struct ServeArgs {
     #[arg(value_parser = limits::size)]
     pub max_memory: Option<Bytes>,
     /// Memory for the buffers of all clients, beside --max-memory: beyond it the clients with the
-    /// largest are closed, but for those that said CLIENT NO-EVICT [default: an eighth of
-    /// --max-memory].
+    /// largest are closed [default: an eighth of --max-memory].
     #[arg(long, alias = "maxmemory-clients", value_name = "SIZE")]
     #[arg(env = "NICOL_MAX_CLIENT_MEMORY", value_parser = limits::size)]
     pub max_client_memory: Option<Bytes>,

@@ -23,7 +23,7 @@ use nogoods::Nogoods;
 
 /// Not effective.
 const OUT: u32 = u32::MAX;
-/// What a decision costs besides its candidates, in edges that are looked at.
+/// The cost of a decision besides its candidates, in edges that are looked at.
 const STEP: u64 = 8;
 /// Edges after which the search gives up: a few seconds.
 const EFFORT_MAX: u64 = 60_000_000;
@@ -94,14 +94,14 @@ struct Level {
     undo: Vec<Undo>,
 }
 
-/// What a search has cost, in edges that were looked at: the same on every machine.
+/// The cost of a search, in edges that were looked at: the same on every machine.
 #[derive(Debug)]
 struct Effort {
     spent: u64,
     max: u64,
 }
 
-/// What the search came to.
+/// The result of the search.
 pub(super) enum Step {
     /// Every demand is explained.
     Explained,
@@ -138,7 +138,7 @@ pub(super) struct Search<'i, 'h> {
     unknown_writes: BTreeMap<u32, Vec<WriteAt>>,
     /// Unknown operations that may have written what their clients do not know.
     writes_more: Vec<u32>,
-    /// Is real time part of the promise?
+    /// True if real time is part of the promise.
     strict: bool,
     deadlines: Deadlines,
     effort: Effort,
@@ -252,7 +252,6 @@ impl<'i, 'h> Search<'i, 'h> {
         self.effort.spent <= self.effort.max
     }
 
-    /// Explains every demand.
     pub(super) fn explain(&mut self) -> Step {
         loop {
             if !self.spend(STEP) {

@@ -200,6 +200,11 @@ impl<F: Fabric> OpenTxn<F> {
 }
 
 impl AccessRecord {
+    /// Does the transaction hold it locked, for certain?
+    pub(super) fn is_locked(&self) -> bool {
+        matches!(self.held, Held::ByOwner | Held::BySwap)
+    }
+
     /// Does its owner hold it locked for the transaction, or may it?
     pub(super) fn is_owners(&self) -> bool {
         matches!(self.held, Held::ByOwner | Held::Asked)

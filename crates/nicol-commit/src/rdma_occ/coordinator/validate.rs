@@ -1,4 +1,5 @@
-//! VALIDATE: nothing that was read and is not locked has changed.
+//! VALIDATE: nothing that was read has changed; what is locked is looked at where that is wanted
+//! (AMB-54).
 
 use std::rc::Rc;
 
@@ -14,7 +15,7 @@ use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource};
 use super::read_of;
 use super::reserve::Reservations;
 use crate::messages::Validate;
-use crate::rdma_occ::config::Validation;
+use crate::rdma_occ::config::{ValidateKeys, Validation};
 use crate::rdma_occ::reach::word_of;
 use crate::survivor::Survivor;
 
@@ -42,8 +43,8 @@ impl<F: Fabric> Checks<F> {
         Self { context: context.clone(), space: Reservations::new(context) }
     }
 
-    /// Checks every key that is not locked, and takes space for values that need it (`reserve`);
-    /// all nodes at once.
+    /// Checks every key that is not locked, or every key (`validate_keys`), and takes space for
+    /// values that need it (`reserve`); all nodes at once.
     pub(super) async fn validate(
         &self,
         txn: &Txn,
@@ -51,7 +52,10 @@ impl<F: Fabric> Checks<F> {
         locked: Locked,
     ) -> Result<Validated, Abort> {
         let _phase = self.context.fabric.phase("VALIDATE");
-        let reads = !is_one_read(txn, open);
+        let reads = match self.context.node.config().validate_keys {
+            ValidateKeys::All => true,
+            ValidateKeys::Unlocked => !is_one_read(txn, open),
+        };
         // DEVIATION [FaRM15 4 step 2]: asks for space besides, if a value takes a block of the
         // heap, because the papers' values keep one size (`reserve`).
         let handed_over = self.space.hand_over(txn, open).await?;
@@ -61,6 +65,7 @@ impl<F: Fabric> Checks<F> {
         self.space.reserve_here(txn, open)?;
         if reads {
             self.send_checks(txn, open);
+            self.reread_locked(txn, open);
         }
         self.space.request(txn, open);
         let unchanged = self.take_checks(txn, open).await;
@@ -145,18 +150,41 @@ impl<F: Fabric> Checks<F> {
         }
     }
 
+    /// READs the headers of records of other nodes that are locked, where every key is validated.
+    fn reread_locked(&self, txn: &Txn, open: &mut OpenTxn<F>) {
+        if self.context.node.config().validate_keys == ValidateKeys::Unlocked {
+            return;
+        }
+        let OpenTxn { accesses, verbs, .. } = open;
+        for (index, access) in accesses.iter().enumerate() {
+            let entry = &txn.entries()[index];
+            if let ValidationSource::Header { address, .. } = access.source
+                && access.is_locked()
+                && entry.fetched
+                && !access.here
+            {
+                let read = self.context.reach.read_word(access.node, entry.key, address);
+                verbs.push(index, read);
+            }
+        }
+    }
+
     async fn take_checks(&self, txn: &Txn, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         let OpenTxn { verbs, accesses, .. } = open;
+        let here = self.context.fabric.here();
         let take = |index: usize, reply: Result<F::Payload, FabricError>| {
             let word = reply.and_then(|bytes| word_of(bytes.as_ref()));
             let word =
                 word.map_err(|error| self.context.node.failure(accesses[index].shard, error))?;
             let key = txn.entries()[index].key;
+            let is_locked = accesses[index].is_locked();
+            let expected =
+                |header: Header| if is_locked { header.locked_by(here) } else { header }.word();
             match accesses[index].source {
                 ValidationSource::BucketVersion { version, .. } if word != version => {
                     Err(Abort::Stale { key })
                 }
-                ValidationSource::Header { unlocked, .. } if word != unlocked.word() => {
+                ValidationSource::Header { unlocked, .. } if word != expected(unlocked) => {
                     match Header::parse(word).filter(|header| header.is_locked()) {
                         Some(locked) => {
                             let holder = locked.owner().map(|engine| engine.node);

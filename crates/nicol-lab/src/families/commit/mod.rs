@@ -34,6 +34,7 @@ pub use workloads::{BuiltWorkload, build};
 use crate::config::BenchConfig;
 use crate::families::serving;
 use crate::family::{Addition, Built, Counters, Family, Judged, Outline};
+use crate::refused::refuse;
 use crate::report::Promised;
 use crate::runner;
 use crate::settings::{Settings, Sizes, SystemConfig, apply, describe};
@@ -147,7 +148,7 @@ const fn promised(promise: Promise) -> Promised {
 /// The family, on nodes of type `N`.
 struct Transactions<N>(PhantomData<N>);
 
-/// What clients run.
+/// The workload of its clients.
 struct ClientWorkload {
     workload: Arc<dyn Workload>,
     procedures: Procedures,
@@ -169,9 +170,12 @@ where
         }
         ensure!(
             config.client_nodes == 0 || N::SCANS_FROM_AFAR || !workloads::is_local(&spec),
-            "--client-nodes {}: {} scans the trees of its client's own node; leave it out",
-            config.client_nodes,
-            spec.name
+            refuse(
+                "client_nodes",
+                config.client_nodes,
+                format!("{} scans the trees of its client's own node", spec.name),
+                "leave it out"
+            )
         );
         let BuiltWorkload { workload, value_bytes } = workloads::build(&spec, config.nodes)?;
         let source: Arc<dyn RecordSource> = workload.clone();

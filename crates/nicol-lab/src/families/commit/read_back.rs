@@ -22,7 +22,7 @@ fn read_transactions(
         let (end, lost) = match &log.header {
             Ok(_) => scan(log, read, progress, each)?,
             Err(why) => {
-                damage.add(log.path, 0, why);
+                damage.add(&log.path, 0, why);
                 seen.note_lost(log.node, None);
                 continue;
             }
@@ -30,18 +30,11 @@ fn read_transactions(
         read += end;
         for (lost, is_damage) in lost {
             if is_damage {
-                damage.add(log.path, lost.offset, &lost_in_words(&lost));
+                damage.add(&log.path, lost.offset, &lost_in_words(&lost));
                 seen.note_lost(log.node, lost.lead.as_ref().map(|lead| &lead[..]));
             } else {
-                torn.add(log.path, lost.offset, "the end is torn");
+                torn.add(&log.path, lost.offset, "the end is torn");
             }
-        }
-    }
-    // A launch that crashed may have made some of its logs, before anyone was served.
-    if seen.records() > 0 || !damage.0.is_empty() {
-        for (node, path) in run.missing() {
-            damage.add(&path, 0, "the file is missing");
-            seen.note_lost(node, None);
         }
     }
     let decided = seen.decide().map_err(|error| {

@@ -41,10 +41,10 @@ fn ways(seed: u64) -> Vec<(&'static str, String)> {
     drawn.into_iter().flatten().collect()
 }
 
-/// What a sweep varies besides faults, as settings drawn from `seed`: most runs have the memory
-/// that they need, the others a log that a few records fill and an index of a few objects, so that
-/// refusals and back-pressure are seen. Half of the runs start with empty caches, and some take
-/// another way than the paper's.
+/// The variation of a sweep, besides faults, as settings drawn from `seed`: most runs have the
+/// memory that they need, the others a log that a few records fill and an index of a few objects,
+/// so that refusals and back-pressure are seen. Half of the runs start with empty caches, and some
+/// take another way than the paper's.
 pub(super) fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> Vec<String> {
     let mut random = Stream::new(seed, Purpose::Variation, 0);
     let mut varied = Vec::new();

@@ -17,6 +17,7 @@ use nicol_workload::ycsb::{KeyForm, Transactions, TransactionsConfig};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
 
+use crate::refused::refuse;
 use crate::workloads::{VALUE_BYTES, WorkloadSpec};
 
 /// The workloads that the family runs.
@@ -33,15 +34,17 @@ pub(super) fn accepts(spec: &WorkloadSpec, scans: bool) -> Result<(), String> {
     match name {
         _ if scans => Ok(()),
         "churn-ordered" => Err(no_tables.to_owned()),
-        "ycsb" if spec.mix.unwrap_or_default().scans() => Err(format!("--mix E: {no_tables}")),
+        "ycsb" if spec.mix.unwrap_or_default().scans() => {
+            Err(refuse("mix", "E", no_tables, "choose another").to_string())
+        }
         "tpcc" | "tpcc-no" if spec.indices == Some(Indices::Trees) => {
-            Err(format!("--indices trees: {no_tables}"))
+            Err(refuse("indices", "trees", no_tables, "leave it out").to_string())
         }
         _ => Ok(()),
     }
 }
 
-/// Has it transactions that scan the trees of their client's own node?
+/// True if it has transactions that scan the trees of their client's own node.
 pub(super) fn is_local(spec: &WorkloadSpec) -> bool {
     match spec.name.as_str() {
         "churn-ordered" => true,
@@ -59,23 +62,25 @@ pub(super) fn may_be_local(spec: &WorkloadSpec) -> bool {
 /// A workload and the bytes of its largest value.
 #[derive(Clone)]
 pub struct BuiltWorkload {
-    /// The workload.
     pub workload: Arc<dyn Workload>,
     /// Bytes that a table slot should hold inline.
     pub value_bytes: usize,
 }
 
-/// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
+/// Builds a workload for `nodes` nodes. Errors name the field and the remedy.
 pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
-    ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
+    ensure!(
+        (1..=NODES_MAX).contains(&nodes),
+        refuse("nodes", nodes, "", format!("give 1 to {NODES_MAX}"))
+    );
     let nodes = nodes as u16;
-    spec.refuse_foreign_flags()?;
+    spec.refuse_foreign()?;
     Ok(match spec.name.as_str() {
         "smallbank" => {
             let accounts = spec.records.unwrap_or(100_000);
             ensure!(
                 (10..=1 << 30).contains(&accounts),
-                "--records {accounts}: smallbank takes 10 to 2^30 accounts per node"
+                refuse("records", accounts, "", "smallbank takes 10 to 2^30 accounts per node")
             );
             let workload = Arc::new(Smallbank::new(SmallbankConfig::paper(nodes, accounts)));
             BuiltWorkload { workload, value_bytes: 8 }
@@ -85,13 +90,23 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
         "churn" | "churn-ordered" => {
             let ordered = spec.name == "churn-ordered";
             let rows = records_of(spec, 64)? * u64::from(nodes);
-            ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
+            ensure!(
+                rows >= 4,
+                refuse("records", "", "", "churn needs 4 rows in the cluster at least")
+            );
             let rows = rows.next_multiple_of(2);
             if ordered {
                 ensure!(
                     (2 * u64::from(nodes)..=ChurnConfig::ORDERED_ROWS_MAX).contains(&rows),
-                    "--records: churn-ordered takes 2 rows per node at least and {} in all at most",
-                    ChurnConfig::ORDERED_ROWS_MAX
+                    refuse(
+                        "records",
+                        "",
+                        "",
+                        format!(
+                            "churn-ordered takes 2 rows per node at least and {} in all at most",
+                            ChurnConfig::ORDERED_ROWS_MAX
+                        )
+                    )
                 );
             }
             let scan_first = spec.scan_first == Some(true);
@@ -122,9 +137,8 @@ fn distribution(spec: &WorkloadSpec, usual: u8) -> Result<Distribution> {
     Ok(match (percent, spec.ranks()?) {
         (0, None) => Distribution::Uniform,
         (0, Some(ranks)) => {
-            bail!(
-                "--zipf-over {ranks}: uniform keys have no ranks; leave it out, or give --zipf 99"
-            )
+            let remedy = "leave it out, or give `zipf` 99";
+            bail!(refuse("zipf_over", ranks, "uniform keys have no ranks", remedy))
         }
         (_, None) => Distribution::ScatteredZipfian(theta),
         (_, Some(ranks)) => Distribution::ScrambledZipfian { theta, ranks },
@@ -137,18 +151,26 @@ const RECORDS_MAX: u64 = 1 << 40;
 /// Records of a node; `usual` of them unless the user says how many.
 fn records_of(spec: &WorkloadSpec, usual: u64) -> Result<u64> {
     let records = spec.records.unwrap_or(usual);
-    ensure!(records <= RECORDS_MAX, "--records {records}: give 2^40 per node at most");
+    ensure!(records <= RECORDS_MAX, refuse("records", records, "", "give 2^40 per node at most"));
     Ok(records)
 }
 
 fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     let (records, keys) = (records_of(spec, 100_000)?, spec.keys.unwrap_or(KEYS));
     let value_bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
-    ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
-    ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
+    ensure!((1..=1_024).contains(&keys), refuse("keys", keys, "", "give 1 to 1024"));
+    ensure!(
+        (8..=1_024).contains(&value_bytes),
+        refuse("value_bytes", value_bytes, "", "give 8 to 1024")
+    );
     ensure!(
         records * u64::from(nodes) >= u64::from(keys),
-        "--records {records}: fewer records than the {keys} keys of a transaction"
+        refuse(
+            "records",
+            records,
+            format!("fewer records than the {keys} keys of a transaction"),
+            "give more"
+        )
     );
     let config = YcsbTConfig {
         nodes,
@@ -160,53 +182,82 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         distribution: distribution(spec, 99)?,
         ship: true,
     };
-    let mut workload = YcsbT::new(config);
+    let workload = Arc::new(varied(spec, YcsbT::new(config), records * u64::from(nodes))?);
+    Ok(BuiltWorkload { workload, value_bytes: value_bytes as usize })
+}
+
+/// YCSB-T on `all` records, with what else may vary in it: its tables, what is hot, how many keys.
+fn varied(spec: &WorkloadSpec, mut workload: YcsbT, all: u64) -> Result<YcsbT> {
+    let keys = spec.keys.unwrap_or(KEYS);
     if let Some(tables) = spec.tables {
-        let all = records * u64::from(nodes);
         ensure!(
             (1..=TABLES_MAX).contains(&tables) && all.is_multiple_of(tables.into()),
-            "--tables {tables}: give 1 to {TABLES_MAX} that divide the {all} records"
+            refuse(
+                "tables",
+                tables,
+                "",
+                format!("give 1 to {TABLES_MAX} that divide the {all} records")
+            )
         );
         ensure!(
             all / u64::from(tables) >= u64::from(keys),
-            "--tables {tables}: fewer records in one than the {keys} keys of a transaction"
+            refuse(
+                "tables",
+                tables,
+                format!("fewer records in one than the {keys} keys of a transaction"),
+                "give fewer"
+            )
         );
         workload = workload.in_tables(tables);
     }
     if let Some(every) = spec.hot_moves {
-        ensure!(every > 0, "--hot-moves 0: give a number of transactions");
+        ensure!(every > 0, refuse("hot_moves", 0, "", "give a number of transactions"));
         ensure!(
             spec.zipf_percent != Some(0),
-            "--hot-moves: of uniform keys none are hot; leave it out, or give --zipf 99"
+            refuse(
+                "hot_moves",
+                "",
+                "of uniform keys none are hot",
+                "leave it out, or give `zipf` 99"
+            )
         );
         workload = workload.moving(every);
     }
     if let (after, Some(later)) = (spec.later_after.unwrap_or(0), spec.later_keys) {
-        let rows = records * u64::from(nodes) / u64::from(spec.tables.unwrap_or(1));
+        let rows = all / u64::from(spec.tables.unwrap_or(1));
         let most = (KEYS_MAX as u64).min(rows);
         ensure!(
             (1..=most).contains(&u64::from(later)),
-            "--later-keys {later}: give 1 to {most} keys"
+            refuse("later_keys", later, "", format!("give 1 to {most} keys"))
         );
         workload = workload.then(after, usize::from(later));
     }
     ensure!(
         spec.later_after.is_none() || spec.later_keys.is_some(),
-        "--later-after: give --later-keys as well"
+        refuse("later_after", "", "", "give `later_keys` as well")
     );
-    Ok(BuiltWorkload { workload: Arc::new(workload), value_bytes: value_bytes as usize })
+    Ok(workload)
 }
 
 fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     ensure!(
         spec.content.is_none(),
-        "--content: a transaction's values count their writes; only systems of single operations take it"
+        refuse(
+            "content",
+            "",
+            "a transaction's values count their writes",
+            "leave it out, or run a system of single operations"
+        )
     );
     let ycsb = spec.ycsb(nodes, 1_024)?;
     ensure!(
         ycsb.keys == KeyForm::Number,
-        "--key-form bytes: records of transactions have 8-byte keys; leave it out, or choose a system \
-         of single operations"
+        refuse(
+            "key_form",
+            "bytes",
+            "records of transactions have 8-byte keys",
+            "leave it out, or choose a system of single operations"
+        )
     );
     let (insert_capacity, value_bytes) = (spec.insertions(&ycsb), ycsb.value_bytes);
     let config = TransactionsConfig { ycsb, nodes, insert_capacity, ship: true };
@@ -215,7 +266,10 @@ fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
 
 fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     let records = records_of(spec, 100_000)?;
-    ensure!(records >= 10, "--records {records}: a timeline reads up to 10 records");
+    ensure!(
+        records >= 10,
+        refuse("records", records, "", "a timeline reads up to 10 records: give 10 at least")
+    );
     let config = RetwisConfig {
         nodes,
         records_per_node: records,
@@ -230,7 +284,12 @@ fn tatp(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     let subscribers = spec.records.unwrap_or(100_000);
     ensure!(
         (1..1 << 28).contains(&subscribers) && subscribers * u64::from(nodes) < 1 << 32,
-        "--records {subscribers}: tatp takes 1 to 2^28 subscribers per node, and 2^32 in all"
+        refuse(
+            "records",
+            subscribers,
+            "",
+            "tatp takes 1 to 2^28 subscribers per node, and 2^32 in all"
+        )
     );
     let config = TatpConfig { nodes, subscribers_per_node: subscribers, ship: true };
     let value_bytes = tatp::VALUE_BYTES_MAX;
@@ -249,8 +308,7 @@ fn tpcc(
     let warehouses = spec.warehouses.unwrap_or(1);
     ensure!(
         warehouses > 0 && u32::from(warehouses) * u32::from(nodes) <= u32::from(u16::MAX),
-        "--warehouses {warehouses}: give 1 to {} per node",
-        u16::MAX / nodes
+        refuse("warehouses", warehouses, "", format!("give 1 to {} per node", u16::MAX / nodes))
     );
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
@@ -261,7 +319,12 @@ fn tpcc(
     config.terminals = spec.terminals.unwrap_or(config.terminals);
     ensure!(
         config.terminals == Terminals::Shared || spec.zipf_percent.unwrap_or_default() == 0,
-        "--zipf: no warehouse is preferred where each client has its own; leave --terminals out"
+        refuse(
+            "zipf",
+            "",
+            "no warehouse is preferred where each client has its own",
+            "leave `terminals` out"
+        )
     );
     config.chopping = spec.chopping.unwrap_or(config.chopping);
     config.delivery = spec.delivery.unwrap_or(config.delivery);
@@ -271,10 +334,13 @@ fn tpcc(
         config = config.for_transactions(transactions);
     }
     let (items, customers) = (config.items, config.customers_per_district);
-    ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
+    ensure!(
+        (1..=ITEMS_MAX).contains(&items),
+        refuse("items", items, "", format!("give 1 to {ITEMS_MAX}"))
+    );
     ensure!(
         (1..=CUSTOMERS_MAX).contains(&customers),
-        "--customers {customers}: give 1 to {CUSTOMERS_MAX} per district"
+        refuse("customers", customers, "", format!("give 1 to {CUSTOMERS_MAX} per district"))
     );
     let mut workload = Tpcc::new(config);
     if let Some(percent @ 1..) = spec.zipf_percent {
@@ -325,7 +391,7 @@ mod tests {
             (named("churn"), 2, "give 2^40 per node at most"),
             (named("churn-ordered"), 2, "give 2^40 per node at most"),
             (WorkloadSpec { records: Some(u64::MAX), ..named("churn") }, 1, "give 2^40"),
-            (still, 1, "--hot-moves: of uniform keys none are hot"),
+            (still, 1, "`hot_moves`: of uniform keys none are hot"),
         ] {
             let error = build(&spec, nodes).map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(words), "{}: {error}", spec.name);

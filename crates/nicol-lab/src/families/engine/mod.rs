@@ -96,7 +96,7 @@ where
         one_server: true,
         synced_log: true,
         single: None,
-        survives: "stalls; a crash of its node loses everything, but for what --set log=on has in a log",
+        survives: "stalls; a crash of its node loses everything, but for what log=on has in a log",
         // What stands in the way of an attempt differs from engine to engine.
         coverage: &[],
         coverage_of_crashes: &[],

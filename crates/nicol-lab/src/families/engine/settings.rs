@@ -9,6 +9,7 @@ use nicol_schedule::{FeatureMap, ScheduleConfig};
 use crate::config::BenchConfig;
 use crate::families::scheduling::{self, check_cores, of_scheduler, scheduler};
 use crate::memory;
+use crate::refused::{Unfit, refuse};
 use crate::settings::{
     BREAKS, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers, numbers_as, switch,
     value_of, words,
@@ -137,27 +138,35 @@ impl SystemConfig for EngineConfig {
     fn check(&self, config: &BenchConfig) -> Result<()> {
         let clients = config.client_nodes;
         let reserved = self.reserve.0 + self.reserve.0 / 2;
-        memory::refuse_places_beyond_machine(reserved, "--set reserve_mb")?;
+        memory::refuse_places_beyond_machine(reserved, &["reserve_mb"])?;
         ensure!(
             self.log || config.log_device == LogDevice::Memory,
-            "--log-device: nothing is logged; --set log=on, or leave it out"
+            refuse("log_device", "", "nothing is logged", "give `log=on`, or leave it out")
         );
         ensure!(
             value_of(&config.settings, "waiting").is_none() || config.system == "2pl",
-            "--set waiting: {} holds no locks while it executes; leave it out, or --system 2pl",
-            config.system
+            Unfit::new(
+                format!("{} holds no locks while it executes", config.system),
+                "leave it out, or choose the `system` 2pl"
+            )
+            .of_setting("waiting", "")
         );
         let Some(schedule) = &self.schedule else {
             ensure!(
                 clients == 0,
-                "--client-nodes {clients}: without a scheduler clients are on the cores; leave it out, \
-                 or --set scheduler=NAME"
+                refuse(
+                    "client_nodes",
+                    clients,
+                    "without a scheduler clients are on the cores",
+                    "leave it out, or give `scheduler=NAME`"
+                )
             );
             return Ok(());
         };
         ensure!(
             clients > 0,
-            "--set scheduler: requests come from nodes for clients; give --client-nodes 1 or more"
+            Unfit::new("requests come from nodes for clients", "give `client_nodes` 1 or more")
+                .of_setting("scheduler", "")
         );
         check_cores(schedule, config)
     }
@@ -170,7 +179,7 @@ impl SystemConfig for EngineConfig {
         let mut warnings = broken(&SABOTAGES, self.sabotage);
         warnings.extend(broken(&scheduling::SABOTAGES, self.schedule_sabotage));
         if self.schedule.is_none() && self.schedule_sabotage != nicol_schedule::Sabotage::None {
-            warnings.push("no scheduler is there to be broken: --set scheduler=NAME".to_owned());
+            warnings.push("no scheduler is there to be broken: set scheduler=NAME".to_owned());
         }
         warnings
     }

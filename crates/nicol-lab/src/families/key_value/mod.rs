@@ -34,13 +34,13 @@ use crate::system::{Needs, System};
 
 /// How a system of single operations runs.
 pub trait KeyValueConfig: SystemConfig {
-    /// What the system promises as it is set: linearizable operations, and what else survives a
+    /// The promise of the system as it is set: linearizable operations, and what else survives a
     /// crash.
     fn promise(&self) -> Promise {
         Promise::Linearizable
     }
 
-    /// What it promises besides, as long as no host crashes.
+    /// Its promise besides, as long as no host crashes.
     fn promise_while_hosts_live(&self) -> Option<Promise> {
         None
     }

@@ -491,8 +491,8 @@ fn what_is_not_offered_is_refused_in_words() {
         let spec = WorkloadSpec { mix, ..WorkloadSpec::named(workload) };
         workloads::accepts(&spec, Offered::default(), 64).unwrap_err()
     };
-    assert!(refusal("ycsb", Some(Mix::D)).starts_with("--mix D: it inserts records"));
-    assert!(refusal("ycsb", Some(Mix::E)).starts_with("--mix E: it scans"));
+    assert!(refusal("ycsb", Some(Mix::D)).starts_with("`mix` D: it inserts records"));
+    assert!(refusal("ycsb", Some(Mix::E)).starts_with("`mix` E: it scans"));
     assert!(refusal("churn", None).starts_with("it inserts records"));
     assert!(refusal("smallbank", None).contains("choose one of ycsb, churn"));
     let mut spec = WorkloadSpec::named("ycsb");
@@ -501,5 +501,5 @@ fn what_is_not_offered_is_refused_in_words() {
     assert_eq!(spec.value_bytes, Some(24), "the default is made to fit");
     spec.value_bytes = Some(32);
     let refusal = workloads::accepts(&spec, Offered::default(), 24).unwrap_err();
-    assert!(refusal.starts_with("--value-bytes 32"), "{refusal}");
+    assert!(refusal.starts_with("`value_bytes` 32"), "{refusal}");
 }

@@ -6,6 +6,7 @@ use nicol_core::view::NODES_MAX;
 use nicol_workload::key_value::{KeyValueWorkload, Login, asked_by};
 use nicol_workload::ycsb::{KEY_BYTES, KeyForm};
 
+use crate::refused::refuse;
 use crate::workloads::{VALUE_BYTES, WorkloadSpec};
 
 /// The workloads that these families run.
@@ -24,22 +25,21 @@ pub(super) fn accepts(
     value_bytes_max: u32,
 ) -> Result<(), String> {
     let Some(value_bytes_max) = beside_key(spec, value_bytes_max) else {
-        return Err(format!(
-            "--key-form bytes: it holds values of {value_bytes_max} bytes, and a key takes {KEY_BYTES}"
-        ));
+        let why =
+            format!("it holds values of {value_bytes_max} bytes, and a key takes {KEY_BYTES}");
+        return Err(refuse("key_form", "bytes", why, "leave it out").to_string());
     };
     if let Some(bytes) = spec.value_bytes.filter(|bytes| *bytes > value_bytes_max) {
-        return Err(format!("--value-bytes {bytes}: it holds values of {value_bytes_max} at most"));
+        let remedy = format!("it holds values of {value_bytes_max} at most");
+        return Err(refuse("value_bytes", bytes, "", remedy).to_string());
     }
     let asked = match spec.name.as_str() {
         "ycsb" => {
             let mix = spec.mix.unwrap_or_default();
             if mix.scans() && spec.key_form == Some(KeyForm::Bytes) {
-                return Err(
-                    "--key-form bytes: hashed keys cannot be scanned; leave it out, or give \
-                            another --mix"
-                        .to_owned(),
-                );
+                let remedy = "leave it out, or give another `mix`";
+                return Err(refuse("key_form", "bytes", "hashed keys cannot be scanned", remedy)
+                    .to_string());
             }
             asked_by(mix, spec.key_form.unwrap_or_default())
         }
@@ -51,12 +51,13 @@ pub(super) fn accepts(
         }
     };
     let mix = if spec.name == "ycsb" {
-        format!("--mix {}: ", spec.mix.unwrap_or_default().name())
+        format!("`mix` {}: ", spec.mix.unwrap_or_default().name())
     } else {
         String::new()
     };
     if asked.sparse && !offered.sparse {
-        return Err("--key-form bytes: its records are numbered blocks; leave it out".to_owned());
+        let why = "its records are numbered blocks";
+        return Err(refuse("key_form", "bytes", why, "leave it out").to_string());
     }
     for (asks, offers, what) in [
         (asked.scans, offered.scans, "scans"),
@@ -89,15 +90,18 @@ fn beside_key(spec: &WorkloadSpec, value_bytes_max: u32) -> Option<u32> {
     }
 }
 
-/// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
+/// Builds a workload for `nodes` nodes. Errors name the field and the remedy.
 pub(super) fn build(
     spec: &WorkloadSpec,
     nodes: usize,
     value_bytes_max: u32,
 ) -> Result<KeyValueWorkload> {
-    ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
+    ensure!(
+        (1..=NODES_MAX).contains(&nodes),
+        refuse("nodes", nodes, "", format!("give 1 to {NODES_MAX}"))
+    );
     let nodes = nodes as u16;
-    spec.refuse_foreign_flags()?;
+    spec.refuse_foreign()?;
     match spec.name.as_str() {
         "ycsb" => {
             let ycsb = spec.ycsb(nodes, value_bytes_max)?;
@@ -105,16 +109,17 @@ pub(super) fn build(
             let workload = KeyValueWorkload::ycsb(ycsb, nodes, insertions);
             let workload = workload.with_content(spec.content.unwrap_or_default());
             if let Some([one, other]) = workload.collision() {
-                bail!(
-                    "--key-form bytes: the keys of records {one} and {other} have the same hash; give \
-                     fewer --records"
-                );
+                let why = format!("the keys of records {one} and {other} have the same hash");
+                bail!(refuse("key_form", "bytes", why, "give fewer `records`"));
             }
             Ok(workload)
         }
         "churn" => {
             let rows = spec.records.unwrap_or(CHURN_ROWS) * u64::from(nodes);
-            ensure!((1..=1 << 32).contains(&rows), "--records: give 1 to 2^32 in the cluster");
+            ensure!(
+                (1..=1 << 32).contains(&rows),
+                refuse("records", "", "", "give 1 to 2^32 in the cluster")
+            );
             Ok(KeyValueWorkload::churn(rows, nodes))
         }
         "login-social" | "login-media" => {
@@ -122,10 +127,13 @@ pub(super) fn build(
             let users = spec.records.unwrap_or(USERS) * u64::from(nodes);
             ensure!(
                 (1..=1 << 30).contains(&users),
-                "--records: give 1 to 2^30 users in the cluster"
+                refuse("records", "", "", "give 1 to 2^30 users in the cluster")
             );
             let bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
-            ensure!((8..=1_024).contains(&bytes), "--value-bytes {bytes}: give 8 to 1024");
+            ensure!(
+                (8..=1_024).contains(&bytes),
+                refuse("value_bytes", bytes, "", "give 8 to 1024")
+            );
             Ok(KeyValueWorkload::logins(service, users, nodes, bytes as usize))
         }
         other => bail!("unknown workload '{other}': choose one of {}", NAMES.join(", ")),

@@ -18,7 +18,7 @@ fn read_updates(
     let (mut damage, mut whole, mut read) = (Damage::default(), 0, 0);
     for log in &run.logs {
         if let Err(why) = &log.header {
-            damage.add(log.path, 0, why);
+            damage.add(&log.path, 0, why);
             continue;
         }
         let (recovered, counts) = (&mut back.recovered, &mut back.counts);
@@ -35,15 +35,9 @@ fn read_updates(
         let damaged = lost.iter().filter(|(_, is_damage)| *is_damage);
         damaged
             .clone()
-            .for_each(|(lost, _)| damage.add(log.path, lost.offset, &lost_in_words(lost)));
+            .for_each(|(lost, _)| damage.add(&log.path, lost.offset, &lost_in_words(lost)));
         whole += usize::from(damaged.count() == 0);
         back.torn += lost.iter().filter(|(_, is_damage)| !is_damage).count();
-    }
-    // A launch that crashed may have made some of its logs, before anyone was served.
-    if back.counts.records > 0 || !damage.0.is_empty() {
-        for (_, path) in run.missing() {
-            damage.add(&path, 0, "the file is missing");
-        }
     }
     if whole == 0 {
         let why = "no node's log has everything that was acknowledged";

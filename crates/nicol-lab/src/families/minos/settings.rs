@@ -8,6 +8,7 @@ use nicol_minos::{Errata, Faithful, MinosConfig, WhenFull};
 use super::{SABOTAGES, SERVED_BYTES, parts};
 use crate::config::BenchConfig;
 use crate::families::key_value::KeyValueConfig;
+use crate::refused::{Unfit, refuse};
 use crate::settings::{
     ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers, numbers_as,
     sabotage, switch, words,
@@ -98,7 +99,12 @@ impl SystemConfig for MinosConfig {
         let ServingMemory { limit, nodes, replicas, .. } = *memory;
         ensure!(
             replicas == nodes,
-            "--replicas {replicas}: every node of MINOS holds every record; give --replicas {nodes}"
+            refuse(
+                "replicas",
+                replicas,
+                "every node of MINOS holds every record",
+                format!("give {nodes}")
+            )
         );
         // The queues stand for a card's: a server's are as long as its logs.
         let (value_bytes, memory) = (SERVED_BYTES as u64, Some(Bytes(limit.0 / nodes)));
@@ -114,8 +120,12 @@ impl SystemConfig for MinosConfig {
         });
         ensure!(
             whole || !drawn && !planned,
-            "--set sharded=on with crashes, stalls or partitions: a node that comes back copies from \
-             one that serves, which may not hold its records; leave one of them out"
+            Unfit::new(
+                "with crashes, stalls or partitions a node comes back and copies from one that \
+                 serves, which may not hold its records",
+                "leave one of them out"
+            )
+            .of_setting("sharded", "on")
         );
         Ok(())
     }

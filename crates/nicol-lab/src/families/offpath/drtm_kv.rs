@@ -187,10 +187,8 @@ impl SystemConfig for DrtmKvConfig {
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
         refuse_what_is_idle(self, &config.settings)?;
-        refuse_places_beyond_machine(
-            self.table_bytes().saturating_mul(config.nodes as u64),
-            "--set buckets, spare_buckets or extents",
-        )
+        let bytes = self.table_bytes().saturating_mul(config.nodes as u64);
+        Ok(refuse_places_beyond_machine(bytes, &["buckets", "spare_buckets", "extents"])?)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -8,7 +8,7 @@ use nicol_workload::ycsb::Popularity;
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
-use crate::refused::Unfit;
+use crate::refused::{Unfit, refuse};
 use crate::settings::{
     EngineSettings, Setting, Settings, Sizes, SystemConfig, broken, bytes, micros, numbers,
     numbers_as, refuse_idle, sabotage, switch, words,
@@ -142,12 +142,12 @@ impl SystemConfig for LineFsConfig {
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
         refuse_what_is_idle(self, &config.settings)?;
-        let (most, bytes) = (payload_max(self.chunk), config.workload.value_bytes);
+        let (most, given) = (payload_max(self.chunk), config.workload.value_bytes);
+        let bytes = given.unwrap_or_default();
+        let why = || format!("a chunk of {} bytes has space for {most}", self.chunk.0);
         ensure!(
-            bytes.is_none_or(|bytes| u64::from(bytes) <= most),
-            "--value-bytes {}: a chunk of {} bytes has space for {most}; give fewer, or --set chunk_bytes=N",
-            bytes.unwrap_or_default(),
-            self.chunk.0
+            u64::from(bytes) <= most,
+            refuse("value_bytes", bytes, why(), "give fewer, or change `chunk_bytes=N`")
         );
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::families::serving::serve;
 use crate::memory::refuse_slots_beyond_machine;
+use crate::refused::refuse;
 use crate::settings::{
     BY_RECORDS, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, numbers, sabotage,
     words,
@@ -137,20 +138,21 @@ impl SystemConfig for KvConfig {
         let ServingMemory { limit, nodes, replicas, records } = *memory;
         ensure!(
             replicas == 1,
-            "--replicas {replicas}: PRISM-KV keeps one copy of each record; give --replicas 1"
+            refuse("replicas", replicas, "PRISM-KV keeps one copy of each record", "give 1")
         );
         self.serving(limit.0 / nodes, records).with_context(|| {
-            format!(
-                "--records {records}: the index of so many keys leaves no space for values in the {} MB \
-                 that each of {nodes} nodes may have (--max-memory); give less, or more memory",
+            let why = format!(
+                "the index of so many keys leaves no space for values in the {} MB that each of \
+                 {nodes} nodes may have (`max_memory`)",
                 (limit.0 / nodes) >> 20
-            )
+            );
+            refuse("records", records, why, "give less, or more memory")
         })
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
         recycling::check(&self.recycling, &config.settings)?;
-        refuse_slots_beyond_machine(self.entries, config.nodes, "--set entries")
+        Ok(refuse_slots_beyond_machine(self.entries, config.nodes, &["entries"])?)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -75,10 +75,8 @@ impl SystemConfig for PilafConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
-        refuse_places_beyond_machine(
-            self.table_bytes().saturating_mul(config.nodes as u64),
-            "--set entries or extents",
-        )
+        let bytes = self.table_bytes().saturating_mul(config.nodes as u64);
+        Ok(refuse_places_beyond_machine(bytes, &["entries", "extents"])?)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ use nicol_core::records::RecordSource;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
 use nicol_core::view::ShardMap;
-use nicol_prism::abdlock::{self, AbdlockConfig};
+use nicol_prism::abdlock::{self, AbdlockConfig, WriteTo};
 use nicol_prism::rs::{Blocks, Node, RsConfig, Sabotage};
 use nicol_prism::{Faithful, Verbs};
 use nicol_workload::ycsb::Popularity;
@@ -126,7 +126,7 @@ impl SystemConfig for RsConfig {
         Self::paper(blocks(sizes.source), sizes.value_bytes as u64)
     }
 
-    fn check(&self, config: &BenchConfig) -> Result<()> {
+    fn check(&self, config: &BenchConfig) -> anyhow::Result<()> {
         recycling::check(&self.recycling, &config.settings)
     }
 
@@ -148,6 +148,12 @@ impl Settings for AbdlockConfig {
             sabotage(ABDLOCK_SABOTAGES, |to: &mut Self| &mut to.sabotage),
             Setting::new("verbs", words(verbs), |to: &mut Self| &mut to.verbs)
                 .help("who executes its verbs: the card, where it can, or software"),
+            Setting::new(
+                "write_to",
+                words([("locked", WriteTo::Locked), ("quorum", WriteTo::Quorum)]),
+                |to: &mut Self| &mut to.write_to,
+            )
+            .help("which replicas are written: all that are locked by then, or f + 1 (AMB-54)"),
             Setting::new("backoff_us", micros(1..=1 << 20), |to: &mut Self| &mut to.backoff)
                 .help("the longest wait before the second attempt to lock"),
             Setting::new("timeout_us", micros(1..=1 << 32), |to: &mut Self| &mut to.timeout)

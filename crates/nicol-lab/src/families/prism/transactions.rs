@@ -3,7 +3,7 @@
 use anyhow::Result;
 use nicol_core::units::Nanos;
 use nicol_prism::Faithful;
-use nicol_prism::tx::{Bump, Node, OwnReads, ReadVersion, Sabotage, Staging, TxConfig};
+use nicol_prism::tx::{Bump, Node, OwnReads, Prepare, ReadVersion, Sabotage, Staging, TxConfig};
 
 use super::deaths;
 use super::key_values::hash;
@@ -32,7 +32,7 @@ pub(super) const PRISM_TX: System = System {
 };
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 8] = [
+const SABOTAGES: [(&str, Sabotage); 9] = [
     ("trusts_failed_reads", Sabotage::TrustsFailedReads),
     ("commits_unchecked", Sabotage::CommitsUnchecked),
     ("reuses_timestamps", Sabotage::ReusesTimestamps),
@@ -41,6 +41,7 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
     ("recovers_alone", Sabotage::RecoversAlone),
     ("forgets_installs", Sabotage::ForgetsInstalls),
     ("installs_always", Sabotage::InstallsAlways),
+    ("leaves_reads_unguarded", Sabotage::LeavesReadsUnguarded),
 ];
 
 impl Settings for TxConfig {
@@ -67,7 +68,7 @@ impl Settings for TxConfig {
 }
 
 /// Where the protocol has two readings.
-fn protocol() -> [Setting<TxConfig>; 5] {
+fn protocol() -> [Setting<TxConfig>; 6] {
     type It = TxConfig;
     let versions = [
         ("slot-first", ReadVersion::SlotFirst),
@@ -101,6 +102,12 @@ fn protocol() -> [Setting<TxConfig>; 5] {
             "when a new value goes to its server; with prepare, servers can end the transactions \
              of a client that died (AMB-14c)",
         ),
+        Setting::new(
+            "prepare",
+            words([("one-chain", Prepare::OneChain), ("reads-first", Prepare::ReadsFirst)]),
+            |to: &mut It| &mut to.prepare,
+        )
+        .help("both validations in one chain at each server, or one after the other (AMB-53)"),
     ]
 }
 
@@ -132,7 +139,7 @@ impl SystemConfig for TxConfig {
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
         recycling::check(&self.recycling, &config.settings)?;
-        refuse_slots_beyond_machine(self.entries, config.nodes, "--set entries")
+        Ok(refuse_slots_beyond_machine(self.entries, config.nodes, &["entries"])?)
     }
 
     fn warnings(&self) -> Vec<String> {

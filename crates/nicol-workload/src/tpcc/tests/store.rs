@@ -24,7 +24,6 @@ impl Records for Store {
 }
 
 impl Store {
-    /// Loads every shard.
     pub(super) fn load(workload: &Tpcc) -> Self {
         let view = View::new(usize::from(workload.config.nodes), 1, 1, 1).unwrap();
         let mut rows = BTreeMap::new();

@@ -62,7 +62,7 @@ const LATENCY: [Mechanism; 3] = [
     ("multi_hop", &["multi_hop=off"]),
 ];
 /// Clients per node of figure 9b, and how much longer than others its runs are for that.
-const FEW_CLIENTS: usize = 2;
+pub(super) const FEW_CLIENTS: usize = 2;
 const FEW_CLIENTS_LENGTH: u64 = 5;
 
 /// The variants: the baseline, which lacks every mechanism, then each with one more. Every one of

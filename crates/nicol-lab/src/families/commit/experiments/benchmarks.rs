@@ -150,6 +150,19 @@ impl Benchmark {
         (warmup * self.length, window * self.length)
     }
 
+    /// The scale of a node, in words.
+    pub(super) fn scale_words(&self, form: Form) -> String {
+        match self.scale {
+            Scale::Records(records) => format!("{} records per node", form.of(records)),
+            Scale::Warehouses(warehouses) => format!(
+                "{} warehouses per node, {} items, {} customers per district",
+                form.of(warehouses),
+                form.of(ITEMS),
+                form.of(CUSTOMERS)
+            ),
+        }
+    }
+
     /// Says at what scale it runs, where that is not the paper's.
     pub(super) fn assume(&self, table: &mut Table, form: Form) {
         let name = self.name;
@@ -162,12 +175,7 @@ impl Benchmark {
                 }
             }
             Scale::Warehouses(warehouses) => {
-                let scale = format!(
-                    "{} warehouses per node, {} items, {} customers per district",
-                    form.of(warehouses),
-                    form.of(ITEMS),
-                    form.of(CUSTOMERS)
-                );
+                let scale = self.scale_words(form);
                 let reason = format!(
                     "the paper has {} warehouses per node, with the specification's 100000 items \
                      and 3000 customers: their copies on all nodes do not fit one machine",
@@ -178,7 +186,7 @@ impl Benchmark {
                     "tpcc-no" => (
                         "by the host",
                         "Xenic's host executes what is compute-heavy (4.3.3), as B+ trees make New-Order \
-                         (5.2); --ship new-order ships it",
+                         (5.2); ship=new-order ships it",
                     ),
                     _ => ("New-Order and Payment shipped, others by the host", "Xenic21 5.3"),
                 };

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::VERBS;
 use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+use crate::refused::refuse;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 4] = [
@@ -86,8 +87,12 @@ fn on_path(context: &Context<'_>) -> Result<Arc<Profile>> {
     let profile = Arc::new(Profile::load(super::on_path(context))?);
     ensure!(
         profile.cores.on_path.value && profile.cores.nic_is_separate.value,
-        "--profile {}: it has no on-path SmartNIC, which this figure measures",
-        profile.name
+        refuse(
+            "profile",
+            &profile.name,
+            "this figure measures an on-path SmartNIC, which it lacks",
+            "leave it out, or choose one that has it"
+        )
     );
     Ok(profile)
 }

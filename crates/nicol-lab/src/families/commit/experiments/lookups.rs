@@ -5,7 +5,7 @@ use nicol_store::lookup_cost::{COMPARED, Structure, measure};
 use nicol_store::nic_index::{FirstRead, HomesPerHint};
 use serde_json::json;
 
-use crate::experiments::{Chart, Context, Experiment, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Form, Table, rounded};
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 1] = [Experiment {
@@ -54,8 +54,13 @@ fn rows() -> Vec<Structure> {
     rows
 }
 
+/// Keys of a table.
+pub(super) fn keys(form: Form) -> u64 {
+    form.of([KEYS, KEYS_QUICK])
+}
+
 fn lookups(context: &Context<'_>) -> Result<Table> {
-    let keys = context.options.form.of([KEYS, KEYS_QUICK]);
+    let keys = keys(context.options.form);
     let seed = context.options.seed;
     let rows = rows();
     let found = context.pool.map(&rows, |structure| {

@@ -1,6 +1,7 @@
 //! The figures and tables of Xenic's paper, a file to a group.
 
 mod ablations;
+mod about;
 pub(crate) mod benchmarks;
 mod components;
 pub(crate) mod figure8;
@@ -9,6 +10,7 @@ pub(crate) mod study;
 mod threads;
 
 use crate::experiments::{Context, Experiment};
+pub(crate) use about::about;
 
 /// The profile of systems that run on an on-path SmartNIC.
 const ON_PATH: &str = "liquidio3";

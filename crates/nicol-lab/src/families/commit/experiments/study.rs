@@ -12,7 +12,7 @@ use super::benchmarks::{Benchmark, NODES, REPLICAS};
 use super::{VERBS, on_path};
 use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
-use crate::experiments::{Context, Form, Table, digest};
+use crate::experiments::{Context, Form, Ladder, Table, digest};
 use crate::hardware::vain_offload;
 use crate::report::BenchReport;
 use crate::system::System;
@@ -172,7 +172,7 @@ impl<'c> Study<'c> {
         };
         ensure!(counted > 0, "{what}: nothing was committed in the measured time");
         let share = counted as f64 / committed as f64;
-        let attempts = report.committed + report.aborted + report.refused;
+        let attempts = report.due_committed + report.aborted + report.refused;
         Ok(Point {
             clients: report.clients_per_node,
             throughput: report.throughput_per_node_per_s * share,
@@ -189,20 +189,13 @@ impl<'c> Study<'c> {
         })
     }
 
-    /// Raises the load until throughput stops rising: see [`Ladder`]. Points are in the order of
-    /// their clients.
+    /// Raises the load until throughput stops growing; in the full form then measures midway
+    /// between the peak and its neighbours. Points are in the order of their clients.
     pub(super) fn saturate(&self) -> Result<Vec<Point>> {
-        let ladder = Ladder::of(self.context.options.form);
-        let mut points: Vec<Point> = Vec::new();
-        let mut clients = ladder.first;
-        while clients <= ladder.most {
-            points.push(self.at(clients)?);
-            if is_saturated(&points) {
-                break;
-            }
-            clients *= ladder.factor;
-        }
-        if ladder.refine {
+        let form = self.context.options.form;
+        let climbed = ladder(form).climb(|point: &Point| point.throughput, |at| self.at(at))?;
+        let mut points: Vec<Point> = climbed.into_iter().map(|(_, point)| point).collect();
+        if form == Form::Full {
             let between: Vec<usize> = around_the_peak(&points);
             points.extend(self.context.pool.map(&between, |clients| self.at(*clients))?);
             points.sort_by_key(|point| point.clients);
@@ -211,38 +204,15 @@ impl<'c> Study<'c> {
     }
 }
 
-/// How a load sweep raises the clients of a node: from `first` on, times `factor`, until
-/// [`STALE`] points in a row did not raise the highest throughput by [`RISE`], or `most` is
-/// reached. Then, if `refine`, midway between the highest point and its neighbours.
-struct Ladder {
-    first: usize,
-    factor: usize,
-    most: usize,
-    refine: bool,
-}
+/// What is raised.
+pub(super) const LOAD: &str = "clients per node";
 
-/// The rule of [`Ladder`], as results say it.
-const RULE: &str = "clients per node grow by a factor until two points in a row are \
-                               less than 2 % above the highest before them; the full form then \
-                               measures midway between the highest point and its neighbours";
-const STALE: usize = 2;
-const RISE: f64 = 1.02;
-
-impl Ladder {
-    fn of(form: Form) -> Self {
-        match form {
-            Form::Full => Self { first: 1, factor: 2, most: 2_048, refine: true },
-            Form::Quick => Self { first: 4, factor: 8, most: 256, refine: false },
-        }
+/// Clients of a node.
+pub(super) const fn ladder(form: Form) -> Ladder {
+    match form {
+        Form::Full => Ladder { low: &[], from: 1, factor: 2, most: 4_096 },
+        Form::Quick => Ladder { low: &[4], from: 64, factor: 4, most: 4_096 },
     }
-}
-
-fn is_saturated(points: &[Point]) -> bool {
-    let Some((before, last)) = points.len().checked_sub(STALE).map(|at| points.split_at(at)) else {
-        return false;
-    };
-    let highest = before.iter().fold(0.0, |most, point| point.throughput.max(most));
-    !before.is_empty() && last.iter().all(|point| point.throughput < highest * RISE)
 }
 
 fn around_the_peak(points: &[Point]) -> Vec<usize> {
@@ -289,5 +259,9 @@ pub(super) fn assume(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
 /// The same for figures that look for the peak.
 pub(super) fn assume_sweeps(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
     assume(table, form, benchmarks);
-    table.assume("load", "closed loop", RULE);
+    ladder(form).assume(table, LOAD);
+    if form == Form::Full {
+        let reason = "midway between the peak and its neighbours";
+        table.assume("points beside the peak", "2", reason);
+    }
 }

@@ -9,7 +9,7 @@ use super::run::{
     ALNICO, ROUND_ROBIN, Run, STATIC_PARTITION, Scheduler, UNWEIGHED, assume_with_feedback,
     slice_ms,
 };
-use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
 use crate::workloads::WorkloadSpec;
 
 /// Those that the slides show, and AlNiCo without its weights.
@@ -49,11 +49,16 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
     run: figure_7,
 }];
 
+/// How long a hotspot stays.
+pub(super) fn hotspot(form: Form) -> Nanos {
+    Nanos(HOTSPOT.0 / form.of(SHORTER))
+}
+
 fn figure_7(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
     let shorter = form.of(SHORTER);
-    let (hotspot, feedback_us) = (HOTSPOT.0 / shorter, FEEDBACK_US / shorter);
-    let moves = hotspot * COMMITS_PER_S / 1_000_000_000;
+    let (hotspot, feedback_us) = (hotspot(form), FEEDBACK_US / shorter);
+    let moves = hotspot.0 * COMMITS_PER_S / 1_000_000_000;
     let spec = WorkloadSpec { hot_moves: Some(moves), ..Run::ycsb(form, 50, ZIPF_PERCENT) };
     let run = |scheduler| Run {
         longer: LONGER,

@@ -1,10 +1,12 @@
 //! The figures of MINOS' paper. [MINOS24 IV, VIII]
 
+mod about;
 mod comparisons;
 mod load;
 mod sensitivity;
 
 use crate::experiments::Experiment;
+pub(crate) use about::about;
 
 /// Table II, and Table III.
 const CLUSTER: &str = "minos-b-cluster";

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::SMARTNIC;
-use super::load::{Load, RECORDS, latency, run_all, table};
+use super::load::{Load, RECORDS, by_clients, latency, run_all, table};
 use crate::experiments::{Chart, Context, Experiment, Table};
 
 /// The experiments of this file.
@@ -13,10 +13,10 @@ pub(super) static ALL: [Experiment; 3] = [
         id: "minos-fig12",
         family: "minos",
         title: "Write latency between MINOS-B and MINOS-O, writes only [MINOS24 fig. 12]",
-        columns: &["variant", "write_latency_us"],
+        columns: &["variant", "clients", "write_latency_us"],
         chart: Chart::Bars {
             category: &["variant"],
-            series: &[],
+            series: &["clients"],
             y: "write_latency_us",
             inside: None,
         },
@@ -29,10 +29,10 @@ pub(super) static ALL: [Experiment; 3] = [
         id: "minos-fig13",
         family: "minos",
         title: "Write latency of MINOS-O by the entries of its queues [MINOS24 fig. 13]",
-        columns: &["entries", "write_latency_us"],
+        columns: &["entries", "clients", "write_latency_us"],
         chart: Chart::Bars {
             category: &["entries"],
-            series: &[],
+            series: &["clients"],
             y: "write_latency_us",
             inside: None,
         },
@@ -45,10 +45,10 @@ pub(super) static ALL: [Experiment; 3] = [
         id: "minos-fig14",
         family: "minos",
         title: "Write latency by persist latency, keys and database [MINOS24 fig. 14]",
-        columns: &["parameter", "value", "protocol", "write_latency_us"],
+        columns: &["parameter", "value", "protocol", "clients", "write_latency_us"],
         chart: Chart::Bars {
             category: &["parameter", "value"],
-            series: &["protocol"],
+            series: &["protocol", "clients"],
             y: "write_latency_us",
             inside: None,
         },
@@ -79,7 +79,11 @@ fn optimisations(context: &Context<'_>) -> Result<Table> {
             vec![set("combined", combined), set("batching", batching), set("broadcast", broadcast)];
         Load { settings, writes: 100, ..Load::new(context, "minos-b:synch", SMARTNIC) }
     };
-    let loads: Vec<Load> = VARIANTS.iter().map(load).collect();
+    let (mut loads, mut variants) = (Vec::new(), Vec::new());
+    for variant in &VARIANTS {
+        loads.extend(by_clients(&load(variant)));
+        variants.resize(loads.len(), variant.0);
+    }
     let found = run_all(context, &loads)?;
     let mut table = table(context, &loads)?;
     let why = "a host that runs the algorithm itself sends its INVs to a SmartNIC that sends them on, \
@@ -87,8 +91,9 @@ fn optimisations(context: &Context<'_>) -> Result<Table> {
     table.assume("+batching", "a relay", why);
     let why = "one message crosses PCIe, and the card sends the copies";
     table.assume("+broadcast", "by the card of a host", why);
-    for ((variant, _), point) in VARIANTS.iter().zip(found) {
-        table.push_bound(vec![json!(variant), latency(point.write)], &point.binding);
+    for ((variant, load), point) in variants.iter().zip(&loads).zip(found) {
+        let measured = vec![json!(variant), json!(load.clients), latency(point.write)];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -106,13 +111,18 @@ fn queues(context: &Context<'_>) -> Result<Table> {
         settings: vec![format!("queue_entries={}", named(entries))],
         ..Load::new(context, "minos-o:synch", SMARTNIC)
     };
-    let loads: Vec<Load> = ENTRIES.iter().map(load).collect();
+    let (mut loads, mut sizes) = (Vec::new(), Vec::new());
+    for entries in &ENTRIES {
+        loads.extend(by_clients(&load(entries)));
+        sizes.resize(loads.len(), named(entries));
+    }
     let found = run_all(context, &loads)?;
     let mut table = table(context, &loads)?;
     let why = "in the order in which they came; beyond 256 that wait a SmartNIC rejects requests";
     table.assume("writes that find a queue full", "wait", why);
-    for (entries, point) in ENTRIES.iter().zip(found) {
-        table.push_bound(vec![json!(named(entries)), latency(point.write)], &point.binding);
+    for ((entries, load), point) in sizes.iter().zip(&loads).zip(found) {
+        let measured = vec![json!(entries), json!(load.clients), latency(point.write)];
+        table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -126,6 +136,10 @@ const TENTHS: [u64; 4] = [1, 2, 5, 10];
 /// [MINOS24 VIII-E]
 fn parameters(context: &Context<'_>) -> Result<Table> {
     let (mut loads, mut names): (Vec<Load>, Vec<(&str, Value)>) = Default::default();
+    let mut add = |load: Load, name: (&'static str, Value)| {
+        loads.extend(by_clients(&load));
+        names.resize(loads.len(), name);
+    };
     for system in context.systems() {
         let default = || Load::new(context, system, SMARTNIC);
         for nanos in PERSIST_NS {
@@ -134,17 +148,14 @@ fn parameters(context: &Context<'_>) -> Result<Table> {
                  nic_queues.durable_per_kib={nanos}ns",
                 default().on
             );
-            loads.push(Load { on, ..default() });
-            names.push(("persist_latency_ns", json!(nanos)));
+            add(Load { on, ..default() }, ("persist_latency_ns", json!(nanos)));
         }
         for (name, uniform) in [("zipfian", false), ("uniform", true)] {
-            loads.push(Load { uniform, ..default() });
-            names.push(("key_distribution", json!(name)));
+            add(Load { uniform, ..default() }, ("key_distribution", json!(name)));
         }
         for tenths in TENTHS {
             let records = context.options.form.of(RECORDS) * tenths / 10;
-            loads.push(Load { records, ..default() });
-            names.push(("database_records", json!(records)));
+            add(Load { records, ..default() }, ("database_records", json!(records)));
         }
     }
     let found = run_all(context, &loads)?;
@@ -153,7 +164,8 @@ fn parameters(context: &Context<'_>) -> Result<Table> {
     table.assume("persist_latency_ns", "100 ns to 100 us for 1 KB", why);
     for ((load, (parameter, value)), point) in loads.iter().zip(names).zip(found) {
         let protocol = load.system.split(':').next().unwrap_or_default();
-        let measured = vec![json!(parameter), value, json!(protocol), latency(point.write)];
+        let (clients, latency) = (json!(load.clients), latency(point.write));
+        let measured = vec![json!(parameter), value, json!(protocol), clients, latency];
         table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }

@@ -24,6 +24,7 @@ use super::{SNIC, alternative_of};
 use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest, rounded};
 use crate::families::offpath::linefs::ALTERNATIVES;
+use crate::refused::refuse;
 
 pub(super) const SYSTEMS: &[&str] =
     &[ALTERNATIVES[0].0, ALTERNATIVES[1].0, ALTERNATIVES[2].0, ALTERNATIVES[3].0];
@@ -89,7 +90,7 @@ pub(super) static ALL: [Experiment; 3] = [
 ];
 
 /// Cores of the primary's host that clients may run on.
-const CORES: usize = 8;
+pub(super) const CORES: usize = 8;
 /// Chunks of a client that wait or are on their way at most: one more than its log has slots for.
 const AHEAD: usize = 1;
 /// Memory of a run besides its chunks.
@@ -243,8 +244,12 @@ fn simulate(profile: &Arc<Profile>, load: &Load, seed: u64) -> Result<Point> {
     let fits = |side| profile.engines(side).min(CORES);
     ensure!(
         fits(Side::Nic) > 0,
-        "--profile {}: these alternatives need cores on the card; choose {SNIC}",
-        profile.name
+        refuse(
+            "profile",
+            &profile.name,
+            "these alternatives need cores on the card",
+            format!("choose {SNIC}")
+        )
     );
     let view = View::new(3, 3, fits(Side::Host), fits(Side::Nic))?;
     // One primary, and a chain of two backups.

@@ -130,12 +130,12 @@ pub(super) static ALL: [Experiment; 4] = [
 
 /// Machines that ask, at most, and clients of each: what their cores have under way. [OffPath23
 /// 5.2]
-const MACHINES: usize = 11;
-const PER_MACHINE: usize = 24 * 3;
+pub(super) const MACHINES: usize = 11;
+pub(super) const PER_MACHINE: usize = 24 * 3;
 /// Bytes of a value. [OffPath23 5.2]
-const VALUE_BYTES: u32 = 64;
+pub(super) const VALUE_BYTES: u32 = 64;
 /// Records: the study does not say how many; in its 10 GB range many.
-const RECORDS: [u64; 2] = [1_000_000, 10_000];
+pub(super) const RECORDS: [u64; 2] = [1_000_000, 10_000];
 /// The measured time, and the part before it: of the slowest alternative, with most clients, a
 /// request takes 100 us.
 const WINDOW: [Nanos; 2] = [Nanos::from_millis(2), Nanos::from_millis(1)];

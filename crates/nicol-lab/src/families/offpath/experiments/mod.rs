@@ -1,5 +1,6 @@
 //! The figures of the off-path study, a file to a group. [OffPath23]
 
+mod about;
 mod breakdown;
 mod files;
 mod key_values;
@@ -13,6 +14,8 @@ use nicol_core::ids::Side;
 use nicol_sim::Profile;
 
 use crate::experiments::{Context, Experiment, Table};
+use crate::refused::refuse;
+pub(crate) use about::about;
 
 /// The card, the plain NIC beside which it is measured, and the clients. [OffPath23 2.4]
 const SNIC: &str = "bluefield2";
@@ -51,8 +54,12 @@ impl Testbed {
         let inside = snic.card.as_ref().is_some_and(|card| card.soc.is_some());
         ensure!(
             inside && snic.engines(Side::Nic) > 0,
-            "--profile {name}: this figure measures the paths of an off-path card, which need \
-             [card.soc] in its profile; choose {SNIC} or one like it"
+            refuse(
+                "profile",
+                name,
+                "this figure measures the paths of an off-path card, which need [card.soc]",
+                format!("choose {SNIC} or one like it")
+            )
         );
         let load = |name| Profile::load(name).map(Arc::new);
         Ok(Self { snic: Arc::new(snic), rnic: load(RNIC)?, client: load(CLIENT)? })

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Testbed;
 use crate::binding::Binding;
-use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
 
 const SIZE_COLUMNS: &[&str] =
     &["path", "operation", "bytes", "bandwidth_gbps", "pcie1_mpps", "pcie0_mpps"];
@@ -123,10 +123,10 @@ fn with(name: &str, change: &str) -> String {
 }
 
 /// Payloads of figures 8, 9 and 11.
-fn sizes(context: &Context<'_>) -> Vec<usize> {
-    match context.options.form {
-        crate::experiments::Form::Full => (8..=24).map(|power| 1 << power).collect(),
-        crate::experiments::Form::Quick => vec![512, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 16 << 20],
+pub(super) fn payload_sizes(form: Form) -> Vec<usize> {
+    match form {
+        Form::Full => (8..=24).map(|power| 1 << power).collect(),
+        Form::Quick => vec![512, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 16 << 20],
     }
 }
 
@@ -142,7 +142,9 @@ fn payloads(context: &Context<'_>, paths: [Path; 2]) -> Result<Table> {
     let mut points = Vec::new();
     for path in paths {
         for verb in [Verb::Read, Verb::Write] {
-            points.extend(sizes(context).into_iter().map(|bytes| (path, verb, bytes)));
+            points.extend(
+                payload_sizes(context.options.form).into_iter().map(|bytes| (path, verb, bytes)),
+            );
         }
     }
     let found = context.pool.map(&points, |&(path, verb, bytes)| {
@@ -172,7 +174,8 @@ fn engines(context: &Context<'_>) -> Result<Table> {
     let mut points = Vec::new();
     for path in [Path::SocToHost, Path::Dma] {
         for verb in [Verb::Read, Verb::Write] {
-            let every: BTreeSet<usize> = [64, 256].into_iter().chain(sizes(context)).collect();
+            let every: BTreeSet<usize> =
+                [64, 256].into_iter().chain(payload_sizes(context.options.form)).collect();
             points.extend(every.into_iter().map(|bytes| (path, verb, bytes)));
         }
     }

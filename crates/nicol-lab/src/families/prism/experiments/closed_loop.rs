@@ -10,7 +10,7 @@ use super::load::Point;
 use super::steady::{self, Windows};
 use super::testbed::Testbed;
 use crate::config::{BenchConfig, Length};
-use crate::experiments::{Chart, Context, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Form, Ladder, Scale, Table, rounded};
 use crate::systems;
 use crate::workloads::WorkloadSpec;
 
@@ -36,8 +36,10 @@ const CORES: usize = 16;
 /// Bytes of a value. [PRISM21 6.2, 8.3]
 pub(super) const VALUE_BYTES: u32 = 512;
 /// Clients of the whole experiment: one, then as many on each of the client machines.
-pub(super) const CLIENTS: [&[usize]; 2] =
-    [&[1, 11, 22, 44, 88, 176, 352, 704, 1_408], &[1, 22, 88, 352]];
+pub(super) const CLIENTS: [Ladder; 2] = [
+    Ladder { low: &[1], from: 11, factor: 2, most: 5_632 },
+    Ladder { low: &[1], from: 22, factor: 4, most: 5_632 },
+];
 /// Records: the paper has 8 million.
 pub(super) const RECORDS: [u64; 2] = [1_000_000, 20_000];
 /// The measured time at least.
@@ -48,7 +50,7 @@ const RECORD_MEMORY: u64 = 2_400;
 /// A run of one system.
 pub(super) struct Run<'r> {
     pub(super) system: &'r str,
-    pub(super) settings: &'static [&'static str],
+    pub(super) settings: &'r [&'static str],
     /// What the server, and its clients, stand on.
     pub(super) on: &'r Testbed,
     pub(super) clients: usize,
@@ -102,6 +104,11 @@ pub(super) fn row(system: &str, clients: usize, point: &Point) -> Vec<Value> {
     row
 }
 
+/// For how long it is measured.
+pub(super) fn measured(form: Form) -> String {
+    steady::words(form.of(WINDOW))
+}
+
 /// Says for how long it was measured.
 pub(super) fn assume_time(context: &Context<'_>, table: &mut Table) {
     steady::assume(table, context.options.form.of(WINDOW));
@@ -114,7 +121,25 @@ pub(super) fn assume_cores(table: &mut Table) {
 
 /// Says where the clients are.
 pub(super) fn assume_clients(table: &mut Table) {
-    table.assume("clients", "closed loop, spread over up to 11 machines", "as published");
+    table.assume("clients", "spread over up to 11 machines", "as published");
+}
+
+/// Measures each of `series` under a growing load; a point for each load of each of them.
+///
+/// Errors: what `measure` says.
+pub(super) fn sweep<S: Clone + Sync>(
+    context: &Context<'_>,
+    series: &[S],
+    ladder: &Ladder,
+    measure: impl Fn(&S, usize) -> Result<Point> + Sync,
+) -> Result<Vec<(S, usize, Point)>> {
+    let climb = |one: &S| ladder.climb(|point: &Point| point.throughput, |at| measure(one, at));
+    let climbed = context.pool.map(series, climb)?;
+    let of = |(one, points): (&S, Vec<(usize, Point)>)| {
+        let one = one.clone();
+        points.into_iter().map(move |(clients, point)| (one.clone(), clients, point))
+    };
+    Ok(series.iter().zip(climbed).flat_map(of).collect())
 }
 
 impl Point {

@@ -3,16 +3,17 @@
 //! figures 1 and 2 only. Beside them stands the baseline with plain verbs. [PRISM21 4, 6.2, 7.4,
 //! 8.3]
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use nicol_workload::ycsb::Mix;
 use serde_json::{Value, json};
 
+use super::closed_loop::{CLIENTS, sweep};
 use super::load::{Load, Point};
-use super::registers::{BLOCKS, CLIENTS_OF_FIGURE_7};
+use super::registers::{self, BLOCKS, CLIENTS_OF_FIGURE_7};
 use super::testbed::{Executor, Testbed};
-use super::transactions::{self, Case};
+use super::transactions::{self, Case, Shown};
 use super::{key_values, load};
-use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
 
 const OF_LOAD: &[&str] = &[
     "system",
@@ -37,11 +38,6 @@ const OF_CHAINS: [&str; 3] = ["prism-kv", "prism-rs", "prism-tx"];
 /// The executor of a baseline's verbs: the card, as it is.
 const VERBS: &str = "verbs";
 
-/// Clients of the whole experiment: those of the full form, and of the quick one.
-const CLIENTS: [&[usize]; 2] = [&[1, 11, 22, 44, 88, 176, 352, 704, 1_408], &[1, 88, 352]];
-const CLIENTS_OF_BLOCKS: [&[usize]; 2] = [&[1, 11, 22, 44, 88, 176, 352, 704], &[1, 44, 176]];
-/// Clients among which a peak is looked for.
-const CLIENTS_AT_PEAK: [&[usize]; 2] = [&[44, 88, 176, 352, 704, 1_408], &[88, 352]];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 99]];
 
@@ -163,23 +159,49 @@ fn measured<X: Copy + Sync>(
         runs.extend(at.iter().map(|&at| (series, at)));
     }
     let points = context.pool.map(&runs, |&(series, at)| measure(series, at))?;
+    let rows = runs.into_iter().zip(points);
+    Ok(table_of(context, every, rows.map(|((series, at), point)| (series, row(at, &point), point))))
+}
+
+/// A table of one row for each load of `ladder` on each of `every` series, by `measure`.
+fn climbed(
+    context: &Context<'_>,
+    every: &[Series],
+    ladder: &Ladder,
+    measure: impl Fn(&Series, usize) -> Result<Point> + Sync,
+) -> Result<Table> {
+    let series: Vec<&Series> = every.iter().collect();
+    let found = sweep(context, &series, ladder, |series, clients| measure(series, clients))?;
+    let row = |clients, point: &Point| std::iter::once(json!(clients)).chain(point.numbers());
+    let rows = found
+        .into_iter()
+        .map(|(series, clients, point)| (series, row(clients, &point).collect(), point));
+    Ok(table_of(context, every, rows))
+}
+
+/// The table of these rows.
+fn table_of<'s>(
+    context: &Context<'_>,
+    every: &[Series],
+    rows: impl Iterator<Item = (&'s Series, Vec<Value>, Point)>,
+) -> Table {
     let mut table = context.table();
     every.iter().for_each(|series| series.on.assume(&mut table));
     let reason = "bluefield1-25g in the network of the others: the paper's is at 25 GbE without a \
                   switch, and runs no application";
     table.assume("servers of bluefield", "rate and latency of the clients' link", reason);
-    for ((series, at), point) in runs.into_iter().zip(points) {
+    // The link of the server binds both at their peaks; the card's are the lower where a chain
+    // carries data, since 96 B of headers come with each packet.
+    let reason = "a chain on a card is packets of its own; requests and answers of software gather \
+                  in frames under load, and share their headers";
+    table.assume("packets of asic", "one request or response each", reason);
+    for (series, row, point) in rows {
         let mut cells = vec![json!(series.system), json!(series.executor)];
-        cells.extend(row(at, &point));
+        cells.extend(row);
         table.push_bound(cells, &point.binding);
         table.judge(point.violations);
     }
-    Ok(table)
-}
-
-/// The row of a run under so many clients.
-fn of_load(clients: usize, point: &Point) -> Vec<Value> {
-    std::iter::once(json!(clients)).chain(point.numbers()).collect()
+    table
 }
 
 fn share(percent: u8) -> Value {
@@ -190,8 +212,8 @@ fn key_value(context: &Context<'_>, mix: Mix) -> Result<Table> {
     let measure = |series: &Series, clients: usize| {
         key_values::measure(context, (series.system, mix), &series.on, clients)
     };
-    let clients = context.options.form.of(CLIENTS);
-    let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
+    let ladder = context.options.form.of(CLIENTS);
+    let mut table = climbed(context, &every_series(context)?, &ladder, measure)?;
     key_values::assume(context, &mut table);
     Ok(table)
 }
@@ -200,9 +222,10 @@ fn blocks(context: &Context<'_>) -> Result<Table> {
     let measure = |series: &Series, clients: usize| {
         Load { clients, ..BLOCKS }.run(context, series.system, &series.on)
     };
-    let clients = context.options.form.of(CLIENTS_OF_BLOCKS);
-    let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
+    let ladder = context.options.form.of(registers::CLIENTS);
+    let mut table = climbed(context, &every_series(context)?, &ladder, measure)?;
     load::assume(context, &mut table, &BLOCKS);
+    ladder.assume(&mut table, "clients of the whole experiment");
     Ok(table)
 }
 
@@ -218,32 +241,36 @@ fn contended_blocks(context: &Context<'_>) -> Result<Table> {
     Ok(table)
 }
 
+/// The system of `series` as its paper describes it.
+fn shown(series: &Series) -> Result<Shown> {
+    let shown = Shown::as_described(series.system);
+    shown.with_context(|| format!("{} runs no transactions", series.system))
+}
+
 fn transactions_of_load(context: &Context<'_>) -> Result<Table> {
     let measure = |series: &Series, clients: usize| {
-        Case { system: series.system, clients, zipf_percent: 0 }.measure(context, &series.on)
+        let shown = shown(series)?;
+        Case { shown, clients, zipf_percent: 0 }.measure(context, &series.on)
     };
-    let clients = context.options.form.of(CLIENTS);
-    let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
-    transactions::assume(context, &mut table);
+    let ladder = context.options.form.of(CLIENTS);
+    let mut table = climbed(context, &every_series(context)?, &ladder, measure)?;
+    transactions::assume(context, &mut table, ladder);
     Ok(table)
 }
 
 fn peaks(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
-    // The run with the most of them stands for a parameter, and what is wrong with any of them
-    // counts.
+    let ladder = form.of(transactions::CLIENTS_AT_PEAK);
     let measure = |series: &Series, zipf_percent: u8| {
-        let case = |&clients: &usize| {
-            let case = Case { system: series.system, clients, zipf_percent };
+        let shown = shown(series)?;
+        let at = |clients| {
+            let case = Case { shown, clients, zipf_percent };
             case.measure(context, &series.on)
         };
-        let mut points = form.of(CLIENTS_AT_PEAK).iter().map(case).collect::<Result<Vec<_>>>()?;
-        let violations = points.iter_mut().flat_map(|point| point.violations.split_off(0));
-        let violations: Vec<String> = violations.collect();
-        Ok(Point { violations, ..Point::peak(&points).clone() })
+        Point::peak_of(ladder.climb(|point: &Point| point.throughput, at)?)
     };
     let row = |zipf: u8, point: &Point| vec![share(zipf), rounded(point.throughput, 0)];
     let mut table = measured(context, &every_series(context)?, form.of(ZIPF), measure, row)?;
-    transactions::assume(context, &mut table);
+    transactions::assume(context, &mut table, ladder);
     Ok(table)
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::DIRECT;
 use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
+use crate::refused::refuse;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 2] = [
@@ -72,8 +73,12 @@ fn verbs(context: &Context<'_>, changes: &str) -> Result<Arc<Profile>> {
     let has_both = profile.verbs.present.value && profile.verbs.chains.is_some();
     ensure!(
         has_both,
-        "--profile {name}: this figure compares verbs with chains; choose one whose verbs.chains \
-         says who executes these, such as {DIRECT}"
+        refuse(
+            "profile",
+            name,
+            "this figure compares verbs with chains",
+            format!("choose one whose verbs.chains says who executes these, such as {DIRECT}")
+        )
     );
     Ok(Arc::new(profile))
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use nicol_workload::ycsb::{Mix, Popularity};
 
 use super::closed_loop::{
-    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row,
+    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row, sweep,
 };
 use super::load::Point;
 use super::testbed::Testbed;
@@ -41,20 +41,16 @@ pub(super) static ALL: [Experiment; 2] = [
 
 /// [PRISM21 6.2]: uniform accesses.
 fn throughput_and_latency(context: &Context<'_>, mix: Mix) -> Result<Table> {
-    let form = context.options.form;
-    let mut points = Vec::new();
-    for system in context.systems() {
-        points.extend(form.of(CLIENTS).iter().map(|&clients| (system, clients)));
-    }
+    let ladder = context.options.form.of(CLIENTS);
     let on = &Testbed::new(context)?;
-    let found = context
-        .pool
-        .map(&points, |&(system, clients)| measure(context, (system, mix), on, clients))?;
+    let found = sweep(context, &context.systems(), &ladder, |&system, clients| {
+        measure(context, (system, mix), on, clients)
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
     assume(context, &mut table);
-    for ((system, clients), point) in points.iter().zip(found) {
-        table.push_bound(row(system, *clients, &point), &point.binding);
+    for (system, clients, point) in found {
+        table.push_bound(row(system, clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -84,4 +80,5 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
     table.assume("records", context.options.form.of(RECORDS), reason);
     assume_cores(table);
     assume_clients(table);
+    context.options.form.of(CLIENTS).assume(table, "clients of the whole experiment");
 }

@@ -1,7 +1,7 @@
 //! A system of PRISM under closed-loop clients of their own nodes: what the end-to-end figures
 //! share.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use nicol_core::units::Nanos;
 use nicol_workload::ycsb::Popularity;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ pub(super) struct Load {
     pub(super) servers: usize,
     /// Objects: in the full form, and in the quick one.
     pub(super) objects: [u64; 2],
+    /// Settings of the system.
+    pub(super) settings: &'static [&'static str],
     /// Zipf parameter times 100; 0 is uniform.
     pub(super) zipf_percent: u8,
     /// Clients of the whole experiment.
@@ -76,6 +78,7 @@ impl Load {
         let per_node = self.clients / client_nodes;
         ensure!(per_node * client_nodes == self.clients, "{} clients", self.clients);
         Ok(BenchConfig {
+            settings: self.settings.iter().map(ToString::to_string).collect(),
             nodes: self.servers,
             replicas: self.servers,
             client_nodes,
@@ -116,15 +119,27 @@ impl Point {
         }
     }
 
-    /// The point of the highest throughput; of equals the first.
+    /// The point of the highest throughput among those of all loads; of equals the first. What is
+    /// wrong with any of them is wrong with it.
     ///
-    /// # Panics
-    /// If there is none: a peak is looked for among some.
-    pub(super) fn peak(points: &[Self]) -> &Self {
-        let higher = |most: &Self, one: &Self| one.throughput > most.throughput;
-        let peak = points.iter().reduce(|most, one| if higher(most, one) { one } else { most });
-        peak.expect("a peak is looked for among some")
+    /// Errors: there is none.
+    pub(super) fn peak_of(climbed: Vec<(usize, Self)>) -> Result<Self> {
+        let mut points: Vec<Self> = climbed.into_iter().map(|(_, point)| point).collect();
+        let wrong = points.iter_mut().flat_map(|point| point.violations.split_off(0));
+        let violations: Vec<String> = wrong.collect();
+        let higher = |most: Self, one: Self| match one.throughput > most.throughput {
+            true => one,
+            false => most,
+        };
+        let peak = points.into_iter().reduce(higher);
+        let peak = peak.ok_or_else(|| anyhow!("a peak is looked for among some"))?;
+        Ok(Self { violations, ..peak })
     }
+}
+
+/// For how long it is measured.
+pub(super) fn measured(form: Form) -> String {
+    steady::words(form.of(WINDOW))
 }
 
 /// Says in `table` what these figures assume.

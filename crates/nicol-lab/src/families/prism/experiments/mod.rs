@@ -1,5 +1,6 @@
 //! The figures of PRISM's paper, a file to a group.
 
+mod about;
 mod closed_loop;
 mod executors;
 mod interface;
@@ -11,6 +12,7 @@ mod testbed;
 mod transactions;
 
 use crate::experiments::Experiment;
+pub(crate) use about::about;
 
 /// The testbed of the microbenchmarks, and that of the applications. [PRISM21 4.3, 5]
 const DIRECT: &str = "connectx5-25g";

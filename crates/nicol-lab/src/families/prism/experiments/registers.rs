@@ -3,16 +3,19 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::closed_loop::{CHART, COLUMNS, row};
+use super::closed_loop::{CHART, COLUMNS, row, sweep};
 use super::load::{Load, assume};
 use super::testbed::Testbed;
-use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
 
 /// "PRISM-RS and the two variants of lock-based ABD".
 const SYSTEMS: [&str; 3] = ["prism-rs", "abdlock", "abdlock-software"];
 
-/// Clients of the whole experiment: those of the full form, and of the quick one.
-const CLIENTS: [&[usize]; 2] = [&[1, 2, 4, 8, 11, 22, 44, 88, 176, 352, 704], &[1, 8, 44, 176]];
+/// Clients of the whole experiment.
+pub(super) const CLIENTS: [Ladder; 2] = [
+    Ladder { low: &[1, 2, 4, 8], from: 11, factor: 2, most: 2_816 },
+    Ladder { low: &[1, 8], from: 44, factor: 4, most: 2_816 },
+];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 /// "100 closed-loop clients".
@@ -23,9 +26,26 @@ pub(super) const BLOCKS: Load = Load {
     workload: "ycsb",
     servers: 3,
     objects: [1_200_000, 30_000],
+    settings: &[],
     zipf_percent: 0,
     clients: 1,
 };
+
+/// A system, what is set in it, and what its rows are called: each as the paper describes it, and
+/// beside it ABDLOCK with the other reading of whom it writes (AMB-54).
+type Shown = (&'static str, &'static [&'static str], &'static str);
+const SHOWN: [Shown; 4] = [
+    ("prism-rs", &[], "prism-rs"),
+    ("abdlock", &[], "abdlock"),
+    ("abdlock", &["write_to=quorum"], "abdlock write_to=quorum"),
+    ("abdlock-software", &[], "abdlock-software"),
+];
+
+/// What is shown of the systems that are asked for.
+fn every_shown(context: &Context<'_>) -> Vec<Shown> {
+    let systems = context.systems();
+    SHOWN.into_iter().filter(|(system, ..)| systems.contains(system)).collect()
+}
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 2] = [
@@ -59,20 +79,18 @@ pub(super) static ALL: [Experiment; 2] = [
 ];
 
 fn figure_6(context: &Context<'_>) -> Result<Table> {
-    let mut runs = Vec::new();
-    for system in context.systems() {
-        runs.extend(of(context.options.form, CLIENTS).iter().map(|&clients| (system, clients)));
-    }
+    let ladder = context.options.form.of(CLIENTS);
     let on = &Testbed::new(context)?;
-    let at = |&(system, clients): &(&'static str, usize)| {
-        Load { clients, ..BLOCKS }.run(context, system, on)
-    };
-    let points = context.pool.map(&runs, at)?;
+    let every = every_shown(context);
+    let found = sweep(context, &every, &ladder, |&(system, settings, _), clients| {
+        Load { clients, settings, ..BLOCKS }.run(context, system, on)
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
     assume(context, &mut table, &BLOCKS);
-    for ((system, clients), point) in runs.into_iter().zip(points) {
-        table.push_bound(row(system, clients, &point), &point.binding);
+    ladder.assume(&mut table, "clients of the whole experiment");
+    for ((.., name), clients, point) in found {
+        table.push_bound(row(name, clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -80,26 +98,23 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
 
 fn figure_7(context: &Context<'_>) -> Result<Table> {
     let mut runs = Vec::new();
-    for system in context.systems() {
-        runs.extend(of(context.options.form, ZIPF).iter().map(|&zipf| (system, zipf)));
+    for shown in every_shown(context) {
+        runs.extend(context.options.form.of(ZIPF).iter().map(|&zipf| (shown, zipf)));
     }
     let on = &Testbed::new(context)?;
-    let at = |&(system, zipf_percent): &(&'static str, u8)| {
-        Load { clients: CLIENTS_OF_FIGURE_7, zipf_percent, ..BLOCKS }.run(context, system, on)
+    let at = |&((system, settings, _), zipf_percent): &(Shown, u8)| {
+        let load = Load { clients: CLIENTS_OF_FIGURE_7, zipf_percent, settings, ..BLOCKS };
+        load.run(context, system, on)
     };
     let points = context.pool.map(&runs, at)?;
     let mut table = context.table();
     on.assume(&mut table);
     assume(context, &mut table, &BLOCKS);
-    for ((system, zipf_percent), point) in runs.into_iter().zip(points) {
+    for (((.., name), zipf_percent), point) in runs.into_iter().zip(points) {
         let zipf = rounded(f64::from(zipf_percent) / 100.0, 2);
-        let measured = vec![json!(system), zipf, rounded(point.mean, 3)];
+        let measured = vec![json!(name), zipf, rounded(point.mean, 3)];
         table.push_bound(measured, &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
-}
-
-fn of<T: Copy>(form: Form, [full, quick]: [&'static [T]; 2]) -> &'static [T] {
-    form.of([full, quick])
 }

@@ -7,11 +7,11 @@
 //! is repeated with more. The time is a function of the configuration, so that two tables that name
 //! the same one have the same numbers.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use nicol_core::units::Nanos;
 
 use crate::config::{BenchConfig, Length};
-use crate::experiments::Table;
+use crate::experiments::{Table, TooFewTurns};
 use crate::report::BenchReport;
 
 /// Transactions of each client in the measured time, in the mean, at least.
@@ -59,12 +59,14 @@ pub(super) fn measure(
         if report.committed >= needed {
             return Ok(report);
         }
-        ensure!(
-            measured < LONGEST,
-            "{} transactions of {clients} clients took effect in {measured:?}, fewer than {TURNS} \
-             each",
-            report.committed
-        );
+        if measured >= LONGEST {
+            let took_effect = report.committed;
+            return Err(TooFewTurns(format!(
+                "{took_effect} transactions of {clients} clients took effect in {measured:?}, fewer \
+                 than {TURNS} each"
+            ))
+            .into());
+        }
         measured = longer(measured, needed, report.committed).min(LONGEST);
     }
 }
@@ -75,11 +77,15 @@ fn longer(measured: Nanos, needed: u64, committed: u64) -> Nanos {
     Nanos(measured.0 * times / 16)
 }
 
+/// For how long at least, in words.
+pub(super) fn words(least: Nanos) -> String {
+    format!("{} us, or until {TURNS} transactions of each client", least.0 / 1_000)
+}
+
 /// Says in `table` for how long its rows were measured.
 pub(super) fn assume(table: &mut Table, least: Nanos) {
-    let span = format!("{} us, or until {TURNS} transactions of each client", least.0 / 1_000);
     let reason = "simulated; whichever is longer, in the mean; the published length is not given";
-    table.assume("measured time", span, reason);
+    table.assume("measured time", words(least), reason);
     table.assume("warm-up", format!("1/{WARM_UP_PART} of the measured time"), "simulated");
 }
 
@@ -123,9 +129,9 @@ mod tests {
                 compared += 1;
             }
         }
-        // Two systems: with 1, 88 and 352 clients (1, 44 and 176 of blocks), or uniform and zipf
-        // 0.99.
-        assert_eq!(compared, 4 * 6 + 2 * 4);
+        // Two systems: at least with 1, 88 and 352 clients (1, 44 and 176 of blocks) in three of
+        // four figures, or uniform and zipf 0.99.
+        assert!(compared >= 3 * 6 + 2 * 4, "{compared}");
     }
 
     #[test]

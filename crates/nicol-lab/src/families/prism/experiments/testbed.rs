@@ -8,6 +8,7 @@ use nicol_sim::Profile;
 
 use super::SWITCHED;
 use crate::experiments::{Context, Table, digest};
+use crate::refused::refuse;
 
 /// What executes chains at servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +54,12 @@ impl Testbed {
         let clients = Arc::new(Profile::load(base)?);
         ensure!(
             clients.verbs.present.value && clients.verbs.chains.is_some(),
-            "--profile {base}: this figure compares who executes chains; choose a profile whose \
-             verbs.chains says that, such as {SWITCHED}"
+            refuse(
+                "profile",
+                base,
+                "this figure compares who executes chains",
+                format!("choose a profile whose verbs.chains says that, such as {SWITCHED}")
+            )
         );
         let on = |name: String| -> Result<Self> {
             Ok(Self { profiles: vec![Arc::new(Profile::load(&name)?)], name })

@@ -4,11 +4,11 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::closed_loop::{
-    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row,
+    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row, sweep,
 };
 use super::load::Point;
 use super::testbed::Testbed;
-use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
 use crate::workloads::WorkloadSpec;
 
 /// "Both hardware and software RDMA implementations for FaRM".
@@ -25,6 +25,49 @@ const OF_FARM: &[&str] = &[
     "await_commit=on",
     "log_bytes=8192",
 ];
+
+/// What is shown: each system as the paper describes it, under its own name, and the other readings
+/// of a sentence beside it.
+const SHOWN: [Shown; 5] = [
+    Shown { reading: &["prepare=one-chain"], ..Shown::of("prism-tx", OF_PRISM_TX) },
+    // AMB-53
+    Shown {
+        reading: &["prepare=reads-first"],
+        is_beside: true,
+        ..Shown::of("prism-tx", OF_PRISM_TX)
+    },
+    Shown { reading: &["validate_keys=all"], ..Shown::of("farm", OF_FARM) },
+    // AMB-54
+    Shown { reading: &["validate_keys=unlocked"], is_beside: true, ..Shown::of("farm", OF_FARM) },
+    Shown { reading: &["validate_keys=all"], ..Shown::of("farm-software", OF_FARM) },
+];
+
+/// A system by one reading of its text.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    system: &'static str,
+    settings: &'static [&'static str],
+    reading: &'static [&'static str],
+    /// Is it beside the one that the figure is about?
+    is_beside: bool,
+}
+
+impl Shown {
+    const fn of(system: &'static str, settings: &'static [&'static str]) -> Self {
+        Self { system, settings, reading: &[], is_beside: false }
+    }
+
+    /// `system` as its paper describes it; `None` if these figures do not show it.
+    pub(super) fn as_described(system: &str) -> Option<Self> {
+        SHOWN.into_iter().find(|shown| shown.system == system)
+    }
+
+    /// What its rows are called: the system, and what is read otherwise.
+    fn name(&self) -> String {
+        let otherwise = self.reading.iter().filter(|_| self.is_beside);
+        std::iter::once(&self.system).chain(otherwise).copied().collect::<Vec<_>>().join(" ")
+    }
+}
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 2] = [
@@ -58,14 +101,17 @@ pub(super) static ALL: [Experiment; 2] = [
 ];
 
 /// Clients among which the peak is looked for.
-const CLIENTS_AT_PEAK: [&[usize]; 2] = [&[44, 88, 176, 352, 704, 1_408], &[88, 352]];
+pub(super) const CLIENTS_AT_PEAK: [Ladder; 2] = [
+    Ladder { low: &[], from: 44, factor: 2, most: 5_632 },
+    Ladder { low: &[], from: 88, factor: 4, most: 5_632 },
+];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 
 /// What is varied.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
-    pub(super) system: &'static str,
+    pub(super) shown: Shown,
     pub(super) clients: usize,
     pub(super) zipf_percent: u8,
 }
@@ -73,22 +119,26 @@ pub(super) struct Case {
 impl Case {
     /// Runs it.
     pub(super) fn measure(self, context: &Context<'_>, on: &Testbed) -> Result<Point> {
-        let Self { system, clients, zipf_percent } = self;
+        let Self { shown, clients, zipf_percent } = self;
         let spec = WorkloadSpec {
             keys: Some(1),
             read_percent: Some(0),
             zipf_percent: Some(zipf_percent),
             ..WorkloadSpec::named("ycsb-t")
         };
-        let settings = if system == SYSTEMS[0] { OF_PRISM_TX } else { OF_FARM };
-        let what =
-            format!("{system} with {clients} clients, zipf {zipf_percent} %, on {}", on.name);
-        Run { system, settings, on, clients, spec, what }.measure(context)
+        let settings = [shown.settings, shown.reading].concat();
+        let system = shown.system;
+        let what = format!(
+            "{} with {clients} clients, zipf {zipf_percent} %, on {}",
+            shown.name(),
+            on.name
+        );
+        Run { system, settings: &settings, on, clients, spec, what }.measure(context)
     }
 }
 
-/// "We use only a single shard": one server.
-pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
+/// "We use only a single shard": one server, under loads as `ladder` has them.
+pub(super) fn assume(context: &Context<'_>, table: &mut Table, ladder: Ladder) {
     assume_time(context, table);
     let objects = context.options.form.of(RECORDS);
     table.assume("objects", objects, "of 512 B each; the paper has 8 million");
@@ -98,21 +148,27 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
     let reason = "PRISM-TX: not published; as far as clocks are synchronized in a machine room";
     table.assume("clocks of clients differ", "up to 5 us", reason);
     assume_clients(table);
+    ladder.assume(table, "clients of the whole experiment");
+}
+
+/// What is shown of the systems that are asked for.
+fn every_shown(context: &Context<'_>) -> impl Iterator<Item = Shown> {
+    let systems: Vec<&str> = context.systems().into_iter().collect();
+    SHOWN.into_iter().filter(move |shown| systems.contains(&shown.system))
 }
 
 fn figure_9(context: &Context<'_>) -> Result<Table> {
-    let mut cases = Vec::new();
-    for system in context.systems() {
-        let of = |&clients: &usize| Case { system, clients, zipf_percent: 0 };
-        cases.extend(context.options.form.of(CLIENTS).iter().map(of));
-    }
+    let ladder = context.options.form.of(CLIENTS);
     let on = &Testbed::new(context)?;
-    let found = context.pool.map(&cases, |case| case.measure(context, on))?;
+    let every: Vec<Shown> = every_shown(context).collect();
+    let found = sweep(context, &every, &ladder, |&shown, clients| {
+        Case { shown, clients, zipf_percent: 0 }.measure(context, on)
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
-    assume(context, &mut table);
-    for (case, point) in cases.iter().zip(found) {
-        table.push_bound(row(case.system, case.clients, &point), &point.binding);
+    assume(context, &mut table, ladder);
+    for (shown, clients, point) in found {
+        table.push_bound(row(&shown.name(), clients, &point), &point.binding);
         table.judge(point.violations);
     }
     Ok(table)
@@ -120,24 +176,24 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
 
 fn figure_10(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
-    let clients = form.of(CLIENTS_AT_PEAK);
-    let mut cases = Vec::new();
-    for system in context.systems() {
-        for &zipf_percent in form.of(ZIPF) {
-            cases.extend(clients.iter().map(|&clients| Case { system, clients, zipf_percent }));
-        }
+    let ladder = form.of(CLIENTS_AT_PEAK);
+    let mut series = Vec::new();
+    for shown in every_shown(context) {
+        series.extend(form.of(ZIPF).iter().map(|&zipf_percent| (shown, zipf_percent)));
     }
     let on = &Testbed::new(context)?;
-    let found = context.pool.map(&cases, |case| case.measure(context, on))?;
+    let found = context.pool.map(&series, |&(shown, zipf_percent)| {
+        let at = |clients| Case { shown, clients, zipf_percent }.measure(context, on);
+        Point::peak_of(ladder.climb(|point: &Point| point.throughput, at)?)
+    })?;
     let mut table = context.table();
     on.assume(&mut table);
-    assume(context, &mut table);
-    for (cases, points) in cases.chunks(clients.len()).zip(found.chunks(clients.len())) {
-        let peak = Point::peak(points);
-        let zipf = rounded(f64::from(cases[0].zipf_percent) / 100.0, 2);
-        let measured = vec![json!(cases[0].system), zipf, rounded(peak.throughput, 0)];
+    assume(context, &mut table, ladder);
+    for ((shown, zipf_percent), peak) in series.into_iter().zip(found) {
+        let zipf = rounded(f64::from(zipf_percent) / 100.0, 2);
+        let measured = vec![json!(shown.name()), zipf, rounded(peak.throughput, 0)];
         table.push_bound(measured, &peak.binding);
-        points.iter().for_each(|point| table.judge(point.violations.clone()));
+        table.judge(peak.violations);
     }
     Ok(table)
 }

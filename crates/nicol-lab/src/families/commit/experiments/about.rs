@@ -1,0 +1,104 @@
+//! What the figures of Xenic are.
+
+use super::benchmarks::TPCC_NEW_ORDER;
+use super::benchmarks::{Benchmark, NODES, REPLICAS, RETWIS, SMALLBANK, TPCC, TPCC_384};
+use super::{ablations, lookups, study};
+use crate::experiments::{About, Extent, Readings};
+
+const SECTION: Readings = Readings::Section("Xenic (SOSP '21)");
+const BOTH: &[&str] = &["liquidio3", "connectx5"];
+const SMART: &[&str] = &["liquidio3"];
+const SWEEP: &str = "Threads are counted up until throughput is less than 95 % of the peak";
+
+/// What the figure called `id` is; `None` if it is none of these.
+pub(crate) fn about(id: &str) -> Option<About> {
+    let found = match id {
+        "xenic-table2" => About {
+            paper: "Table 2: a table of 8 million keys, 90 % full, lookups of random keys",
+            scale: vec![Extent::of("keys", |form| lookups::keys(form).to_string())],
+            profiles: &[],
+            readings: Readings::These(&["AMB-01", "AMB-02", "AMB-03", "AMB-04", "AMB-46"]),
+            left_out: &["bytes of a slot as in the paper, which it does not give"],
+        },
+        "xenic-fig2" => parts(
+            "Figure 2: one operation of 256 B at a time, from a host and from the NIC, and verbs",
+            "one operation at a time",
+            BOTH,
+            &["AMB-47"],
+            &["a NOP over verbs: a fixed-function NIC executes none"],
+        ),
+        "xenic-fig3" => parts(
+            "Figure 3: writes of 16 to 256 B to memory of a remote NIC and host, one by one and \
+             batched, and by verbs with doorbell batches",
+            "16 or 64 writes under way on each of 16 or 24 cores, 256 of one requester by verbs",
+            BOTH,
+            &["AMB-25", "AMB-42"],
+            &[],
+        ),
+        "xenic-fig4" | "xenic-fig4-writes" => parts(
+            "Figure 4: DMA reads and writes of 8 NIC cores, one by one and in vectors of 15",
+            "60 requests under way on each of 8 NIC cores; for the latency one vector",
+            SMART,
+            &["AMB-25"],
+            &["sizes beyond 16 to 256 B: those of the figure are not in its text"],
+        ),
+        "xenic-fig8a" => sweep("5.2: New-Order alone, 72 warehouses a server", &TPCC_NEW_ORDER),
+        "xenic-fig8b" => sweep("5.3: TPC-C's mix, 72 warehouses a server", &TPCC),
+        "xenic-50g" => sweep("5.3: TPC-C's mix, 384 warehouses, one 50 Gb/s link", &TPCC_384),
+        "xenic-fig8c" => {
+            sweep("5.4: Retwis, 1 million keys of 64 B a server, Zipf 0.5, half reads", &RETWIS)
+        }
+        "xenic-fig8d" => {
+            sweep("5.5: Smallbank, 2.4 million accounts a server, 90 % of them on 4 %", &SMALLBANK)
+        }
+        "xenic-table3" => About {
+            paper: "5.6: the fewest threads that keep 95 % of the peak, of three benchmarks; a NIC \
+                    thread counts 0.31 of a host thread",
+            scale: [&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK].map(scale).concat(),
+            ..sweep("", &SMALLBANK)
+        },
+        "xenic-fig9a" => About {
+            profiles: SMART,
+            left_out: &["shipping to NICs, which is figure 9b's"],
+            ..sweep("5.7: Retwis at the peak, as mechanisms are added", &RETWIS)
+        },
+        "xenic-fig9b" => {
+            let mut about = sweep("5.7: the median of Smallbank at low load", &SMALLBANK);
+            about.scale.retain(|line| line.what != study::LOAD);
+            about.scale.push(Extent::same(study::LOAD, ablations::FEW_CLIENTS));
+            About { profiles: SMART, ..about }
+        }
+        _ => return None,
+    };
+    Some(found)
+}
+
+fn parts(
+    paper: &'static str,
+    load: &'static str,
+    profiles: &'static [&'static str],
+    readings: &'static [&'static str],
+    left_out: &'static [&'static str],
+) -> About {
+    let scale = vec![Extent::same("load", load)];
+    About { paper, scale, profiles, readings: Readings::These(readings), left_out }
+}
+
+fn sweep(paper: &'static str, benchmark: &'static Benchmark) -> About {
+    let mut lines = scale(benchmark);
+    lines.push(Extent::same("nodes", format!("{NODES}, {REPLICAS} copies of each shard")));
+    lines.push(Extent::of(study::LOAD, |form| study::ladder(form).words()));
+    lines.push(Extent::same("the paper's load", SWEEP));
+    let left_out = &["the paper's number of threads at each point, which it does not give"];
+    About { paper, scale: lines, profiles: BOTH, readings: SECTION, left_out }
+}
+
+fn scale(benchmark: &'static Benchmark) -> Vec<Extent> {
+    vec![
+        Extent::of(benchmark.name, |form| benchmark.scale_words(form)),
+        Extent::of("measured time", |form| {
+            let (warmup, window) = benchmark.windows(form);
+            format!("{} us after {} us", window.0 / 1_000, warmup.0 / 1_000)
+        }),
+    ]
+}

@@ -1,0 +1,357 @@
+//! Values out of line: blocks in slabs of one size, whose memory goes back to the system when they
+//! are empty.
+//!
+//! Each size class has regions of its own. What is given back is memory and not address space: a
+//! slab of another class takes the memory, and a stale pointer into an empty slab finds zeros, or
+//! later another block of the same class at the same place, and never the inside of one.
+
+use std::sync::Arc;
+
+use nicol_core::ids::{Key, Version};
+use nicol_core::memory::{Region, WORD};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::layout::BlockRef;
+use super::memory::Chunks;
+use super::size_class::{BLOCK_OVERHEAD, SizeClass, needed};
+use crate::access::{load, read, store, write};
+
+/// Block: key, version, then the value, then a seal of key and version. A reader that follows a
+/// stale pointer finds another key or version, because a version is never reused for a key. A
+/// reader that is overtaken by the block's reuse finds no valid seal: the old seal is broken before
+/// anything else is written, and no later one is equal.
+const BLOCK_HEADER: u64 = BLOCK_OVERHEAD - WORD as u64;
+/// Slabs of a class's first region. After each four the next ones are twice as large.
+const REGION_SLABS: u64 = 4;
+/// Regions of a class that are equally large.
+const REGIONS_PER_SIZE: u32 = 4;
+/// Slabs that a region has at most: any place in one fits into the half of a pointer.
+const REGION_SLABS_MAX: u64 = 1 << 14;
+/// Slabs with a free block are kept by how full they are, in so many steps.
+const FILLS: usize = 8;
+
+/// Hands out heap blocks by size class.
+#[derive(Clone, Debug)]
+pub(super) struct Heap {
+    /// By the number of the region.
+    regions: Vec<HeapRegion>,
+    slabs: Vec<Slab>,
+    classes: Box<[Class]>,
+    in_use: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HeapRegion {
+    class: SizeClass,
+    /// The number of its first slab.
+    first: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Class {
+    /// Regions made.
+    regions: u32,
+    /// Slabs with memory and a free block, the emptiest first.
+    fills: [Vec<u32>; FILLS],
+    /// Slabs without memory.
+    vacant: Vec<u32>,
+    /// Blocks of the slabs with memory, and those of them that hold a value.
+    blocks: u64,
+    used: u64,
+}
+
+/// Memory for blocks of one class.
+#[derive(Clone, Debug)]
+struct Slab {
+    region: u32,
+    /// Its first byte in the region.
+    offset: u64,
+    used: u32,
+    /// Where it stands in the list of its fill.
+    place: u32,
+    /// A bit for each block that holds a value; empty without memory.
+    taken: Box<[u64]>,
+}
+
+impl Class {
+    const fn free(&self) -> u64 {
+        self.blocks - self.used
+    }
+
+    /// The fullest slab with a free block.
+    fn fullest(&self) -> Option<u32> {
+        self.fills.iter().rev().find_map(|slabs| slabs.last().copied())
+    }
+
+    /// The emptiest slab that holds a value, among those with a free block.
+    fn emptiest(&self, slabs: &[Slab]) -> Option<u32> {
+        let holds = |&&slab: &&u32| slabs[slab as usize].used > 0;
+        self.fills.iter().find_map(|slabs| slabs.iter().find(holds).copied())
+    }
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        let classes = SizeClass::all().map(|_| Class::default()).collect();
+        Self { regions: Vec::new(), slabs: Vec::new(), classes, in_use: 0, bytes: 0 }
+    }
+}
+
+/// The word behind a value; it identifies key and version.
+fn seal(key: Key, version: Version) -> u64 {
+    xxh3_64_with_seed(&key.0.to_le_bytes(), version.0)
+}
+
+impl Heap {
+    /// Blocks that hold a value.
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Bytes of the slabs that have memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Can a value of this class be stored without more memory? In a block of up to twice its size;
+    /// one free block of a class is kept back, because a value is written before the block of the
+    /// replaced one is freed.
+    pub(super) fn has_block(&self, class: SizeClass) -> bool {
+        class.up_to_twice().any(|class| self.classes[class.index()].free() >= 2)
+    }
+
+    /// Writes a value into a free block: where memory `may_grow` in one of its class, else in one
+    /// of up to twice the size if there is one.
+    pub(super) fn put(
+        &mut self,
+        chunks: &Chunks,
+        key: Key,
+        version: Version,
+        value: &[u8],
+        may_grow: bool,
+    ) -> BlockRef {
+        let own = SizeClass::of_value(value.len() as u32);
+        let has_free = |class: &SizeClass| self.classes[class.index()].free() > 0;
+        let class = match may_grow || has_free(&own) {
+            true => own,
+            false => own.up_to_twice().find(has_free).unwrap_or(own),
+        };
+        let slab = match self.classes[class.index()].fullest() {
+            Some(slab) => slab,
+            None => self.commit(chunks, class),
+        };
+        let (chunk, offset) = self.take(slab, class);
+        let block = (offset / WORD as u64) as u32;
+        let reference = BlockRef { chunk, block, len: value.len() as u32 };
+        let (region, offset, len) = span(chunks, reference);
+        store(region, offset, key.0);
+        store(region, offset + WORD as u64, version.0);
+        write(region, offset + BLOCK_HEADER, value);
+        store(region, offset + len - WORD as u64, seal(key, version));
+        self.in_use += 1;
+        reference
+    }
+
+    /// Frees a block that no slot points to any more, and breaks its seal. Readers that still hold
+    /// its pointer start again.
+    pub(super) fn take_back(&mut self, chunks: &Chunks, block: BlockRef) -> SizeClass {
+        let (region, offset, len) = span(chunks, block);
+        store(region, offset + len - WORD as u64, 0);
+        self.in_use -= 1;
+        let HeapRegion { class, first } = self.regions[block.chunk as usize];
+        let number = first + (offset / class.slab_bytes()) as u32;
+        self.unlist(number, class);
+        let slab = &mut self.slabs[number as usize];
+        let bit = offset % class.slab_bytes() / class.block_bytes();
+        slab.taken[bit as usize / 64] &= !(1 << (bit % 64));
+        slab.used -= 1;
+        let empty = slab.used == 0;
+        let of_class = &mut self.classes[class.index()];
+        of_class.used -= 1;
+        self.list(number, class);
+        if empty {
+            self.vacate_spare(chunks, class);
+        }
+        class
+    }
+
+    /// Gives the memory of empty slabs back, but of one that its class may soon need again: where
+    /// values come and go one by one, it would be asked for and given back each time.
+    fn vacate_spare(&mut self, chunks: &Chunks, class: SizeClass) {
+        let is_empty = |&&slab: &&u32| self.slabs[slab as usize].used == 0;
+        let of_class = &self.classes[class.index()];
+        let kept = usize::from(of_class.used > 0);
+        let spare: Vec<u32> =
+            of_class.fills[0].iter().filter(is_empty).skip(kept).copied().collect();
+        for slab in spare {
+            self.vacate(chunks, slab, class);
+        }
+    }
+
+    /// Of a class that is sparse, the blocks of its emptiest slab that hold values, at most `most`.
+    /// Once they are moved, the slab's memory goes back. Sparse is a class with more free blocks
+    /// than a quarter of its used ones, and more than a slab has.
+    pub(super) fn to_move(&self, class: SizeClass, most: usize) -> Vec<(u32, u64)> {
+        let of_class = &self.classes[class.index()];
+        if of_class.free() <= (of_class.used / 4).max(class.slab_blocks()) {
+            return Vec::new();
+        }
+        // Not into itself, nor into one that is empty.
+        let emptiest = of_class.emptiest(&self.slabs);
+        let Some(slab) = emptiest.filter(|_| emptiest != of_class.fullest()) else {
+            return Vec::new();
+        };
+        let Slab { region, offset, taken, .. } = &self.slabs[slab as usize];
+        let bits =
+            (0..class.slab_blocks()).filter(|bit| taken[*bit as usize / 64] >> (bit % 64) & 1 == 1);
+        bits.map(|bit| (*region, offset + bit * class.block_bytes())).take(most).collect()
+    }
+
+    /// Gives memory to a slab, and lists it.
+    fn commit(&mut self, chunks: &Chunks, class: SizeClass) -> u32 {
+        if self.classes[class.index()].vacant.is_empty() {
+            self.add_region(chunks, class);
+        }
+        let of_class = &mut self.classes[class.index()];
+        let Some(number) = of_class.vacant.pop() else {
+            panic!("a region was just added");
+        };
+        of_class.blocks += class.slab_blocks();
+        let words = class.slab_blocks().div_ceil(64) as usize;
+        self.slabs[number as usize].taken = vec![0; words].into();
+        self.bytes += class.slab_bytes();
+        self.list(number, class);
+        number
+    }
+
+    fn add_region(&mut self, chunks: &Chunks, class: SizeClass) {
+        let (region, first) = (self.regions.len() as u32, self.slabs.len() as u32);
+        let of_class = &mut self.classes[class.index()];
+        let doublings = of_class.regions / REGIONS_PER_SIZE;
+        let slabs = (REGION_SLABS << doublings).min(REGION_SLABS_MAX);
+        chunks.add_pages(region, slabs * class.slab_bytes());
+        of_class.regions += 1;
+        // The first ones are taken first.
+        of_class.vacant.extend((first..first + slabs as u32).rev());
+        let slab = |at| Slab {
+            region,
+            offset: at * class.slab_bytes(),
+            used: 0,
+            place: 0,
+            taken: Box::default(),
+        };
+        self.slabs.extend((0..slabs).map(slab));
+        self.regions.push(HeapRegion { class, first });
+    }
+
+    /// Gives the memory of an empty slab back to the system.
+    fn vacate(&mut self, chunks: &Chunks, number: u32, class: SizeClass) {
+        self.unlist(number, class);
+        let slab = &mut self.slabs[number as usize];
+        slab.taken = Box::default();
+        release(chunks, slab.region, slab.offset, class.slab_bytes());
+        let of_class = &mut self.classes[class.index()];
+        of_class.blocks -= class.slab_blocks();
+        of_class.vacant.push(number);
+        self.bytes -= class.slab_bytes();
+    }
+
+    /// Takes a free block of a slab that has one; returns its region and offset.
+    fn take(&mut self, number: u32, class: SizeClass) -> (u32, u64) {
+        self.unlist(number, class);
+        let slab = &mut self.slabs[number as usize];
+        let free = slab.taken.iter_mut().enumerate().find(|(_, word)| **word != u64::MAX);
+        let Some((at, word)) = free else { panic!("a listed slab has a free block") };
+        let bit = word.trailing_ones();
+        *word |= 1 << bit;
+        slab.used += 1;
+        let block = at as u64 * 64 + u64::from(bit);
+        let place = (slab.region, slab.offset + block * class.block_bytes());
+        self.classes[class.index()].used += 1;
+        self.list(number, class);
+        place
+    }
+
+    /// The list of a slab with a free block; `None`: it is full.
+    fn fill(&self, number: u32, class: SizeClass) -> Option<usize> {
+        let fill = u64::from(self.slabs[number as usize].used) * FILLS as u64 / class.slab_blocks();
+        Some(fill as usize).filter(|&fill| fill < FILLS)
+    }
+
+    fn list(&mut self, number: u32, class: SizeClass) {
+        let Some(fill) = self.fill(number, class) else { return };
+        let list = &mut self.classes[class.index()].fills[fill];
+        self.slabs[number as usize].place = list.len() as u32;
+        list.push(number);
+    }
+
+    fn unlist(&mut self, number: u32, class: SizeClass) {
+        let Some(fill) = self.fill(number, class) else { return };
+        let list = &mut self.classes[class.index()].fills[fill];
+        let place = self.slabs[number as usize].place;
+        list.swap_remove(place as usize);
+        if let Some(&moved) = list.get(place as usize) {
+            self.slabs[moved as usize].place = place;
+        }
+    }
+}
+
+fn release(chunks: &Chunks, region: u32, offset: u64, len: u64) {
+    let region = chunks.get(region).map(|region| region.release(offset, len));
+    assert!(region == Some(Ok(())), "a slab lies in a region that exists");
+}
+
+/// The region, offset and length of a block's used bytes.
+pub(super) fn span(chunks: &Chunks, block: BlockRef) -> (&Arc<Region>, u64, u64) {
+    let Some(region) = chunks.get(block.chunk) else {
+        panic!("a block lies in a region that exists");
+    };
+    (region, u64::from(block.block) * WORD as u64, needed(block.len))
+}
+
+/// The key in a block that holds a value.
+pub(super) fn key_of_block(chunks: &Chunks, region: u32, offset: u64) -> Key {
+    let Some(region) = chunks.get(region) else {
+        panic!("a block lies in a region that exists");
+    };
+    Key(load(region, offset))
+}
+
+/// The value in the bytes of a block, if they are still those of `key` at `version`.
+pub(super) fn parse_block(bytes: &[u8], key: Key, version: Version, len: u32) -> Option<&[u8]> {
+    let word = |at: usize| {
+        let mut word = [0; WORD];
+        word.copy_from_slice(bytes.get(at..at + WORD)?);
+        Some(u64::from_le_bytes(word))
+    };
+    let whole = word(0)? == key.0
+        && word(WORD)? == version.0
+        && word(bytes.len().checked_sub(WORD)?)? == seal(key, version);
+    let value = BLOCK_HEADER as usize;
+    whole.then(|| bytes.get(value..value + len as usize))?
+}
+
+/// Reads a block's value with local accesses; `None` if the block has been reused.
+pub(super) fn read_block(
+    chunks: &Chunks,
+    block: BlockRef,
+    key: Key,
+    version: Version,
+    into: &mut Vec<u8>,
+) -> Option<()> {
+    let (region, offset, len) = span(chunks, block);
+    let last = offset + len - WORD as u64;
+    // Upwards, as DMA reads.
+    if load(region, offset) != key.0 || load(region, offset + WORD as u64) != version.0 {
+        return None;
+    }
+    let start = into.len();
+    into.resize(start + block.len as usize, 0);
+    read(region, offset + BLOCK_HEADER, &mut into[start..]);
+    if load(region, last) != seal(key, version) {
+        into.truncate(start);
+        return None;
+    }
+    Some(())
+}
