@@ -24,6 +24,8 @@ const DONE: u16 = KINDS + 5;
 pub(crate) const PART: u16 = KINDS + 6;
 /// Client to the host: a request without its vector. [AlNiCo22, implementation, step 1]
 pub(crate) const DATA: u16 = KINDS + 7;
+/// Where its id stands in it: behind slot, hint and flags.
+pub(crate) const DATA_ID: std::ops::Range<usize> = 10..18;
 /// Client to the FPGA: the vector alone. [AlNiCo22, implementation, step 2]
 pub(crate) const VECTOR: u16 = KINDS + 8;
 /// FPGA to worker: an entry of its completion queue, for data that is on the host. [AlNiCo22,
@@ -469,6 +471,10 @@ mod tests {
             request.emit(&mut Writer::new(&mut body));
             assert!(body.len() <= SLOT_BYTES, "{}", body.len());
         }
+        let mut data = Vec::new();
+        DataOf(RequestOf { header, id: TxnId(8), txn: &txn, padding: 0, apart: true })
+            .emit(&mut Writer::new(&mut data));
+        assert_eq!(Reader::new(&data[DATA_ID]).u64(), Ok(8));
         assert!(Part::parse(&[0; SLOT_BYTES]).is_ok() && Part::parse(&[0; 7]).is_err());
         body[9] = 255;
         assert!(Request::parse(&body).is_err(), "unknown flags");

@@ -21,12 +21,14 @@ pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
     ("round-robin", Kind::RoundRobin),
 ];
 
-/// Ways to break a scheduler on purpose, so that a run can show that a lost request is noticed.
-pub(super) const SABOTAGES: [(&str, Sabotage); 4] = [
+/// Ways to break a scheduler on purpose, so that a run can show that a request which is lost or mixed
+/// up is noticed.
+pub(super) const SABOTAGES: [(&str, Sabotage); 5] = [
     ("refuses_silently", Sabotage::RefusesSilently),
     ("drops_when_full", Sabotage::DropsWhenFull),
     ("loses_queue", Sabotage::LosesQueue),
     ("drops_before_vectors", Sabotage::DropsBeforeVectors),
+    ("executes_old_data", Sabotage::ExecutesOldData),
 ];
 
 /// The settings of a scheduler, wherever it stands.
