@@ -145,14 +145,17 @@ fn per_bytes(rate: BitsPerSec, bytes: f64) -> f64 {
 }
 
 impl<'a> Hardware<'a> {
-    /// Of a card whose inside is modelled and that has cores beside the path; `None` of another.
+    /// Of a card whose inside is modelled, and that has a SoC if any alternative takes one; `None` of
+    /// another.
     pub fn new(
         profile: &'a Profile,
         client: &'a Profile,
         description: &Description,
     ) -> Option<Self> {
         let card = profile.card.as_ref()?;
-        card.soc.as_ref()?;
+        if description.needs_soc() {
+            card.soc.as_ref()?;
+        }
         Some(Self { profile, client, card, mitigated: description.mitigations })
     }
 

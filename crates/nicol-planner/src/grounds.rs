@@ -113,7 +113,7 @@ impl Plan {
             return vec![f64::NAN; self.candidates.len() + 1];
         };
         let alone = (0..self.candidates.len()).map(|at| programme.alone(at).0);
-        let mix = programme.greedy(&self.ranked);
+        let mix = programme.greedy(&self.built());
         alone.chain([mix.iter().sum()]).map(|rate| rate * 1e6).collect()
     }
 }

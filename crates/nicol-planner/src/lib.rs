@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod capacity;
 mod demand;
 mod description;
 mod grounds;
@@ -21,7 +22,7 @@ use anyhow::{Context as _, Result, ensure};
 
 pub use advice::{Advice, Evidence, Gain};
 pub use demand::Resource;
-pub use description::{Alternative, Criterion, Description, Step, Way, Wrong};
+pub use description::{Alternative, Criterion, Description, Kept, Step, Way, Wrong};
 pub use grounds::{Effect, Ground};
 pub use picture::picture;
 pub use report::Report;
@@ -93,6 +94,9 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Their places in the description, the best first.
     pub ranked: Vec<usize>,
+    /// Those whose data the SoC's memory does not hold beside that of better ones, in that order: no
+    /// part of the greedy mix.
+    pub left_out: Vec<usize>,
     /// What combining them greedily comes to, in that order.
     pub greedy: Mix,
     /// The mix with the greatest rate; of corners of the programme within a percent of it, the best
@@ -112,6 +116,11 @@ impl Plan {
     /// beside it.
     pub const fn recommended(&self) -> &Mix {
         &self.greedy
+    }
+
+    /// The alternatives that the recommended mix may have, the best first.
+    pub fn built(&self) -> Vec<usize> {
+        self.ranked.iter().copied().filter(|at| !self.left_out.contains(at)).collect()
     }
 
     /// Where the best mix gives more than the recommended one: the resource that the recommended
@@ -147,7 +156,9 @@ const PART: [f64; 2] = [1e-9, 1e-6];
 /// Plans `description`: in closed form, and with the simulator if `simulated`.
 ///
 /// # Errors
-/// A profile that does not exist, or whose card has no cores beside the path.
+/// A profile that does not exist, whose card's inside is not described, or that has no SoC where an
+/// alternative takes one; alternatives whose data in the SoC's memory leaves no others that take all
+/// requests.
 pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     let profile = Arc::new(Profile::load(&description.hardware)?);
     let client = Arc::new(Profile::load(&description.clients)?);
@@ -157,11 +168,11 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         description.clients
     );
     let (demands, programme) = closed_form(description, &profile, &client).with_context(|| {
-        format!(
-            "hardware = {:?}: its card has no cores beside the path ([card.soc]); choose \
-                 bluefield2 or a profile like it",
-            description.hardware
-        )
+        let why = match profile.card {
+            Some(_) => "it has no SoC; choose bluefield2 or a profile like it",
+            None => description::NO_INSIDE,
+        };
+        format!("hardware = {:?}: {why}", description.hardware)
     })?;
     let ask = |arrival: &Arrival| simulate(&profile, &client, description, arrival);
     let mut candidates = Vec::new();
@@ -189,7 +200,12 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
             if asked && part > 1 { Some(ask(&Arrival::Mixed(mops.clone()))?.mops) } else { None };
         Ok(mixed(&candidates, &demands, mops, taken(&programme, &rates), simulated))
     };
-    let (greedy, best) = (programme.greedy(&ranked), best(&programme, &candidates, description));
+    let (built, left_out) = capacity::built(description, &ranked, profile.cores.nic_memory.value)?;
+    let greedy = programme.greedy(&built);
+    let best = capacity::subsets(description, profile.cores.nic_memory.value)
+        .map(|built| best(&programme.among(&built), &candidates, description))
+        .max_by(|one, other| one.iter().sum::<f64>().total_cmp(&other.iter().sum()))
+        .unwrap_or_else(|| greedy.clone());
     let greedy_is_best = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
     let greedy = mix(greedy, simulated)?;
     let best = mix(best, simulated && !greedy_is_best)?;
@@ -199,6 +215,7 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         description: description.clone(),
         candidates,
         ranked,
+        left_out,
         greedy,
         best,
         greedy_is_best,
@@ -208,7 +225,7 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
 }
 
 /// What a request of each alternative takes, and their rates together as a programme; none if the
-/// card of `profile` has no cores beside the path.
+/// card of `profile` is not described, or has no SoC that an alternative takes.
 fn closed_form(
     description: &Description,
     profile: &Profile,

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::{Value, json};
 
 use super::advice::{Advice, Gain};
+use super::description::gigabytes;
 use super::{Effect, Ground, Mix, Plan, Regret, WORTH};
 
 /// The schema's name, first in every object.
@@ -65,6 +66,7 @@ impl Plan {
                 })
             })
             .collect();
+        let left_out = self.left_out.iter().map(|at| self.candidates[*at].name.as_str());
         let switches = self.switches.iter().map(|one| {
             json!({
                 "from": one.from,
@@ -82,6 +84,7 @@ impl Plan {
             "clients": self.description.clients,
             "criteria": self.description.criteria.iter().map(|one| one.name()).collect::<Vec<_>>(),
             "alternatives": alternatives,
+            "left_out": left_out.collect::<Vec<_>>(),
             "recommended": "greedy",
             "best_is_more_by": self.regret().map(|regret| rounded(regret.more)),
             "grounds": grounds[grounds.len() - 1].iter().map(ground_json).collect::<Vec<_>>(),
@@ -243,6 +246,17 @@ impl Plan {
             writeln!(f)?;
         }
         self.write_mix(f, "greedy", &self.greedy)?;
+        for at in &self.left_out {
+            let (one, better) =
+                (&self.candidates[*at].name, self.description.kept_bytes(&self.built()));
+            writeln!(
+                f,
+                "{one} is left out: the SoC's memory does not hold the {} that it keeps beside the {} of \
+                 better ones.",
+                gigabytes(self.description.kept_bytes(&[*at])),
+                gigabytes(better)
+            )?;
+        }
         if let Some(Regret { exhausted, first, more }) = self.regret() {
             self.write_mix(f, "best by rate", &self.best)?;
             writeln!(

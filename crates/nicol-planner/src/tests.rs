@@ -290,7 +290,8 @@ fn each_piece_of_advice_appears_where_it_applies_and_goes_with_its_remedy() {
 #[test]
 fn a_switch_point_lies_where_the_simulator_has_it() {
     let mut seen = 0;
-    for example in [EXAMPLES[0], EXAMPLES[2], EXAMPLES[3]] {
+    let fewer_cores = format!("{}\n[limits]\nhost_cores = 8\n", EXAMPLES[2]);
+    for example in [EXAMPLES[2], &fewer_cores] {
         let description = read(example);
         let plan = plan(&description, false).unwrap();
         let load = |name: &str| Arc::new(Profile::load(name).unwrap());
@@ -475,6 +476,57 @@ fn hardware_without_cores_beside_the_path_is_refused_with_a_remedy() {
     description.hardware = "connectx6".into();
     let error = plan(&description, false).unwrap_err().to_string();
     assert!(error.contains("connectx6") && error.contains("choose bluefield2"), "{error}");
+}
+
+/// A plain NIC is hardware that a plan can ask about, and its bounds are the simulator's.
+#[test]
+fn a_plain_nic_is_planned_for() {
+    let text = "name = \"x\"\nhardware = \"connectx6\"\n[[alternative]]\nname = \"reads\"\n\
+                steps = [{ path = \"1\", verb = \"READ\", bytes = \"64B\" }]\n[[alternative]]\n\
+                name = \"asks\"\nsteps = [{ path = \"1\", verb = \"SEND\", bytes = \"16B\" }]\n";
+    let plain = plan(&read(text), true).unwrap();
+    for one in &plain.candidates {
+        let (mops, us) = one.simulated.unwrap();
+        assert!((one.mops / mops - 1.0).abs() < 0.15, "{one:?}");
+        assert!((one.latency_us / us - 1.0).abs() < 0.15, "{one:?}");
+    }
+    // The same READs pass a switch on the other card.
+    let beside = plan(&read(&text.replace("connectx6", "bluefield2")), false).unwrap();
+    let (direct, passed) = (&plain.candidates[0], &beside.candidates[0]);
+    assert!(direct.mops > passed.mops && direct.latency_us < passed.latency_us - 0.3);
+}
+
+/// What does not fit into the SoC's memory beside better ones is left out, and said; what several
+/// keep is there once.
+#[test]
+fn alternatives_share_the_memory_of_the_soc() {
+    let of = |values: &str, keeps: [&str; 2]| {
+        let one = |name: &str, keeps: &str, ns: u32| {
+            format!(
+                "[[alternative]]\nname = \"{name}\"\nkeeps = [{keeps}]\nsteps = [\
+                 {{ path = \"2\", verb = \"SEND\", bytes = \"16B\" }}, \
+                 {{ core = \"soc\", time = \"{ns}ns\" }}]\n"
+            )
+        };
+        let text = format!(
+            "name = \"x\"\n[soc_memory]\nindex = \"9GB\"\nvalues = \"{values}\"\n\
+             [[alternative]]\nname = \"reads\"\nsteps = [{{ path = \"1\", verb = \"READ\", bytes = \"1KiB\", \
+             count = 9 }}]\n{}{}",
+            one("first", keeps[0], 100),
+            one("second", keeps[1], 900)
+        );
+        plan(&read(&text), false).unwrap()
+    };
+    let fits = of("7GB", ["\"index\"", "\"values\""]);
+    assert!(fits.left_out.is_empty() && !fits.report().unwrap().to_string().contains("left out"));
+    let tight = of("8GB", ["\"index\"", "\"values\""]);
+    assert_eq!((tight.left_out.as_slice(), tight.greedy.mops[2]), (&[2][..], 0.0));
+    assert!(tight.best.mops[1] > 0.0 && tight.best.mops[2] == 0.0, "{:?}", tight.best);
+    let report = tight.report().unwrap();
+    assert!(report.to_string().contains("second is left out"), "{report}");
+    assert_eq!(report.json()["left_out"][0], "second");
+    let shared = of("7GB", ["\"index\", \"values\"", "\"index\""]);
+    assert!(shared.left_out.is_empty(), "16 GB together");
 }
 
 #[test]
