@@ -29,7 +29,7 @@ fn config(system: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
 #[test]
 fn every_alternative_is_linearizable_and_replicas_are_equal_under_message_faults() {
     let (mut soc, mut host, mut repeated) = (0, 0, 0);
-    for seed in 0..6 {
+    for seed in 0..12 {
         for system in SYSTEMS {
             let mut config = config(system, "bluefield2", seed, &TIGHT);
             config.faults.messages = seed % 2 == 1;
