@@ -32,7 +32,7 @@ use demand::{Demand, Hardware};
 use nicol_sim::Profile;
 use solve::Programme;
 
-/// What one alternative comes to.
+/// The plan of one alternative: its bound, what binds, and what a request takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub name: String,
@@ -49,7 +49,7 @@ pub struct Candidate {
     pub simulated: Option<(f64, f64)>,
 }
 
-/// Alternatives together.
+/// A mix of alternatives: the rate of each, and what they take together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Requests a second of each, in millions, in the order of the description.
@@ -73,7 +73,7 @@ impl Mix {
     }
 }
 
-/// Where load makes another alternative the faster one.
+/// A load from which on another alternative answers sooner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
     /// The alternative that is faster below.
@@ -86,7 +86,7 @@ pub struct Switch {
     pub under_way: f64,
 }
 
-/// A plan.
+/// A plan: ranked alternatives, the greedy and the best mix, switch points, advice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub description: Description,
@@ -97,16 +97,16 @@ pub struct Plan {
     /// Those whose data the SoC's memory does not hold beside that of better ones, in that order: no
     /// part of the greedy mix.
     pub left_out: Vec<usize>,
-    /// What combining them greedily comes to, in that order.
+    /// The greedy mix, which takes the alternatives in that order.
     pub greedy: Mix,
     /// The mix with the greatest rate; of corners of the programme within a percent of it, the best
     /// by the criteria.
     pub best: Mix,
-    /// Does the greedy mix give as much as the best, to a percent?
+    /// Whether the greedy mix gives as much as the best, to a percent.
     pub greedy_is_best: bool,
-    /// Where load makes the next of the recommended alternatives the faster one. [OffPath23 5.2]
+    /// Loads from which on the next of the recommended alternatives answers sooner. [OffPath23 5.2]
     pub switches: Vec<Switch>,
-    /// What of the study's advice applies, and on what it stands.
+    /// The study's advices that apply, each with its evidence.
     pub advice: Vec<Advice>,
 }
 
@@ -224,8 +224,8 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     })
 }
 
-/// What a request of each alternative takes, and their rates together as a programme; none if the
-/// card of `profile` is not described, or has no SoC that an alternative takes.
+/// The demand of each alternative, and their rates together as a programme; `None` if the card of
+/// `profile` is not described, or has no SoC that an alternative takes.
 fn closed_form(
     description: &Description,
     profile: &Profile,
@@ -256,7 +256,7 @@ fn candidate(name: &str, demand: &Demand, (rate, binds): (f64, usize)) -> Candid
     }
 }
 
-/// What a request of `candidate` costs by `criterion`, the less the better.
+/// The cost of a request of `candidate` by `criterion`: less is better.
 fn cost(candidate: &Candidate, criterion: Criterion) -> f64 {
     match criterion {
         Criterion::Throughput => 1.0 / candidate.mops,
@@ -312,7 +312,7 @@ fn best(programme: &Programme, candidates: &[Candidate], description: &Descripti
     best
 }
 
-/// What `mops` of each come to.
+/// The mix in which each alternative has its rate of `mops`.
 fn mixed(
     candidates: &[Candidate],
     demands: &[Demand],

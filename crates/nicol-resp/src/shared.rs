@@ -1,9 +1,11 @@
 //! What the fronts share: configuration, backend, counters.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::acl::Users;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::clients::Clients;
@@ -192,10 +194,13 @@ pub struct Shared {
     /// When the server started.
     pub started: Instant,
     pub next_connection: AtomicU64,
+    /// The seed of the next command's draws.
+    next_seed: AtomicU64,
     pub keyspace: Keyspace,
     /// Unix time when the server started.
     started_ms: i64,
     pub logins: Logins,
+    pub users: Users,
     pub events: Events,
     pub stats: Stats,
     /// Bytes of all clients' buffers.
@@ -208,6 +213,7 @@ impl Shared {
         config: ServerConfig,
         backend: Arc<dyn Backend>,
         info: ServerInfo,
+        users: Users,
         address: Address,
     ) -> Self {
         let (keyspace, stats) = (Keyspace::new(config.keys), Stats::new(config.threads));
@@ -223,10 +229,12 @@ impl Shared {
             is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
+            next_seed: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             started_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as i64),
             logins: Logins::default(),
+            users,
             events: Events::default(),
             stats,
             client_bytes: AtomicU64::new(0),
@@ -242,5 +250,6 @@ impl Shared {
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
         Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
+            .seeded(self.next_seed.fetch_add(1, Ordering::Relaxed))
     }
 }

@@ -32,20 +32,20 @@ pub struct CheckLine {
     /// The model's value; 1 for an ordering that holds, 0 for one that does not.
     pub measured: f64,
     pub unit: &'static str,
-    /// How far outside the published range, as a share of its nearest end; 0 within, infinite of
+    /// The distance from the published range, as a share of its nearest end; 0 within, infinite for
     /// what is no number.
     pub relative_error: f64,
-    /// Does the model's value rest mainly on assumed numbers?
+    /// Whether the model's value rests mainly on assumed numbers.
     pub assumed: bool,
-    /// Was a number of the profile fitted to this line, by a mechanism that no publication shows?
-    /// Then the line holds by construction. The note says what is known.
+    /// Whether a number of the profile was fitted to this line, by a mechanism that no publication
+    /// shows.
     pub fitted: bool,
-    /// Does the published value contradict other published ones? The note says which.
+    /// Whether the published value contradicts other published ones. The note says which.
     pub contradicted: bool,
-    /// Does the value follow from the profile by arithmetic alone, without a run? The note says
+    /// Whether the value follows from the profile by arithmetic alone, without a run. The note says
     /// which lines measure the same.
     pub arithmetic: bool,
-    /// How it was measured, and what explains a difference.
+    /// The way of the measurement, and what explains a difference.
     pub note: &'static str,
 }
 
@@ -123,7 +123,7 @@ impl CheckLine {
         self.note(note)
     }
 
-    /// True if it is within [`TOLERANCE`], or contradicted by what else is published.
+    /// Whether it is within [`TOLERANCE`], or contradicted by other published values.
     pub fn holds(&self) -> bool {
         self.is_close() || self.contradicted
     }
@@ -133,8 +133,8 @@ impl CheckLine {
         self.note(note)
     }
 
-    /// Is it within [`TOLERANCE`] of a published value, or of an end of a range that states no
-    /// direction?
+    /// Whether it is within [`TOLERANCE`] of a published value, or of an end of a range that states
+    /// no direction.
     pub fn is_close(&self) -> bool {
         let ((low, high), (from_low, to_high)) = (self.published, self.directions());
         let lost = from_low && self.measured < low || to_high && self.measured > high;

@@ -27,7 +27,6 @@ const WITH_CPUS: [Scheduler; 8] = [
 /// Those whose RPCs are compared without contention.
 const OF_RPCS: [Scheduler; 6] =
     [ROUND_ROBIN, ALNICO, ONE_MESSAGE, UNWEIGHED, ALNICO_CPU_2, ALNICO_CPU_N];
-/// The engines.
 const ENGINES: [&str; 4] = ["silo", "tictoc", "cicada", "2pl"];
 /// Bytes of a request. (C2.04)
 const BYTES: [u32; 4] = [128, 512, 2_048, 4_096];

@@ -99,7 +99,7 @@ const BASE: u64 = 200 << 20;
 /// Of every 4 KiB half random and half zeros, as fio's buffer_compress_percentage=50.
 pub(super) const HALF: Content = Content::RandomPercent(50);
 
-/// A run.
+/// A run of `linefs`: alternative, load of the hosts, content, settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
     pub(super) config: LineFsConfig,
@@ -109,7 +109,7 @@ pub(super) struct Load {
     pub(super) window: Nanos,
 }
 
-/// What it came to.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     gbps: f64,
@@ -129,7 +129,6 @@ pub(super) struct Point {
     pub(super) parts: [BTreeMap<String, f64>; 2],
     /// Time of all hosts' cores for 8 MB, by what it went to, in microseconds.
     pub(super) host_us: BTreeMap<String, f64>,
-    /// What bound.
     pub(super) binding: Binding,
     pub(super) violations: Vec<String>,
 }
@@ -198,7 +197,7 @@ impl Writers {
         counters.iter().find(|one| one.name == name).map_or(0, |one| one.value)
     }
 
-    /// What the primary's and the first backup's chunks took together, by part.
+    /// The time of the primary's and of the first backup's chunks together, by part.
     fn times(&self) -> [BTreeMap<&'static str, u64>; 2] {
         [0, 1].map(|node| {
             let counters = self.nodes[node].counters().into_iter();
@@ -207,7 +206,7 @@ impl Writers {
         })
     }
 
-    /// What is wrong at the end: the replicas are equal, byte by byte.
+    /// Violations at the end: the replicas must be equal, byte by byte.
     fn judge(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let failed = self.failed.load(Ordering::Relaxed);
@@ -338,7 +337,7 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table, content: &str) ->
     Ok(())
 }
 
-/// What [`HALF`] is.
+/// The meaning of [`HALF`].
 pub(super) const HALF_TOLD: &str = "of every 4 KiB half is random and half zeros";
 
 /// [OffPath23 figure 13]: more and more clients, on idle and on busy hosts.
