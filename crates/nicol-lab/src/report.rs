@@ -82,7 +82,8 @@ pub struct BenchReport {
     pub throughput_per_s: f64,
     /// The same per node.
     pub throughput_per_node_per_s: f64,
-    /// Latency of committed transactions that were due in the measured time, retries included.
+    /// Latency of committed transactions that were due in the measured time, retries included, but
+    /// for types that are deferred.
     pub latency_us: Latency,
     /// Latency by transaction type.
     pub kinds: Vec<Kind>,
@@ -162,8 +163,21 @@ pub struct Kind {
     pub name: &'static str,
     /// Committed in the measured time.
     pub committed: u64,
-    /// The latency of those that were due in it.
+    /// The latency of those that were due in it, up to the end of the last attempt.
     pub latency_us: Latency,
+    /// How clients were answered, where transactions are queued and executed in the background.
+    /// Then neither latency is part of that of all types.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<Deferred>,
+}
+
+/// Transactions that are answered before they are executed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Deferred {
+    /// Those due in the measured time that were answered, executed or not.
+    pub answered: u64,
+    /// How long their clients waited.
+    pub answer_us: Latency,
 }
 
 /// The time that all cores of a side together spent on one thing.

@@ -26,8 +26,8 @@ pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{AuthClients, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
 pub use workload::{
-    ChoppingArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg, ShipArg,
-    SuppliersArg, TerminalsArg, WorkloadArgs,
+    ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
+    ShipArg, SuppliersArg, TerminalsArg, WorkloadArgs,
 };
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.

@@ -137,6 +137,7 @@ impl SystemConfig for TxConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
+        recycling::check(&self.recycling, &config.settings)?;
         Ok(refuse_slots_beyond_machine(self.entries, config.nodes, &["entries"])?)
     }
 
