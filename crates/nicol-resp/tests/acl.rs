@@ -174,7 +174,7 @@ fn categories_are_those_of_redis() {
         known.extend(list.split("\r\n").skip(2).step_by(2).map(str::to_owned));
     }
     for category in ask(&mut ours, "ACL CAT").split("\r\n").skip(2).step_by(2) {
-        let mut of = |client: &mut Client| {
+        let of = |client: &mut Client| {
             let list = ask(client, &format!("ACL CAT {category}"));
             let names = list.split("\r\n").skip(2).step_by(2).map(str::to_owned);
             // A subcommand that came with Redis 7.2.
