@@ -6,15 +6,18 @@ use nicol_core::view::NODES_MAX;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 /// What a LOG or COMMIT is of its transaction: the shard, how many keys follow, and how many shards
-/// the transaction updates, so that recovery knows whether it has the records of all shards.
+/// the transaction updates, so that recovery knows whether it has the records of all shards. The
+/// list of these says whom it must ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) shard: ShardId,
     pub(super) keys: u16,
     pub(super) shards: u16,
+    /// Does the epoch of its begin follow, and the list of the other shards?
+    pub(super) listed: bool,
 }
 
-/// Shards that one transaction may update, at most: their number travels in 9 bits.
+/// Shards that one transaction may update, at most: their number travels in 8 bits.
 pub(super) const SHARDS_MAX: u16 = (1 << Part::SHARDS_BITS) - 1;
 const _: () = assert!(NODES_MAX <= 1 << Part::SHARD_BITS, "a shard's number has 12 bits");
 const _: () = assert!(KEYS_MAX <= u16::MAX as usize, "a number of keys has 16 bits");
@@ -23,13 +26,11 @@ const _: () = assert!(KEYS_MAX <= u16::MAX as usize, "a number of keys has 16 bi
 /// more than the 1,024 that a transaction could touch when there was no second word, so every log
 /// of that time reads as it did.
 const MANY: u16 = (1 << Part::KEYS_BITS) - 1;
-/// Bytes of a part in a body, at most.
-pub(super) const PART_BYTES_MAX: usize = 8;
 
 impl Part {
     const SHARD_BITS: u32 = 12;
     const KEYS_BITS: u32 = 11;
-    const SHARDS_BITS: u32 = 32 - Self::SHARD_BITS - Self::KEYS_BITS;
+    const SHARDS_BITS: u32 = 31 - Self::SHARD_BITS - Self::KEYS_BITS;
 
     /// Appends a part that has at most `most` keys. [`Part::put_keys`] with the same `most` follows
     /// once their number is known.
@@ -38,6 +39,11 @@ impl Part {
         if most >= usize::from(MANY) {
             to.u32(self.keys.into());
         }
+    }
+
+    /// Bytes of a part that was begun with `most`.
+    pub(super) const fn len(most: usize) -> usize {
+        if most >= MANY as usize { 2 * size_of::<u32>() } else { size_of::<u32>() }
     }
 
     /// Sets the number of keys of the part that [`Part::emit`] appended at `at`.
@@ -53,7 +59,7 @@ impl Part {
     fn pack(self, most: usize) -> u32 {
         let keys = if most >= usize::from(MANY) { MANY } else { self.keys };
         let high = u32::from(self.shards.min(SHARDS_MAX)) << Self::KEYS_BITS | u32::from(keys);
-        high << Self::SHARD_BITS | u32::from(self.shard.0)
+        u32::from(self.listed) << 31 | high << Self::SHARD_BITS | u32::from(self.shard.0)
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -73,7 +79,8 @@ impl Part {
         let field = |shift: u32, bits: u32| (word >> shift & ((1 << bits) - 1)) as u16;
         let keys = field(Self::SHARD_BITS, Self::KEYS_BITS);
         let shards = field(Self::SHARD_BITS + Self::KEYS_BITS, Self::SHARDS_BITS);
-        Ok(Self { shard: ShardId(field(0, Self::SHARD_BITS)), keys, shards })
+        let shard = ShardId(field(0, Self::SHARD_BITS));
+        Ok(Self { shard, keys, shards, listed: word >> 31 == 1 })
     }
 }
 
@@ -112,18 +119,20 @@ mod tests {
         let most = KEYS_MAX as u16;
         for keys in [0, 3, 1_024, MANY - 1, MANY, MANY + 1, most] {
             for (shard, shards) in [(0, 1), (4_095, SHARDS_MAX), (17, 2)] {
-                let part = Part { shard: ShardId(shard), keys, shards };
+                let listed = keys % 2 == 1;
+                let part = Part { shard: ShardId(shard), keys, shards, listed };
                 // Keys that are locked and not updated may be more than those that follow.
                 for further in [0, 1, usize::from(most)] {
-                    let bytes = bytes(part, usize::from(keys) + further);
-                    assert!(bytes.len() <= PART_BYTES_MAX);
+                    let most = usize::from(keys) + further;
+                    let bytes = bytes(part, most);
+                    assert_eq!(bytes.len(), Part::len(most));
                     assert_eq!(Part::parse(&mut Reader::new(&bytes)).unwrap(), part);
                     let lead = Part::parse_lead(&mut Reader::new(&bytes[..4])).unwrap();
                     assert_eq!((lead.shard, lead.shards), (part.shard, part.shards));
                 }
             }
         }
-        let many = Part { shard: ShardId(0), keys: most + 1, shards: 1 };
+        let many = Part { shard: ShardId(0), keys: most + 1, shards: 1, listed: false };
         let many = bytes(many, usize::from(most) + 1);
         assert!(Part::parse(&mut Reader::new(&many)).is_err());
         assert!(Part::parse(&mut Reader::new(&many[..4])).is_err());
@@ -131,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_part_of_1024_keys_has_the_word_that_it_always_had() {
-        let part = Part { shard: ShardId(5), keys: 1_024, shards: 3 };
+        let part = Part { shard: ShardId(5), keys: 1_024, shards: 3, listed: false };
         assert_eq!(bytes(part, 1_024), (3_u32 << 23 | 1_024 << 12 | 5).to_le_bytes());
     }
 

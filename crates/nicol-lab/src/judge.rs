@@ -98,9 +98,9 @@ pub(crate) fn judge_read_back(
     check.read_back = Some(read.map_or(0, |records| records.len() as u64));
 }
 
-/// What was acknowledged and is not there when the logs are read back. Where a system promises
-/// serializability only, the reader might come before it in the order of transactions, and no
-/// check of that order would notice.
+/// Acknowledged writes that are not there when the logs are read back. Where a system promises
+/// serializability only, the reader might come before the write in the order of transactions, and
+/// no check of that order would notice.
 fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
     let found: BTreeMap<history::Key, Version> =
         records.iter().map(|(&key, (version, _))| (key.into(), *version)).collect();
@@ -108,19 +108,28 @@ fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
         Action::Txn(txn) => txn.writes.clone(),
         _ => Vec::new(),
     };
-    let may_have_happened = history.operations.iter().filter(|one| one.end != End::Failed);
-    let deleted: BTreeSet<history::Key> = may_have_happened
-        .flat_map(writes)
-        .filter(|write| !matches!(write.effect, Effect::Put { .. }))
-        .map(|write| write.key)
-        .collect();
+    let mut deletions: BTreeMap<history::Key, Vec<(&Operation, Option<u64>)>> = BTreeMap::new();
+    for operation in history.operations.iter().filter(|one| one.end != End::Failed) {
+        let all = writes(operation).into_iter();
+        for write in all.filter(|write| !matches!(write.effect, Effect::Put { .. })) {
+            deletions.entry(write.key).or_default().push((operation, write.version));
+        }
+    }
+    // Has somebody deleted the key later? One who tells no version has if it had not ended before.
+    let is_deleted = |key: &history::Key, version: u64, by: &Operation| {
+        let ends = |one: &Operation| one.responded.filter(|_| one.end == End::Ok);
+        deletions.get(key).into_iter().flatten().any(|(deletion, told)| match told {
+            Some(told) => *told >= version,
+            None => ends(deletion).is_none_or(|at| at >= by.invoked),
+        })
+    };
     let mut forgotten = Vec::new();
     for operation in history.operations.iter().filter(|one| one.end == End::Ok) {
         for Write { key, version, .. } in writes(operation) {
             let Some(version) = version else { continue };
             let is_there = match found.get(&key) {
                 Some(found) => found.0 >= version,
-                None => deleted.contains(&key),
+                None => is_deleted(&key, version, operation),
             };
             if !is_there {
                 let id = operation.id;
@@ -291,7 +300,7 @@ fn add(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {
     }
 }
 
-/// What the memory of each survivor, and of each node that has recovered, looks like.
+/// Audits of the memory of each survivor, and of each node that has recovered.
 fn audit_memory(cluster: &Cluster, check: &mut Check) -> Vec<(NodeId, Audit)> {
     let survivors: Vec<_> = cluster.serving_ids().collect();
     let audits = parallel::map(&survivors, cluster.records, |id| cluster.nodes[id.index()].audit());
@@ -376,9 +385,9 @@ fn differing_keys(cluster: &Cluster, shard: ShardId, nodes: &[NodeId]) -> Vec<(K
     differing.map(|(&key, held)| (key, line(key, held))).collect()
 }
 
-/// The keys of `shard` that a dead node may have left undecided: those which its primary says or,
-/// if that is dead, those that operations of unknown outcome may have written. `None`: any. Where
-/// nodes recover, so do the records: none is left undecided.
+/// The keys of `shard` that a dead node may have left undecided: those which the living say or, if
+/// its primary is dead, those that operations of unknown outcome may have written. `None`: any.
+/// Where nodes recover, so do the records: none is left undecided.
 fn undecided_keys(
     cluster: &Cluster,
     audits: &[(NodeId, Audit)],
@@ -389,8 +398,10 @@ fn undecided_keys(
         return Some(BTreeSet::new());
     }
     let primary = cluster.view.primary(shard);
-    if let Some((_, audit)) = audits.iter().find(|(node, _)| *node == primary) {
-        return Some(audit.keys_awaiting_recovery.iter().copied().collect());
+    if audits.iter().any(|(node, _)| *node == primary) {
+        // A backup may keep what its primary has committed.
+        let keys = audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery);
+        return Some(keys.copied().collect());
     }
     let unknown = || operations.iter().filter(|operation| operation.end == End::Unknown);
     let writes_more = unknown().any(|operation| operation.txn().is_some_and(|txn| txn.writes_more));
@@ -460,6 +471,14 @@ mod tests {
             let deleted = [&acknowledged[..], &[wrote(4, Effect::Delete, end)]].concat();
             assert_eq!(lost(None, &deleted), is_lost, "{end:?}");
         }
+        let earlier = [wrote(1, Effect::Delete, End::Ok), wrote(2, PUT, End::Ok)];
+        assert_eq!(lost(None, &earlier), 1, "what was deleted before does not excuse it");
+        let mut untold = wrote(1, Effect::Delete, End::Ok);
+        let Action::Txn(Txn { writes, .. }) = &mut untold.action else { unreachable!() };
+        writes[0].version = None;
+        assert_eq!(lost(None, &[untold.clone(), wrote(2, PUT, End::Ok)]), 1, "it had ended before");
+        untold.end = End::Unknown;
+        assert_eq!(lost(None, &[untold, wrote(2, PUT, End::Ok)]), 0, "it may come later");
         let unknown = [wrote(2, PUT, End::Ok), wrote(3, PUT, End::Unknown)];
         assert_eq!(lost(Some(2), &unknown), 0, "what was not acknowledged may be lost");
     }

@@ -3,7 +3,7 @@
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_sim::Spending;
-use nicol_workload::driver::{Counts, RunResult};
+use nicol_workload::driver::{Counts, RunPlan, RunResult};
 
 use crate::binding::Binding;
 use crate::cluster::Cluster;
@@ -51,6 +51,9 @@ pub(crate) fn report(
             Some(_) => "plan".to_owned(),
             None => config.faults.to_string(),
         },
+        befell: measured.befell.clone(),
+        planned: planned(cluster.run.plan()),
+        done: whole.committed + whole.refused,
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),
         committed: result.kinds.iter().map(|kind| kind.committed_in_window).sum(),
         due_committed: result.window.committed,
@@ -88,6 +91,10 @@ pub(crate) fn report(
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
     }
+}
+
+fn planned(plan: &RunPlan) -> Option<u64> {
+    plan.operations_per_client.map(|each| each * u64::from(plan.clients))
 }
 
 /// The warning of an open loop in which many transactions that were due were not begun: what the

@@ -1,5 +1,6 @@
 //! What the fronts share: configuration, backend, counters.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::acl::Users;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
+use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
 use crate::logins::Logins;
@@ -193,7 +195,10 @@ pub struct Shared {
     /// When the server started.
     pub started: Instant,
     pub next_connection: AtomicU64,
+    /// The seed of the next command's draws.
+    next_seed: AtomicU64,
     pub keyspace: Keyspace,
+    pub blocked: Blocked,
     /// Unix time when the server started.
     started_ms: i64,
     pub logins: Logins,
@@ -220,12 +225,14 @@ impl Shared {
             info,
             address,
             keyspace,
+            blocked: Blocked::default(),
             counters: Counters::default(),
             clients: Clients::default(),
             stop: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
+            next_seed: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             started_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as i64),
@@ -246,5 +253,6 @@ impl Shared {
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
         Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
+            .seeded(self.next_seed.fetch_add(1, Ordering::Relaxed))
     }
 }

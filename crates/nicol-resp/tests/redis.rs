@@ -4,6 +4,7 @@
 mod support;
 
 use nicol_core::rng::{Purpose, Stream};
+use support::collections;
 use support::redis::{converse, redis};
 use support::{Client, command, serve, text};
 
@@ -18,6 +19,27 @@ fn random_conversations_go_as_with_redis() {
     }
     assert!(refused > 50, "{refused} EXECs were refused");
     assert!(timed > 50, "{timed} keys had a time left");
+}
+
+#[test]
+fn random_commands_over_collections_are_answered_as_by_redis() {
+    let Some((_redis, redis)) = redis() else { return };
+    let server = serve(|_| {});
+    let own = server.address().to_string();
+    let (seeds, steps) = match std::env::var("NICOL_REDIS_SEEDS") {
+        Ok(seeds) => (seeds.parse().unwrap(), 5_000),
+        Err(_) => (6, 2_500),
+    };
+    let mut answered = std::collections::BTreeMap::new();
+    for seed in 0..seeds {
+        let version = if seed % 2 == 0 { "2" } else { "3" };
+        for (name, count) in collections::compare(seed, steps, [&own, &redis], version) {
+            *answered.entry(name).or_insert(0) += count;
+        }
+    }
+    for name in collections::names() {
+        assert!(answered.get(name).is_some_and(|count| *count >= 5), "{name} was not answered");
+    }
 }
 
 /// A number as clients may write it: of a few digits or of many, small, large, and at the ends.

@@ -10,15 +10,16 @@ use nicol_core::view::View;
 use nicol_kit::follow_views;
 
 use super::broken::service;
+use super::config::Recovery;
 use super::host::HostCoordinator;
 use super::host::log_acks::LogAcks;
 use super::host::trees::HostService;
 use super::host::worker::Worker;
 use super::nic::Nic;
 use super::node::Node;
+use super::recoverer::Recoverer;
 use super::scheduled::{Submitter, serve};
 use crate::log_worker::apply_log;
-use crate::survivor::Survivor;
 
 impl CommitNode for Node {
     type Coordinator<F: Fabric> = Submitter<F>;
@@ -38,7 +39,10 @@ impl CommitNode for Node {
             Side::Nic => {
                 let nic = Nic::new(fabric, self, procedures);
                 let follower = self.clone();
-                fabric.spawn(follow_views(fabric.clone(), move |view| follower.lost().learn(view)));
+                fabric.spawn(follow_views(fabric.clone(), move |view| follower.learn(view)));
+                if here.core == 0 && self.config().recovery == Recovery::Prepared {
+                    fabric.spawn(Recoverer::new(fabric, self).run());
+                }
                 let service = service(fabric, nic, self.config());
                 serve(fabric, self.schedule(), service, None);
                 None

@@ -24,29 +24,29 @@ const TRANSACTIONS: u64 = 240;
 /// From the middle of the first transactions on, in which step each client is then differs.
 const FIRST_CRASH: Nanos = Nanos::from_micros(4);
 
-fn smallbank(accounts: u64) -> Arc<dyn Workload> {
+pub fn smallbank(accounts: u64) -> Arc<dyn Workload> {
     Arc::new(Smallbank::new(SmallbankConfig::paper(NODES, accounts)))
 }
 
-fn churn(ordered: bool) -> Arc<dyn Workload> {
+pub fn churn(ordered: bool) -> Arc<dyn Workload> {
     let rows = 16 * u64::from(NODES);
     Arc::new(Churn::new(ChurnConfig { ordered, ..ChurnConfig::new(NODES, rows) }))
 }
 
-fn config(workload: &Arc<dyn Workload>) -> XenicConfig {
+pub fn config(workload: &Arc<dyn Workload>) -> XenicConfig {
     XenicConfig {
         timeout: Nanos::from_micros(500),
         ..XenicConfig::paper(workload.records_per_shard() + workload.growth_per_shard(), 16)
     }
 }
 
-fn crash(scope: CrashScope, node: u16, at: Nanos, restarts: bool) -> Crash {
+pub fn crash(scope: CrashScope, node: u16, at: Nanos, restarts: bool) -> Crash {
     let restart_after = restarts.then_some(Nanos::from_micros(80));
     Crash { scope, node, at, restart_after }
 }
 
 /// A run with these crashes, and no other faults.
-fn with(crashes: Vec<Crash>) -> Run {
+pub fn with(crashes: Vec<Crash>) -> Run {
     Run { transactions: TRANSACTIONS, faults: FaultPlan { crashes, ..FaultPlan::none() }, ..RUN }
 }
 

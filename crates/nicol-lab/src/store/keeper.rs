@@ -15,17 +15,18 @@ use nicol_rt::{
 
 use super::read_back::{LogReading, read_back};
 
-/// How long the cluster may take to become quiet; beyond it serves on, and is asked again later.
+/// Time that the cluster may take to become quiet. After it, the cluster serves on and is asked
+/// again later.
 const QUIET_MAX: Duration = Duration::from_millis(300);
-/// How often it is asked.
+/// Interval at which the cluster is asked whether it is quiet.
 const QUIET_POLL: Duration = Duration::from_micros(200);
 /// Bytes of logs that a second brings at most, all nodes together: assumed; one file of a fast disk
 /// takes as many, and each node syncs its own.
 const BYTES_PER_SECOND: u64 = 200_000_000;
-/// How often it is looked whether the logs are long.
+/// The least interval at which the length of the logs is looked at.
 const LOOK_MIN: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(100);
-/// When it is asked again after it has not become quiet.
+/// Wait before the next attempt if the cluster has not become quiet.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// A cluster that can be made to begin nothing new for a moment.
@@ -36,46 +37,44 @@ pub(crate) trait Pausable: Send + Sync {
     /// Refuse transactions that write, or take them again.
     fn refuse_writes(&self, refused: bool);
 
-    /// True if nothing is under way, and everything that was logged applied.
+    /// Whether nothing is under way, and everything that was logged is applied.
     fn is_quiet(&self) -> bool;
 }
 
-/// What has been done so far.
+/// Counters and times of the keeper so far.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     /// Times that the tables were saved while serving.
     pub saves: u64,
-    /// Did the last attempt fail, and why?
+    /// The failure of the last attempt, if it failed.
     pub failure: Option<String>,
     pub under_way: bool,
-    /// When the tables were saved last.
+    /// The time at which the tables were saved last.
     pub saved_at: Option<SystemTime>,
-    /// How long the last one took.
+    /// The time that the last save took.
     pub took: Duration,
-    /// How long nothing was begun for its sake.
+    /// The time for which nothing was begun because of the last save.
     pub paused: Duration,
-    /// How long nothing was begun, all times together, because the logs had grown beyond the limit
-    /// again while the tables were being saved.
+    /// The time for which nothing was begun, all times together, because the logs had again grown
+    /// beyond the limit while the tables were being saved.
     pub held: Duration,
     /// Bytes of the tables that were saved last, in one of their two files.
     pub table_bytes: u64,
     /// Bytes in the current logs.
     pub log_bytes: u64,
-    /// Are writes refused, because the disk of a log is full?
+    /// Whether writes are refused, because the disk of a log is full.
     pub full: bool,
 }
 
 /// The files of a store that is served.
 pub(crate) struct KeptFiles {
-    /// Its folder.
     pub(crate) folder: LogFolder,
     /// The view in which its logs are written.
     pub(crate) view: View,
-    /// How they are read.
     pub(crate) reading: LogReading,
     /// The files that there must be.
     pub(crate) manifest: Manifest,
-    /// How far the current logs went.
+    /// Notes how far the current logs went.
     pub(crate) marks: Marks,
 }
 
@@ -87,7 +86,7 @@ struct NextRun {
     marks: Marks,
 }
 
-/// See the module.
+/// Shortens the logs of a served store while it runs.
 pub struct Keeper {
     folder: Arc<LogFolder>,
     cluster: Arc<dyn Pausable>,
@@ -95,9 +94,9 @@ pub struct Keeper {
     reading: LogReading,
     manifest: Manifest,
     marks: Marks,
-    /// Can the marks be noted? It is told once that they cannot.
+    /// Whether the marks can be noted. That they cannot is told once.
     marked: bool,
-    /// Are writes refused, because the disk is full?
+    /// Whether writes are refused, because the disk is full.
     full: bool,
     limit: u64,
     next: Option<NextRun>,
@@ -141,20 +140,20 @@ impl Keeper {
         }
     }
 
-    /// How often [`Keeper::tend`] is to be called: between two calls the logs grow by no more than
-    /// they may have.
+    /// Interval at which to call [`Keeper::tend`]: between two calls the logs grow by no more than
+    /// they may.
     pub fn look_every(&self) -> Duration {
         let fills =
             Duration::from_nanos(self.limit.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
         fills.clamp(LOOK_MIN, LOOK_MAX)
     }
 
-    /// Where the folder is.
+    /// The path of the folder.
     pub fn dir(&self) -> &Path {
         self.folder.dir()
     }
 
-    /// How often the logs have been shortened so far.
+    /// The number of times that the logs have been shortened so far.
     pub fn saves(&self) -> u64 {
         lock(&self.kept).saves
     }
@@ -165,7 +164,8 @@ impl Keeper {
         move || lock(&kept).clone()
     }
 
-    /// Does what is due; to be called a few times a second. Returns what there is to tell.
+    /// Does what is due. Call it a few times a second. Returns a message for the operator, if there
+    /// is one.
     ///
     /// Cost: nothing is begun from when the logs are long until everything under way has ended and
     /// is applied, at most 0.3 s. Saving the tables takes a thread, the memory of one copy of all
@@ -260,8 +260,8 @@ impl Keeper {
         self.saving.is_some().then(|| self.end_saving(false)).flatten()
     }
 
-    /// Has the logs go on in a new run at an instant at which nothing is under way, and begins to
-    /// save what the runs before it hold.
+    /// Lets the logs go on in a new run at an instant at which nothing is under way, and begins to
+    /// save what the earlier runs hold.
     fn switch(&mut self, world: &LiveCluster) -> Result<(), Failure> {
         let next = match self.next.take() {
             Some(next) => next,
@@ -308,7 +308,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Has a quiet cluster's logs go on in another run.
+    /// Lets the logs of a quiet cluster go on in another run.
     fn go_on_in(&mut self, next: NextRun, world: &LiveCluster) -> Result<(), Failure> {
         // What is durable now will not be more.
         let noted = self.marks.note(&world.log_records());

@@ -77,7 +77,7 @@ impl Selector {
         if self.all_keys {
             return Ok(());
         }
-        for (nth, place) in spec.keys.of(words.len()).enumerate() {
+        for (nth, place) in spec.keys.of(words.len(), |place| words[place]).iter().enumerate() {
             let wanted = access(spec, words, nth);
             let fits = |pattern: &KeyPattern| {
                 (pattern.access.reads || !wanted.reads)

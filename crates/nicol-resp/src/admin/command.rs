@@ -105,5 +105,6 @@ fn keys<'a>(command: &Command<'a>) -> Result<Vec<&'a [u8]>, Vec<u8>> {
     if !spec.accepts(len) {
         return Err(b"ERR Invalid number of arguments specified for command".into());
     }
-    Ok(spec.keys.of(len).map(|place| command.arg(2 + place)).collect())
+    let places = spec.keys.of(len, |place| command.arg(2 + place));
+    Ok(places.iter().map(|place| command.arg(2 + place)).collect())
 }

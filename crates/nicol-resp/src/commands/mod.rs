@@ -5,17 +5,28 @@
 //! value is a file beside `string.rs` and a line in [`TYPES`].
 
 mod admin;
+mod bitmap;
+mod blocking;
 mod deadlines;
+mod draw;
 pub mod errors;
 pub mod expiry;
+pub mod float;
+mod geo;
 pub mod glob;
+mod hash;
 pub mod key_places;
 mod keys;
 pub mod kind;
+mod list;
 mod long_double;
 pub mod number;
 mod object;
+mod packed;
 pub mod rights;
+mod scan;
+mod set;
+mod sorted_set;
 pub mod spec;
 mod string;
 
@@ -24,11 +35,22 @@ use self::spec::Spec;
 
 /// The types of value, each with its commands.
 pub const TYPES: &[(&Type, &[Spec])] = &[
-    (&string::TYPE, string::COMMANDS), //
+    (&string::TYPE, string::COMMANDS),
+    (&list::TYPE, list::COMMANDS),
+    (&set::TYPE, set::COMMANDS),
+    (&sorted_set::TYPE, sorted_set::COMMANDS),
+    (&hash::TYPE, hash::COMMANDS),
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 3] = [keys::COMMANDS, deadlines::COMMANDS, admin::COMMANDS];
+const OTHERS: [&[Spec]; 6] = [
+    bitmap::COMMANDS,
+    blocking::COMMANDS,
+    geo::COMMANDS,
+    keys::COMMANDS,
+    deadlines::COMMANDS,
+    admin::COMMANDS,
+];
 
 /// The type with `number`; `None` if a record is malformed or of a later version.
 pub fn type_of(number: u8) -> Option<&'static Type> {

@@ -150,6 +150,11 @@ impl Spec {
         self.flags.contains(&"write")
     }
 
+    /// Whether its client may wait until there is something for it.
+    pub fn blocks(&self) -> bool {
+        self.flags.contains(&"blocking")
+    }
+
     /// Whether it takes `len` arguments, its name included.
     pub fn accepts(&self, len: usize) -> bool {
         takes(self.arity, len)
@@ -197,7 +202,7 @@ impl Spec {
 
     /// The element of COMMAND and COMMAND INFO.
     pub fn describe(&self, reply: &mut Reply<'_>) {
-        let KeyPlaces { first, last, step } = self.keys;
+        let KeyPlaces { first, last, step, .. } = self.keys;
         reply.array(10);
         reply.bulk(self.name.as_bytes());
         reply.integer(i64::from(self.arity));
@@ -235,11 +240,43 @@ pub fn as_sent(
     command: &Command<'_>,
 ) -> Result<(), Vec<u8>> {
     spec.begin(plan);
+    let places = spec.keys.of(command.len(), |place| command.arg(place));
     for (index, arg) in command.args(1).enumerate() {
-        match spec.keys.has(index + 1) {
+        match places.has(index + 1) {
             true => planner.key(plan, arg),
             false => plan.plain(arg),
         }
     }
+    Ok(())
+}
+
+/// As [`as_sent`], for a command that writes its first key and reads the others.
+pub fn into_first(
+    planner: &Planner<'_>,
+    plan: &mut PlanBuilder,
+    spec: &'static Spec,
+    command: &Command<'_>,
+) -> Result<(), Vec<u8>> {
+    spec.begin(plan);
+    planner.key(plan, command.arg(1));
+    let places = spec.keys.of(command.len(), |place| command.arg(place));
+    for (index, arg) in command.args(2).enumerate() {
+        match places.has(index + 2) {
+            true => planner.source(plan, arg),
+            false => plan.plain(arg),
+        }
+    }
+    Ok(())
+}
+
+/// As [`as_sent`], and behind the arguments a seed for what the command draws.
+pub fn with_seed(
+    planner: &Planner<'_>,
+    plan: &mut PlanBuilder,
+    spec: &'static Spec,
+    command: &Command<'_>,
+) -> Result<(), Vec<u8>> {
+    as_sent(planner, plan, spec, command)?;
+    plan.plain(&planner.seed.to_le_bytes());
     Ok(())
 }

@@ -16,8 +16,6 @@ use crate::transactions::work::{Stop, Work};
 
 pub const TYPE: Type = Type { name: "string", number: 0, encoding };
 
-const PAIRS: KeyPlaces = KeyPlaces { first: 1, last: -1, step: 2 };
-
 pub const COMMANDS: &[Spec] = &[
     string("append", 3, (WRITE, KeyPlaces::ONE), append, "Append a value to a key"),
     counter("decr", 2, step::<-1, false>, "Decrement the integer value of a key by one"),
@@ -49,8 +47,14 @@ pub const COMMANDS: &[Spec] = &[
         "Add to the decimal value of a key",
     ),
     string("mget", -2, (READ, KeyPlaces::ALL), mget, "Get the values of keys"),
-    string("mset", -3, (GROW, PAIRS), mset, "Set keys to values"),
-    string("msetnx", -3, (GROW, PAIRS), mset_nx, "Set keys, only if none of them exists"),
+    string("mset", -3, (GROW, KeyPlaces::PAIRS), mset, "Set keys to values"),
+    string(
+        "msetnx",
+        -3,
+        (GROW, KeyPlaces::PAIRS),
+        mset_nx,
+        "Set keys, only if none of them exists",
+    ),
     planned(
         "psetex",
         4,

@@ -10,7 +10,7 @@ const WORKLOAD: &str = "YCSB: 100,000 records of 1 KB on every node, 100,000 req
                         half writes, zipfian; the paper does not say how many at once";
 const ONE_PROFILE: &[&str] = &[SMARTNIC];
 
-/// What the figure called `id` is; `None` if it is none of these.
+/// The description of figure `id`; `None` if it is none of these.
 pub(crate) fn about(id: &str) -> Option<About> {
     let found = match id {
         "minos-fig4" => {

@@ -245,17 +245,17 @@ fn by<T: Copy + Into<Value>>(
     reads_and_writes(context, &loads, &varied)
 }
 
-/// [MINOS24 VIII-A]
+/// Figure 9: shares of writes [MINOS24 VIII-A]
 fn mixes(context: &Context<'_>) -> Result<Table> {
     by(context, &WRITES, |load, writes| Load { writes, ..load })
 }
 
-/// [MINOS24 VIII-B]
+/// Figure 10: numbers of nodes [MINOS24 VIII-B]
 fn node_counts(context: &Context<'_>) -> Result<Table> {
     by(context, &NODES, |load, nodes| Load { nodes, ..load })
 }
 
-/// AMB-49
+/// Clients of a node. AMB-49.
 fn client_counts(context: &Context<'_>) -> Result<Table> {
     let clients = CLIENTS.map(|clients| clients as u64);
     by(context, &clients, |load, clients| Load { clients: clients as usize, ..load })
@@ -276,7 +276,7 @@ fn scale(context: &Context<'_>) -> Result<Table> {
     })
 }
 
-/// [MINOS24 VIII-C], AMB-27
+/// Figure 11: the Login functions [MINOS24 VIII-C], AMB-27.
 fn applications(context: &Context<'_>) -> Result<Table> {
     let mut loads = Vec::new();
     for system in context.systems() {

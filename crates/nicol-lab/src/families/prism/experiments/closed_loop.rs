@@ -51,12 +51,12 @@ const RECORD_MEMORY: u64 = 2_400;
 pub(super) struct Run<'r> {
     pub(super) system: &'r str,
     pub(super) settings: &'r [&'static str],
-    /// What the server, and its clients, stand on.
+    /// The hardware of the server and of its clients.
     pub(super) on: &'r Testbed,
     pub(super) clients: usize,
     /// The workload, but for the records and their size.
     pub(super) spec: WorkloadSpec,
-    /// What it is called where something is wrong with it.
+    /// The name of the run in violations.
     pub(super) what: String,
 }
 

@@ -25,10 +25,9 @@ const WINDOW: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_micros(500)];
 const FOOTPRINT: u64 = 1_200;
 const BASE: u64 = 600 << 20;
 
-/// What is loaded, and how it is asked for.
+/// The records, and how clients ask for them.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
-    /// The workload's name.
     pub(super) workload: &'static str,
     /// Servers; every one has a copy of everything.
     pub(super) servers: usize,
@@ -42,16 +41,14 @@ pub(super) struct Load {
     pub(super) clients: usize,
 }
 
-/// One judged run.
+/// What one judged run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) throughput: f64,
     pub(super) mean: f64,
     pub(super) p50: f64,
     pub(super) p99: f64,
-    /// What bound.
     pub(super) binding: Binding,
-    /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
 
