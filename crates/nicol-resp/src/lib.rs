@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod clock;
 mod commands;
 mod config;
 mod connection;
@@ -52,6 +53,7 @@ mod events;
 mod logins;
 mod server;
 mod shared;
+mod slow_log;
 mod stats;
 mod transactions;
 mod wait_group;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use crate::clock::Clock;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::clients::Clients;
@@ -193,8 +194,7 @@ pub struct Shared {
     pub started: Instant,
     pub next_connection: AtomicU64,
     pub keyspace: Keyspace,
-    /// Unix time when the server started.
-    started_ms: i64,
+    clock: Clock,
     pub logins: Logins,
     pub events: Events,
     pub stats: Stats,
@@ -223,9 +223,7 @@ impl Shared {
             is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
-            started_ms: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_millis() as i64),
+            clock: Clock::start(),
             logins: Logins::default(),
             events: Events::default(),
             stats,
@@ -233,14 +231,13 @@ impl Shared {
         }
     }
 
-    /// Milliseconds of Unix time, by which keys expire. It never goes back, whatever is done to the
-    /// machine's clock after the start: no key that has expired comes back.
+    /// Milliseconds of Unix time, by which keys expire.
     pub fn unix_ms(&self) -> i64 {
-        self.started_ms + self.started.elapsed().as_millis() as i64
+        self.clock.unix_ms()
     }
 
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
-        Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
+        Planner::new(database, self.config.hash_seed, &self.config.limits, self.clock)
     }
 }

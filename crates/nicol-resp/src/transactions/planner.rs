@@ -7,6 +7,7 @@ use nicol_core::ids::Key;
 
 use super::plan::PlanBuilder;
 use super::record::{self, Database};
+use crate::clock::Clock;
 use crate::commands::errors::arity_error;
 use crate::commands::expiry::Expiry;
 use crate::commands::key_places::KeyPlaces;
@@ -19,15 +20,19 @@ pub struct Planner<'a> {
     database: Database,
     hash_seed: u64,
     limits: &'a Limits,
-    /// Milliseconds of Unix time.
-    pub now: i64,
+    clock: Clock,
 }
 
 impl<'a> Planner<'a> {
-    /// For keys of `database`, with the seed of the rows' hash, limits, and the time in
-    /// milliseconds of Unix time.
-    pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, now: i64) -> Self {
-        Self { database, hash_seed, limits, now }
+    /// For keys of `database`, with the seed of the rows' hash, limits, and the clock by which keys
+    /// expire.
+    pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, clock: Clock) -> Self {
+        Self { database, hash_seed, limits, clock }
+    }
+
+    /// Milliseconds of Unix time. Most commands do not ask.
+    pub fn now(&self) -> i64 {
+        self.clock.unix_ms()
     }
 
     /// The same for keys of another database.
@@ -64,7 +69,7 @@ impl<'a> Planner<'a> {
         expiry.emit(&mut how);
         plan.plain(&how);
         if let Expiry::In(_) | Expiry::At(_) = expiry
-            && let Some(deadline) = expiry.deadline(self.now, None)
+            && let Some(deadline) = expiry.deadline(self.now(), None)
         {
             plan.expires(deadline, self.row(key));
         }
