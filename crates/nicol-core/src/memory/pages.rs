@@ -11,6 +11,9 @@ use zerocopy::FromZeros;
 /// the system refuses, and the memory is cleared and kept.
 const PAGE_WORDS: usize = 4_096 / size_of::<u64>();
 
+/// Words from which on memory is asked of the system with large pages: a few of those.
+const LARGE_WORDS: usize = (8 << 20) / size_of::<u64>();
+
 /// Zeroed words that live as long as this.
 pub(super) struct Memory {
     words: NonNull<[AtomicU64]>,
@@ -24,8 +27,19 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// So many words of the allocator; `None` if there is not so much address space.
-    pub(super) fn allocated(len: usize) -> Option<Self> {
+    /// So many words; `None` if there is not so much address space. Large ones are the system's own,
+    /// which uses large pages for them if it can: tables are accessed at random.
+    pub(super) fn new(len: usize) -> Option<Self> {
+        if len < LARGE_WORDS {
+            return Self::allocated(len);
+        }
+        let memory = Self::mapped(len)?;
+        memory.prefer_large_pages();
+        Some(memory)
+    }
+
+    /// So many words of the allocator.
+    fn allocated(len: usize) -> Option<Self> {
         let words = <[AtomicU64]>::new_box_zeroed_with_elems(len).ok()?;
         Some(Self { words: NonNull::from(Box::leak(words)), mapped: false })
     }
@@ -42,6 +56,18 @@ impl Memory {
         let words = NonNull::slice_from_raw_parts(NonNull::new(start)?.cast(), len);
         Some(Self { words, mapped: true })
     }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn prefer_large_pages(&self) {
+        use rustix::mm::{Advice, madvise};
+        let (start, bytes) = (self.words.as_ptr().cast(), size_of_val(&**self));
+        // SAFETY: The range is a mapping of its own; only the size of its pages may change. A
+        // system without large pages refuses, which costs time and no more.
+        let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+    }
+
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    fn prefer_large_pages(&self) {}
 
     /// Are they pages of the system?
     pub(super) const fn is_mapped(&self) -> bool {

@@ -88,7 +88,7 @@ impl Region {
     /// # Panics
     /// If there is not so much address space.
     pub fn new(size: Bytes) -> Self {
-        Self::over(Memory::allocated, size)
+        Self::over(Memory::new, size)
     }
 
     /// The same from a page's boundary on, whose memory [goes back](Region::release) page by page.

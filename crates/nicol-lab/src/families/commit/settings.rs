@@ -36,9 +36,9 @@ const SERVING_TABLE_MIN: u64 = 8 << 20;
 /// The part of a node's memory that its NIC index may take: what it caches stands in the tables as
 /// well, in memory of the same kind, and is found there at little more cost (decision 0024).
 const SERVING_INDEX_PART: u64 = 64;
-/// Bytes of a value that stand in its slot. A value in a slot makes every slot longer, and a slot
-/// is kept when its record is gone: blocks cost less (decision 0083).
-const SERVING_INLINE: usize = 8;
+/// Bytes of a value that stand in its slot: none. A value in a slot makes every slot longer, and a
+/// slot is kept when its record is gone: blocks cost less (decisions 0083, 0120).
+const SERVING_INLINE: usize = 0;
 /// Bytes that a cached object may take on average.
 const SERVING_OBJECT: u64 = 256;
 /// First slots of a table, in percent of the records that it is prepared for, and their most. A
