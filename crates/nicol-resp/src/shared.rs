@@ -44,6 +44,9 @@ pub struct ServerInfo {
     pub replicas: usize,
     /// Reads the bytes that the process has in memory; `None` where the system does not say.
     pub resident: fn() -> Option<u64>,
+    /// Bytes that the process had in memory before it served, beside what the store counts: its
+    /// code, its threads.
+    pub process_bytes: u64,
     /// Reads the time that the process has had on cores: its own, and the kernel's for it.
     pub cpu: fn() -> Option<(Duration, Duration)>,
     /// How it outlives the process; `None`: nothing does.
@@ -64,6 +67,7 @@ impl ServerInfo {
             nodes: 1,
             replicas: 1,
             resident: || None,
+            process_bytes: 0,
             cpu: || None,
             persistence,
             sections,

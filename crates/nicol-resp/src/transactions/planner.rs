@@ -65,7 +65,9 @@ impl<'a> Planner<'a> {
 
     /// Adds the last argument of a command that moves the deadline of `key`.
     pub fn deadline(&self, plan: &mut PlanBuilder, flags: &[u8], expiry: Expiry, key: &[u8]) {
-        let mut how = flags.to_vec();
+        // Enough for flags and an expiry: it does not grow.
+        let mut how = Vec::with_capacity(16);
+        how.extend_from_slice(flags);
         expiry.emit(&mut how);
         plan.plain(&how);
         if let Expiry::In(_) | Expiry::At(_) = expiry

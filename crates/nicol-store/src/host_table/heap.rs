@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::memory::{Region, WORD};
+use nicol_core::memory::{Region, WORD, Words};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::layout::BlockRef;
 use super::memory::Chunks;
 use super::size_class::{BLOCK_OVERHEAD, SizeClass, needed};
-use crate::access::{load, read, store, write};
+use crate::access::{load, read, words};
 
 /// Block: key, then the value, then a seal of key and version. A reader that follows a stale
 /// pointer finds another key or no valid seal, because a version is never reused for a key. One
@@ -352,18 +352,38 @@ fn release(chunks: &Chunks, region: u32, offset: u64, len: u64) {
     assert!(region == Some(Ok(())), "a slab lies in a region that exists");
 }
 
-/// Writes a value into a block without a seal, and seals it.
-fn fill(chunks: &Chunks, block: BlockRef, key: Key, version: Version, value: &[u8]) {
+/// The words of a block's used bytes.
+#[inline]
+fn words_of(chunks: &Chunks, block: BlockRef) -> Words<'_> {
     let (region, offset, len) = span(chunks, block);
-    store(region, offset, key.0);
-    write(region, offset + BLOCK_HEADER, value);
-    store(region, offset + len - WORD as u64, seal(key, version));
+    words(region, offset, len)
+}
+
+/// Writes a value into a block without a seal, and seals it.
+#[inline]
+fn fill(chunks: &Chunks, block: BlockRef, key: Key, version: Version, value: &[u8]) {
+    let words = words_of(chunks, block);
+    words.store(0, key.0);
+    words.write(BLOCK_HEADER as usize / WORD, value);
+    words.store(words.len() - 1, seal(key, version));
 }
 
 /// Breaks a block's seal: whoever reads the value from here on starts again.
+#[inline]
 fn break_seal(chunks: &Chunks, block: BlockRef) {
-    let (region, offset, len) = span(chunks, block);
-    store(region, offset + len - WORD as u64, 0);
+    let words = words_of(chunks, block);
+    words.store(words.len() - 1, 0);
+}
+
+/// Prefetches the first and the last word of a block, if there is one.
+#[inline]
+pub(super) fn touch_block(chunks: &Chunks, block: BlockRef) {
+    let Some(region) = chunks.get(block.chunk) else { return };
+    let offset = u64::from(block.block) * WORD as u64;
+    for at in [offset, offset + needed(block.len) - WORD as u64] {
+        // A torn slot may say anything.
+        let _touched = std::hint::black_box(region.load(at));
+    }
 }
 
 /// The region, offset and length of a block's used bytes.

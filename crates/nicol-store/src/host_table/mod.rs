@@ -64,6 +64,8 @@ pub const SEGMENT_SLOTS: u64 = 16;
 const HEADER_BYTES: u64 = 4 * WORD as u64;
 /// Slots of an overflow page; a link word follows them.
 pub const PAGE_SLOTS: u64 = 4;
+/// Bytes of the unit in which the system gives memory.
+const PAGE_BYTES: u64 = 4_096;
 /// Load in percent at which a table doubles: the load at which Xenic measures lookups. [4.1.4]
 pub const LOAD_MAX_PERCENT: u64 = 90;
 
@@ -316,6 +318,14 @@ impl HostTable {
     /// Host memory that it takes.
     pub fn memory(&self) -> Bytes {
         Bytes(self.memory.load(Ordering::Relaxed))
+    }
+
+    /// Of it, what the system has given by now, at the most: of the first slots as many pages as
+    /// there are records.
+    pub fn resident(&self) -> Bytes {
+        let first = self.geometry.chunk_bytes(0);
+        let touched = first.min(self.len() * PAGE_BYTES);
+        Bytes(self.memory().0 - first + touched)
     }
 
     /// How far it has doubled.

@@ -48,7 +48,8 @@ impl From<AuthClients> for ClientCertificates {
     back, whatever --nodes and --replicas were. A torn end of a\nlog is cut. Damage in a log is \
     repaired from the logs of other replicas, which is reported;\nif that is impossible, the \
     start ends with exit code 3 and the names and places. Other files\nin DIR, another server \
-    that uses it, a full disk or another error of a file end the server\nlikewise. While it \
+    that uses it, or an error of a file end the server\nlikewise; a full disk refuses \
+    writes until it has room. While it \
     serves, the logs are shortened once they are long (--log-bytes).\n\nThe models renf, event \
     and scope of MINOS acknowledge a write before it is in a file: a\ncrash may take it.\n\nThe file \
     of --config has the names of these flags, with underscores: listen = \"127.0.0.1:6379\",\n\

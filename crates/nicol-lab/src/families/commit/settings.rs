@@ -35,7 +35,7 @@ const SERVING_LOG: Bytes = Bytes(16 << 20);
 const SERVING_TABLE_MIN: u64 = 8 << 20;
 /// The part of a node's memory that its NIC index may take: what it caches stands in the tables as
 /// well, in memory of the same kind, and is found there at little more cost (decision 0024).
-const SERVING_INDEX_PART: u64 = 64;
+const SERVING_INDEX_PART: u64 = 128;
 /// Bytes of a value that stand in its slot: none. A value in a slot makes every slot longer, and a
 /// slot is kept when its record is gone: blocks cost less (decisions 0083, 0120).
 const SERVING_INLINE: usize = 0;
@@ -44,7 +44,7 @@ const SERVING_OBJECT: u64 = 256;
 /// First slots of a table, in percent of the records that it is prepared for, and their most. A
 /// table that is sparse has a record on every page: it takes the memory of all slots, and the first
 /// write to each page waits for the system to clear it.
-const SERVING_SLOTS_PERCENT: u64 = 6;
+const SERVING_SLOTS_PERCENT: u64 = 5;
 const SERVING_SLOTS_MAX: u64 = 1 << 18;
 
 /// What a table of a store that serves may take, and the index of a node.

@@ -22,6 +22,7 @@ fn put(table: &HostTable, key: u64, old: Option<usize>, version: u64, value: &[u
 fn a_value_out_of_line_takes_little_more_than_itself() {
     let table = HostTable::new(Geometry::new(1_024, 16, 0), 1 << 12, ENOUGH);
     let empty = table.memory().0;
+    assert_eq!(table.resident(), Bytes(0), "none of it is touched");
     // A key of 16 bytes and a value of 100, as a front stores them.
     for key in 0..4_096 {
         table.load(Key(key), &[7; 122]);
@@ -31,6 +32,7 @@ fn a_value_out_of_line_takes_little_more_than_itself() {
     let heap = table.writer().heap.bytes();
     assert!(heap <= 4_096 * 144 + (1 << 16), "{heap} bytes for 4,096 values of 122");
     assert!(slots > 0 && table.memory().0 == empty + slots + heap);
+    assert_eq!(table.resident(), table.memory());
     // Loaded by half at the least, and 32 bytes a slot.
     assert!(slots <= 4_096 * 80, "{slots} bytes of slots and pages for 4,096 records");
     table.check();
