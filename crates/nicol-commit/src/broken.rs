@@ -28,6 +28,10 @@ pub enum Sabotage {
     /// After a crash, or a timeout: a transaction commits although a backup that lives has not
     /// acknowledged.
     ForgetsBackups,
+    /// After a crash: requests of transactions that a later view has overruled are served.
+    TakesOverruled,
+    /// Backups apply what they have logged at once, though they should wait for its decision.
+    AppliesUndecided,
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
@@ -46,6 +50,16 @@ impl Hooks {
     /// Is a backup not waited for? `lost`: a view says that it is gone.
     pub(crate) fn excuses(self, lost: bool) -> bool {
         lost || self.is(Sabotage::ForgetsBackups)
+    }
+
+    /// Does a backup apply what nobody has decided yet?
+    pub(crate) fn applies_undecided(self) -> bool {
+        self.is(Sabotage::AppliesUndecided)
+    }
+
+    /// Are requests served that a later view has overruled?
+    pub(crate) fn takes_overruled(self) -> bool {
+        self.is(Sabotage::TakesOverruled)
     }
 
     /// Does an aborted transaction install its writes?

@@ -6,6 +6,7 @@
 
 mod backups;
 mod broken;
+mod decided;
 mod log;
 mod log_worker;
 mod messages;

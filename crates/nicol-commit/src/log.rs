@@ -15,7 +15,7 @@ use nicol_core::units::Bytes;
 use nicol_core::wire::{Malformed, Reader};
 use nicol_kit::Item;
 
-use crate::writes::{Change, WriteOf, Writes};
+use crate::writes::{Change, WriteOf, WritesHead};
 
 /// Bytes of a record besides its body: head, kind and foot.
 const FRAMING: u64 = 3 * WORD as u64;
@@ -35,6 +35,8 @@ pub(super) enum RecordKind {
     Message,
     /// A part of a message, of which more follows.
     Part,
+    /// What a backup has been told of transactions that it has logged.
+    Decisions,
 }
 
 /// Bytes of a record with a body of `body` bytes.
@@ -339,6 +341,7 @@ impl LogReader {
                 0 => RecordKind::Log,
                 1 => RecordKind::Commit,
                 2 => RecordKind::Message,
+                4 => RecordKind::Decisions,
                 _ => RecordKind::Part,
             };
             let start = records.last().map_or(0, |&(_, end)| end);
@@ -385,8 +388,8 @@ fn corrupted(malformed: Malformed) -> ! {
 #[inline]
 pub(super) fn logged(body: &[u8]) -> Logged<'_> {
     let mut rest = Reader::new(body);
-    let parsed = Writes::parse_head(&mut rest);
-    let (txn, part) = parsed.unwrap_or_else(|malformed| corrupted(malformed));
+    let parsed = WritesHead::parse(&mut rest);
+    let WritesHead { txn, part, .. } = parsed.unwrap_or_else(|malformed| corrupted(malformed));
     Logged { txn, shard: part.shard, left: part.keys, rest }
 }
 

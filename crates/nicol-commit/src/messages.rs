@@ -5,7 +5,7 @@
 //! delivery, or a pooled buffer for the task that serves the request (`keep`).
 
 use nicol_core::fabric::{Fabric, Message};
-use nicol_core::ids::{Key, ShardId, TxnId, Version};
+use nicol_core::ids::{Epoch, Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_store::host_table::ExhaustedSpace;
@@ -22,6 +22,8 @@ pub(super) const LOG: u16 = 12;
 pub(super) const COMMIT: u16 = 13;
 /// Coordinator to primary: release the locks of a transaction that will not commit.
 pub(super) const ABORT: u16 = 14;
+/// Coordinator to backup: how transactions have ended that it has logged.
+pub(super) const DECIDED: u16 = 19;
 
 /// Length that marks a record which is not there.
 pub(super) const ABSENT: u32 = u32::MAX;
@@ -54,10 +56,38 @@ pub(super) fn parse_value<'a>(
 pub(super) fn parse_count(from: &mut Reader<'_>) -> Result<u16, Malformed> {
     let count = from.u16()?;
     if usize::from(count) > KEYS_MAX {
-        return Err(Malformed { what: "more keys than a transaction may touch" });
+        return Err(TOO_MANY_KEYS);
     }
     Ok(count)
 }
+
+/// Bit of a number of keys: the epoch in which the transaction began stands behind it.
+const BEGAN: u16 = 1 << 15;
+const _: () = assert!(KEYS_MAX < BEGAN as usize, "a number of keys leaves the bit free");
+
+/// A number of keys and, if messages say it, the epoch in which their transaction began.
+pub(super) fn emit_began(count: usize, began: Option<Epoch>, to: &mut Writer<'_>) {
+    match began {
+        None => to.u16(count as u16),
+        Some(epoch) => {
+            to.u16(count as u16 | BEGAN);
+            to.u32(epoch.0);
+        }
+    }
+}
+
+/// The reverse of [`emit_began`].
+pub(super) fn parse_began(from: &mut Reader<'_>) -> Result<(u16, Option<Epoch>), Malformed> {
+    let word = from.u16()?;
+    let began = if word & BEGAN != 0 { Some(Epoch(from.u32()?)) } else { None };
+    let count = word & !BEGAN;
+    if usize::from(count) > KEYS_MAX {
+        return Err(TOO_MANY_KEYS);
+    }
+    Ok((count, began))
+}
+
+const TOO_MANY_KEYS: Malformed = Malformed { what: "more keys than a transaction may touch" };
 
 /// An empty reply.
 pub(super) struct Ack;
@@ -75,10 +105,12 @@ pub(super) fn each_key(txn: &Txn, places: &[usize], each: &mut dyn FnMut(Key)) {
 /// The keys of `txn` in one message, with their place in the read or write set.
 pub(super) fn emit_keys<'a>(entries: impl Iterator<Item = &'a Entry> + Clone, to: &mut Writer<'_>) {
     to.u16(entries.clone().count() as u16);
-    for entry in entries {
-        to.u64(entry.key.0);
-        to.u8(u8::from(entry.write));
-    }
+    entries.for_each(|entry| emit_key(entry, to));
+}
+
+fn emit_key(entry: &Entry, to: &mut Writer<'_>) {
+    to.u64(entry.key.0);
+    to.u8(u8::from(entry.write));
 }
 
 /// A key and whether it is in the write set.
@@ -135,6 +167,8 @@ pub(super) fn parse_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
 /// EXECUTE: one shard's keys of this round. [Xenic21 4.2 step 2]
 pub(super) struct Execute<'a> {
     pub(super) txn: &'a Txn,
+    /// The epoch of its first EXECUTE, if messages say it.
+    pub(super) began: Option<Epoch>,
     /// Indices of the shard's keys.
     pub(super) keys: &'a [usize],
 }
@@ -144,7 +178,10 @@ impl Message for Execute<'_> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.txn.id.0);
-        emit_keys(self.keys.iter().map(|&index| &self.txn.entries()[index]), to);
+        emit_began(self.keys.len(), self.began, to);
+        for entry in self.keys.iter().map(|&index| &self.txn.entries()[index]) {
+            emit_key(entry, to);
+        }
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {
@@ -164,6 +201,8 @@ impl Item for Access {
 #[derive(Clone, Copy)]
 pub(super) struct Keys<B> {
     pub(super) txn: TxnId,
+    /// The epoch in which it began, if the message says it.
+    pub(super) began: Option<Epoch>,
     accesses: Items<B, Access>,
 }
 
@@ -172,13 +211,13 @@ impl<'a> Keys<&'a [u8]> {
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
         let txn = TxnId(from.u64()?);
-        let count = parse_count(&mut from)?;
-        Ok(Self { txn, accesses: Items::parse(body, from, count)? })
+        let (count, began) = parse_began(&mut from)?;
+        Ok(Self { txn, began, accesses: Items::parse(body, from, count)? })
     }
 
     /// See [`Items::keep`].
     pub(super) fn keep<F: Fabric>(self, fabric: &F) -> Keys<F::Payload> {
-        Keys { txn: self.txn, accesses: self.accesses.keep(fabric) }
+        Keys { txn: self.txn, began: self.began, accesses: self.accesses.keep(fabric) }
     }
 }
 
@@ -276,6 +315,8 @@ pub(super) fn parse_execute_reply(
 /// VALIDATE: keys that were read but not locked, with the versions read. [Xenic21 4.2 step 4]
 pub(super) struct Validate<'a> {
     pub(super) txn: &'a Txn,
+    /// The epoch of its first EXECUTE, if messages say it.
+    pub(super) began: Option<Epoch>,
     pub(super) keys: &'a [usize],
 }
 
@@ -283,7 +324,7 @@ impl Message for Validate<'_> {
     const KIND: u16 = VALIDATE;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        to.u16(self.keys.len() as u16);
+        emit_began(self.keys.len(), self.began, to);
         for &index in self.keys {
             let entry = &self.txn.entries()[index];
             to.u64(entry.key.0);
@@ -316,7 +357,11 @@ impl Item for ReadOf {
 
 /// A parsed VALIDATE.
 #[derive(Clone, Copy)]
-pub(super) struct Reads<B>(Items<B, ReadOf>);
+pub(super) struct Reads<B> {
+    /// The epoch in which their transaction began, if the message says it.
+    pub(super) began: Option<Epoch>,
+    reads: Items<B, ReadOf>,
+}
 
 impl<'a> Reads<&'a [u8]> {
     /// Parses and checks every key.
@@ -325,20 +370,20 @@ impl<'a> Reads<&'a [u8]> {
     }
 
     fn parse_rest(body: &'a [u8], mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let count = parse_count(&mut from)?;
-        Ok(Self(Items::parse(body, from, count)?))
+        let (count, began) = parse_began(&mut from)?;
+        Ok(Self { began, reads: Items::parse(body, from, count)? })
     }
 
     /// See [`Items::keep`].
     pub(super) fn keep<F: Fabric>(self, fabric: &F) -> Reads<F::Payload> {
-        Reads(self.0.keep(fabric))
+        Reads { began: self.began, reads: self.reads.keep(fabric) }
     }
 }
 
 impl<B: AsRef<[u8]>> Reads<B> {
     /// The keys and what was read of them, in the sender's order.
     pub(super) fn iter(&self) -> impl Iterator<Item = ReadOf> + Clone {
-        self.0.iter()
+        self.reads.iter()
     }
 
     /// The keys alone.

@@ -9,6 +9,7 @@
 //! - One of which a shard's record is missing was not reported, and no transaction has read it: it
 //!   is left out as a whole. That is certain only where a backup's log that must hold the missing
 //!   record is known to be undamaged. Otherwise its outcome is unknown, and the logs are refused.
+//! - One that a backup was told to have aborted is left out, whatever is logged of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +17,11 @@ use std::fmt;
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::memory::WORD;
 use nicol_core::view::View;
+use nicol_core::wire::Reader;
 
+use super::decided::{Decision, parse_decided};
 use super::log::{RecordKind, record_len};
-use super::writes::Writes;
+use super::writes::{Writes, WritesHead};
 pub use nicol_kit::{Counts, EachWrite, Recovered};
 
 /// Leading bytes of a log record that say whose it is: framing, transaction, shards.
@@ -40,8 +43,12 @@ struct Part {
 struct Known {
     /// Shards that it updates.
     shards: u16,
+    /// Which these are, if a record lists them.
+    listed: Vec<ShardId>,
     /// A primary has logged its COMMIT.
     committed: bool,
+    /// A backup was told that it has aborted.
+    aborted: bool,
     parts: Vec<Part>,
 }
 
@@ -107,10 +114,12 @@ struct Head {
     txn: TxnId,
     shard: ShardId,
     shards: u16,
+    /// Which these are, if the record lists them and is whole.
+    listed: Vec<ShardId>,
 }
 
 /// Takes a record out of its framing.
-fn parse(record: &[u8]) -> Result<(Head, Writes<&[u8]>), NotARecord> {
+fn unframe(record: &[u8]) -> Result<(RecordKind, &[u8]), NotARecord> {
     let word = |at: usize| -> Option<u64> {
         record.get(at..at + WORD)?.try_into().ok().map(u64::from_le_bytes)
     };
@@ -120,9 +129,32 @@ fn parse(record: &[u8]) -> Result<(Head, Writes<&[u8]>), NotARecord> {
         return Err(NotARecord);
     }
     let kind = kind_of(word(WORD)).ok_or(NotARecord)?;
-    let writes = Writes::parse(&record[2 * WORD..2 * WORD + len]).map_err(|_| NotARecord)?;
+    Ok((kind, &record[2 * WORD..2 * WORD + len]))
+}
+
+/// What a backup was told, if `record` says that.
+fn decisions(record: &[u8]) -> Result<Option<impl Iterator<Item = Decision>>, NotARecord> {
+    let (RecordKind::Decisions, body) = unframe(record)? else { return Ok(None) };
+    let decisions = parse_decided(body).map_err(|_| NotARecord)?;
+    Ok(Some(decisions.iter().collect::<Vec<_>>().into_iter()))
+}
+
+/// The writes of a record, and whose they are.
+fn parse(record: &[u8]) -> Result<(Head, Writes<&[u8]>), NotARecord> {
+    let (kind, body) = unframe(record)?;
+    let writes = Writes::parse(body).map_err(|_| NotARecord)?;
+    let head = WritesHead::parse(&mut Reader::new(body)).map_err(|_| NotARecord)?;
+    let listed = listed(&head).ok_or(NotARecord)?;
     let (txn, shard, shards) = (writes.txn, writes.shard, writes.shards);
-    Ok((Head { kind, txn, shard, shards }, writes))
+    Ok((Head { kind, txn, shard, shards, listed }, writes))
+}
+
+/// The shards that a record lists; `None` if they are not in ascending order, or without its own.
+fn listed(head: &WritesHead<'_>) -> Option<Vec<ShardId>> {
+    let Some((_, listed)) = head.listed else { return Some(Vec::new()) };
+    let shards: Vec<ShardId> = listed.iter().collect();
+    let ascends = shards.is_sorted_by(|one, other| one < other);
+    (ascends && shards.contains(&head.part.shard)).then_some(shards)
 }
 
 /// Whose record it was that begins like this.
@@ -132,13 +164,14 @@ fn parse_lead(lead: &[u8]) -> Option<Head> {
     };
     let kind = kind_of(word(WORD))?;
     let (txn, shard, shards) = Writes::parse_lead(lead.get(2 * WORD..LEAD)?).ok()?;
-    Some(Head { kind, txn, shard, shards })
+    Some(Head { kind, txn, shard, shards, listed: Vec::new() })
 }
 
 fn kind_of(word: Option<u64>) -> Option<RecordKind> {
     match word? {
         0 => Some(RecordKind::Log),
         1 => Some(RecordKind::Commit),
+        4 => Some(RecordKind::Decisions),
         _ => None,
     }
 }
@@ -155,6 +188,14 @@ impl<'v> Logs<'v> {
     /// # Errors
     /// If it is none.
     pub fn note(&mut self, node: NodeId, record: &[u8]) -> Result<(), NotARecord> {
+        if let Some(decisions) = decisions(record)? {
+            // A transaction that a backup refused is aborted, whatever others have logged of it.
+            for decision in decisions.filter(|decision| !decision.commits) {
+                self.txns.entry(decision.txn).or_default().aborted = true;
+            }
+            self.records += 1;
+            return Ok(());
+        }
         let (head, _) = parse(record)?;
         self.records += 1;
         self.note_head(node, &head, true)
@@ -193,6 +234,12 @@ impl<'v> Logs<'v> {
         if known.shards != 0 && known.shards != head.shards {
             return Err(NotARecord);
         }
+        if !known.listed.is_empty() && !head.listed.is_empty() && known.listed != head.listed {
+            return Err(NotARecord);
+        }
+        if known.listed.is_empty() {
+            known.listed.clone_from(&head.listed);
+        }
         known.shards = head.shards;
         known.committed |= head.kind == RecordKind::Commit;
         match known.parts.iter_mut().find(|part| part.shard == shard) {
@@ -222,7 +269,9 @@ impl<'v> Logs<'v> {
         }
         for (&txn, known) in &self.txns {
             let intact = known.parts.iter().filter(|part| part.intact).count();
-            if intact == usize::from(known.shards) {
+            if known.aborted {
+                decided.counts.left_out += u64::from(!known.parts.is_empty());
+            } else if intact == usize::from(known.shards) {
                 decided.taken.insert(txn, ());
                 decided.counts.taken += 1;
             } else if !known.committed && self.was_not_acknowledged(known) {
@@ -270,6 +319,9 @@ impl Decided {
     /// # Errors
     /// If it is no record.
     pub fn for_each_write(&self, record: &[u8], each: EachWrite<'_>) -> Result<(), NotARecord> {
+        if decisions(record)?.is_some() {
+            return Ok(());
+        }
         let (head, writes) = parse(record)?;
         if self.taken.contains_key(&head.txn) {
             writes.installs().for_each(|(key, version, value)| each(key, version, value));

@@ -1,7 +1,7 @@
 //! LOG and COMMIT: the writes of one shard, as they travel and as they stand in log records.
 
 use nicol_core::fabric::{Fabric, Message};
-use nicol_core::ids::{Key, ShardId, TxnId, Version};
+use nicol_core::ids::{Epoch, Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Txn, Write};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_kit::{Item, Items};
@@ -12,20 +12,58 @@ use super::part::Part;
 /// Length that marks a key which is unlocked but not written.
 const UNLOCK_ONLY: u32 = u32::MAX - 1;
 
+/// The shards that a transaction updates, as its LOGs and COMMITs say it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Updated<'a> {
+    /// How many they are.
+    Counted(u16),
+    /// Which they are, all of them in ascending order, and the epoch in which the transaction
+    /// began.
+    Listed { began: Epoch, shards: &'a [ShardId] },
+}
+
+impl Updated<'_> {
+    fn part(self, shard: ShardId) -> Part {
+        let (shards, listed) = match self {
+            Self::Counted(shards) => (shards, false),
+            Self::Listed { shards, .. } => (shards.len() as u16, true),
+        };
+        Part { shard, keys: 0, shards, listed }
+    }
+
+    /// Bytes of a LOG or COMMIT of `keys` keys before its writes.
+    pub(super) const fn head_len(self, keys: usize) -> usize {
+        let list = match self {
+            Self::Counted(_) => 0,
+            Self::Listed { shards, .. } => size_of::<Epoch>() + 2 * shards.len(),
+        };
+        size_of::<TxnId>() + Part::len(keys) + list
+    }
+
+    /// The list, if it is one.
+    fn emit_list(self, to: &mut Writer<'_>) {
+        if let Self::Listed { began, shards } = self {
+            to.u32(began.0);
+            shards.iter().for_each(|shard| to.u16(shard.0));
+        }
+    }
+}
+
 /// A write set of one shard, as LOG and COMMIT carry it and as it stands in a log record.
 struct WriteSet<'a> {
     txn: &'a Txn,
     shard: ShardId,
-    shards: u16,
+    updated: Updated<'a>,
     keys: &'a [usize],
 }
 
 impl WriteSet<'_> {
     fn emit(&self, unlocks: bool, to: &mut Writer<'_>) {
-        let mut part = Part { shard: self.shard, keys: 0, shards: self.shards };
+        let mut part = self.updated.part(self.shard);
         to.u64(self.txn.id.0);
         let at = to.position();
-        to.u32(part.pack());
+        part.emit(self.keys.len(), to);
+        self.updated.emit_list(to);
         for &index in self.keys {
             match self.txn.update(index) {
                 Some(Write { key, version, value }) => {
@@ -41,7 +79,7 @@ impl WriteSet<'_> {
             }
             part.keys += 1;
         }
-        to.put_u32(at, part.pack());
+        part.put_keys(at, self.keys.len(), to);
     }
 }
 
@@ -71,8 +109,8 @@ fn write_head(key: Key, version: Version, len: u32) -> [u8; WRITE_HEAD] {
 pub(super) struct Log<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,
-    /// How many shards the transaction updates.
-    pub(super) shards: u16,
+    /// What the transaction updates.
+    pub(super) updated: Updated<'a>,
     pub(super) keys: &'a [usize],
 }
 
@@ -80,8 +118,8 @@ impl Message for Log<'_> {
     const KIND: u16 = LOG;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        let Self { txn, shard, shards, keys } = *self;
-        WriteSet { txn, shard, shards, keys }.emit(false, to);
+        let Self { txn, shard, updated, keys } = *self;
+        WriteSet { txn, shard, updated, keys }.emit(false, to);
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {
@@ -93,8 +131,8 @@ impl Message for Log<'_> {
 pub(super) struct Commit<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,
-    /// How many shards the transaction updates.
-    pub(super) shards: u16,
+    /// What the transaction updates.
+    pub(super) updated: Updated<'a>,
     pub(super) keys: &'a [usize],
 }
 
@@ -102,8 +140,8 @@ impl Message for Commit<'_> {
     const KIND: u16 = COMMIT;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        let Self { txn, shard, shards, keys } = *self;
-        WriteSet { txn, shard, shards, keys }.emit(true, to);
+        let Self { txn, shard, updated, keys } = *self;
+        WriteSet { txn, shard, updated, keys }.emit(true, to);
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {
@@ -162,33 +200,65 @@ pub(super) struct Writes<B> {
     pub(super) shard: ShardId,
     /// How many shards the transaction updates.
     pub(super) shards: u16,
+    /// The epoch in which it began, if the message lists its shards.
+    pub(super) began: Option<Epoch>,
     writes: Items<B, WriteOf>,
+}
+
+/// What stands before the writes of a LOG or COMMIT.
+pub(super) struct WritesHead<'a> {
+    pub(super) txn: TxnId,
+    pub(super) part: Part,
+    /// The epoch in which the transaction began, and the shards that it updates.
+    pub(super) listed: Option<(Epoch, ListedShards<'a>)>,
+}
+
+/// The shards that a LOG or COMMIT lists, as they stand in its body. A COMMIT that only unlocks
+/// keys lists its own not.
+#[derive(Clone, Copy)]
+pub(super) struct ListedShards<'a>(&'a [u8]);
+
+impl ListedShards<'_> {
+    pub(super) fn iter(self) -> impl Iterator<Item = ShardId> {
+        let (shards, _) = self.0.as_chunks();
+        shards.iter().map(|shard| ShardId(u16::from_le_bytes(*shard)))
+    }
+}
+
+impl<'a> WritesHead<'a> {
+    /// Takes it.
+    pub(super) fn parse(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let (txn, part) = (TxnId(from.u64()?), Part::parse(from)?);
+        let mut listed = None;
+        if part.listed {
+            let began = Epoch(from.u32()?);
+            listed = Some((began, ListedShards(from.bytes(2 * usize::from(part.shards))?)));
+        }
+        Ok(Self { txn, part, listed })
+    }
 }
 
 impl<'a> Writes<&'a [u8]> {
     /// Parses and checks every write.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
-        let (txn, part) = Self::parse_head(&mut from)?;
+        let WritesHead { txn, part, listed } = WritesHead::parse(&mut from)?;
         let writes = Items::parse(body, from, part.keys)?;
-        Ok(Self { txn, shard: part.shard, shards: part.shards, writes })
-    }
-
-    /// Takes what stands before the writes.
-    pub(super) fn parse_head(from: &mut Reader<'a>) -> Result<(TxnId, Part), Malformed> {
-        Ok((TxnId(from.u64()?), Part::parse(from)?))
+        let began = listed.map(|(began, _)| began);
+        Ok(Self { txn, shard: part.shard, shards: part.shards, began, writes })
     }
 
     /// The transaction, the shard and the number of shards, of a body that may be cut behind them.
     pub(super) fn parse_lead(lead: &'a [u8]) -> Result<(TxnId, ShardId, u16), Malformed> {
-        let (txn, part) = Self::parse_head(&mut Reader::new(lead))?;
+        let mut from = Reader::new(lead);
+        let (txn, part) = (TxnId(from.u64()?), Part::parse_lead(&mut from)?);
         Ok((txn, part.shard, part.shards))
     }
 
     /// See [`Items::keep`].
     pub(super) fn keep<F: Fabric>(self, fabric: &F) -> Writes<F::Payload> {
-        let Self { txn, shard, shards, writes } = self;
-        Writes { txn, shard, shards, writes: writes.keep(fabric) }
+        let Self { txn, shard, shards, began, writes } = self;
+        Writes { txn, shard, shards, began, writes: writes.keep(fabric) }
     }
 }
 
@@ -216,7 +286,45 @@ impl<B: AsRef<[u8]>> Writes<B> {
 
 #[cfg(test)]
 mod tests {
+    use nicol_core::txn::ProcedureId;
+
     use super::*;
+
+    #[test]
+    fn a_log_counts_or_lists_the_shards_of_its_transaction() {
+        let mut txn = Txn::default();
+        txn.reset(ProcedureId(0), &[]);
+        txn.id = TxnId(5);
+        txn.write(Key(1));
+        txn.fetched(0, Version(3), None);
+        txn.put(0, b"value");
+        let shards = [ShardId(2), ShardId(4), ShardId(4_095)];
+        let listed = Updated::Listed { began: Epoch(9), shards: &shards };
+        for (updated, began) in [(Updated::Counted(3), None), (listed, Some(Epoch(9)))] {
+            let mut body = Vec::new();
+            let log = Log { txn: &txn, shard: ShardId(4), updated, keys: &[0] };
+            log.emit(&mut Writer::new(&mut body));
+            assert_eq!(body.len(), updated.head_len(1) + WRITE_HEAD + 5);
+            let Ok(parsed) = Writes::parse(&body) else { panic!("{updated:?} is parsed") };
+            assert_eq!((parsed.shard, parsed.shards, parsed.began), (ShardId(4), 3, began));
+            assert_eq!(parsed.keys().collect::<Vec<_>>(), [Key(1)]);
+            let Ok(head) = WritesHead::parse(&mut Reader::new(&body)) else { panic!("a head") };
+            let told = head.listed.map(|(_, listed)| listed.iter().collect::<Vec<_>>());
+            assert_eq!(told, began.map(|_| shards.to_vec()));
+            assert_eq!(Writes::parse_lead(&body[..12]).unwrap(), (TxnId(5), ShardId(4), 3));
+            for len in 0..body.len() {
+                assert!(Writes::parse(&body[..len]).is_err(), "{len} bytes of {updated:?}");
+            }
+            // A COMMIT where it has locked and updates nothing.
+            txn.id = TxnId(6);
+            txn.write(Key(2));
+            let commit = Commit { txn: &txn, shard: ShardId(5), updated, keys: &[1] };
+            let mut body = Vec::new();
+            commit.emit(&mut Writer::new(&mut body));
+            assert!(matches!(Writes::parse(&body), Ok(only) if only.installs().count() == 0));
+            txn.id = TxnId(5);
+        }
+    }
 
     #[test]
     fn a_write_is_passed_exactly_where_it_is_taken() {

@@ -15,7 +15,7 @@ pub use procedures::{Execute, Procedures, RequestKeys, Scheduling};
 pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange};
 
 /// Keys that one transaction may touch.
-pub const KEYS_MAX: usize = 1_024;
+pub const KEYS_MAX: usize = 16_384;
 /// Bytes of the largest value.
 pub const VALUE_MAX: usize = 1 << 20;
 /// Bytes of all values and arguments of one transaction.

@@ -35,12 +35,12 @@ impl<F: Fabric, T> Calls<F, T> {
         self.in_flight.push_back((to, reply));
     }
 
-    /// True if nothing is in flight.
+    /// Whether no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.in_flight.is_empty()
     }
 
-    /// What was asked with each request in flight, in the order of sending.
+    /// The items that were asked about with each request in flight, in the order of sending.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> + Clone {
         self.in_flight.iter().map(|(to, _)| to)
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::system::Counter;
 
-/// Counts one.
+/// Adds 1 to `counter`, without an order towards other memory.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

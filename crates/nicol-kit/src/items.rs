@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use nicol_core::fabric::Fabric;
 use nicol_core::wire::{Malformed, Reader};
 
-/// What a message repeats: a key with its flags, a write, and so on.
+/// An element that a message repeats: a key with its flags, a write, and so on.
 pub trait Item {
     /// The item, borrowed from the message's body.
     type Of<'a>;

@@ -25,7 +25,7 @@ struct Held {
     shard: ShardId,
     /// Requests that lock whose answers are awaited.
     in_flight: u16,
-    /// True if a request was granted.
+    /// Whether a request was granted.
     granted: bool,
     /// The requests that went unanswered: each may have locked, or may still.
     unanswered: Vec<RequestId>,
@@ -95,7 +95,7 @@ impl HeldLocks {
         self.0.iter().map(|held| held.shard)
     }
 
-    /// Can no primary hold a lock?
+    /// Whether no primary can hold a lock.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -9,7 +9,7 @@ use nicol_core::ids::{NodeId, Side, TxnId};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
-/// How long an engine whose call ended with `Unreachable` waits for the view that confirms the end
+/// Time that an engine whose call ended with `Unreachable` waits for the view that confirms the end
 /// of the target's incarnation.
 pub const VIEW_WAIT: Nanos = Nanos::from_micros(50);
 
@@ -22,7 +22,7 @@ pub const VIEW_WAIT: Nanos = Nanos::from_micros(50);
 pub struct LostNodes {
     /// The view under which everything was loaded.
     loaded: View,
-    /// True if there is any. Without a crash every question costs this one read.
+    /// Whether any node is lost. Without a crash every question costs this one read.
     any: AtomicBool,
     nodes: Box<[AtomicBool]>,
     /// Transactions of coordinators that live which a lost node has left undecided.
@@ -61,7 +61,7 @@ impl LostNodes {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Has `node` lost its data?
+    /// Whether `node` has lost its data.
     pub fn contain(&self, node: NodeId) -> bool {
         self.are_any() && self.nodes[node.index()].load(Ordering::Acquire)
     }
@@ -71,8 +71,8 @@ impl LostNodes {
         self.undecided().insert(txn);
     }
 
-    /// Has a lost node left `txn` undecided: as its coordinator, or with the decision in its hands?
-    /// What it has locked only a recovery may release.
+    /// Whether a lost node has left `txn` undecided, as its coordinator or as the node that was to
+    /// decide. Only a recovery may release what it has locked.
     pub fn have_left(&self, txn: TxnId) -> bool {
         self.are_any()
             && (txn.engine().is_some_and(|coordinator| self.contain(coordinator.node))

@@ -15,7 +15,7 @@ pub enum Computed {
 }
 
 impl Computed {
-    /// What follows from the logic's verdict; an abort if it refuses.
+    /// The effect of the logic's verdict; an abort if it refuses.
     pub fn of(verdict: Verdict) -> Result<Self, Abort> {
         match verdict {
             Verdict::Commit => Ok(Self::EveryWrite),
@@ -25,7 +25,7 @@ impl Computed {
     }
 }
 
-/// How a procedure over `key`, of `shard`, ends whose operation has failed.
+/// The outcome of a procedure over `key`, of `shard`, whose operation has failed.
 pub fn outcome_of(failure: Failure, key: Key, shard: ShardId) -> Outcome {
     match failure {
         Failure::Unknown => Outcome::Unknown,

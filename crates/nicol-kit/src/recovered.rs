@@ -8,7 +8,7 @@ use nicol_core::view::View;
 /// Called with a key, the version that is installed, and the value; `None` deletes.
 pub type EachWrite<'e> = &'e mut dyn FnMut(Key, Version, Option<&[u8]>);
 
-/// What the logs of a run held.
+/// Counts of what the logs of a run held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub records: u64,
@@ -54,7 +54,7 @@ impl Recovered {
         }
     }
 
-    /// What `source` loads on all shards.
+    /// The records that `source` loads on all shards.
     pub fn loaded(view: &View, source: &dyn RecordSource) -> Self {
         let mut loaded = Self::default();
         for shard in view.shard_ids() {

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-/// Who came first is served first. Those who wait are woken by whoever keeps the line, and then ask
-/// whether it is their turn.
+/// A queue of tasks, first come first served. The owner of the line wakes all waiters, and each
+/// then asks whether it is its turn.
 #[derive(Debug, Default)]
 pub struct WaitingLine {
     /// Those who wait, or have waited.
@@ -30,7 +30,7 @@ impl WaitingLine {
         LinePlace(place)
     }
 
-    /// True if it is the turn of this place.
+    /// Whether it is the turn of this place.
     pub fn is_first(&self, LinePlace(place): &LinePlace) -> bool {
         self.served.get() == *place
     }

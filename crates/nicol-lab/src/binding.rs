@@ -42,7 +42,7 @@ pub struct Binding {
     pub aborts_per_commit: f64,
 }
 
-/// The busiest resource.
+/// The busiest resource of a run, on its busiest node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Busiest {
     /// Its name, such as `link_out`; `one of nic_cores` if it is a part.
@@ -53,7 +53,7 @@ pub struct Busiest {
     pub share: f64,
 }
 
-/// One resource.
+/// A resource of one node, and its share of the measured time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Resource {
     pub name: String,
@@ -65,7 +65,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// What the simulator says of one.
+    /// The resource that the simulator reports as `used`.
     pub(crate) fn of(used: &Utilization) -> Self {
         Self { name: used.name.clone(), utilization: used.busy(), busiest: used.busiest() }
     }
@@ -89,7 +89,8 @@ impl Binding {
     pub const COLUMNS: [&'static str; 4] =
         ["binds", "busiest", "busiest_share", "aborts_per_commit"];
 
-    /// What binds where these resources were so busy, and attempts aborted so often for a commit.
+    /// The binding of a run whose resources were so busy, and that had so many aborts for each
+    /// commit.
     pub fn of(resources: &[Resource], aborts_per_commit: f64) -> Self {
         let most = |of: fn(&Resource) -> Busiest| {
             let each = resources.iter().map(of);

@@ -12,7 +12,7 @@ use crate::family::{Built, Family};
 
 /// A configuration with its parts built, of whatever family.
 pub(crate) trait BuiltSystem {
-    /// Which sides of a node the system needs together.
+    /// The sides of a node that the system needs together.
     fn halves(&self) -> Halves;
 
     /// Loads a cluster.

@@ -39,9 +39,9 @@ pub(crate) struct Cluster {
     /// Initial records of all replicas, at most.
     pub(crate) records: u64,
     pub(crate) memory: Option<Memory>,
-    /// By node: has it lost its data in a crash? Then its memory is not audited.
+    /// By node: whether it has lost its data in a crash. Then its memory is not audited.
     down: Vec<AtomicBool>,
-    /// Has the host of any node crashed?
+    /// Whether the host of any node has crashed.
     host_crashed: AtomicBool,
     /// The nodes that must serve again before the cluster is at rest.
     returning: OnceLock<Vec<NodeId>>,
@@ -60,7 +60,7 @@ pub(crate) struct Loaded {
     pub(crate) engines: Arc<dyn StartInWorlds>,
 }
 
-/// What either world can start on its engines.
+/// A system that can be started on the engines of either world.
 pub(crate) trait StartInWorlds: StartOn<SimWorld> + StartOn<LiveWorld> {}
 
 impl<S: StartOn<SimWorld> + StartOn<LiveWorld>> StartInWorlds for S {}
@@ -134,7 +134,7 @@ pub(crate) fn load<Y: Family>(
 }
 
 impl Cluster {
-    /// Does the system go on after a crash, so that it needs views and leases?
+    /// Whether the system goes on after a crash, so that it needs views and leases.
     pub(crate) fn goes_on(&self) -> bool {
         self.survival.goes_on()
     }
@@ -160,7 +160,7 @@ impl Cluster {
         }
     }
 
-    /// Have no hosts crashed, so that their memory is whole?
+    /// Whether no host has crashed, so that their memory is whole.
     pub(crate) fn hosts_live(&self) -> bool {
         !self.host_crashed.load(Ordering::Relaxed)
     }
@@ -201,7 +201,7 @@ impl Cluster {
         self.view.node_ids().filter(|&node| self.survives(node))
     }
 
-    /// Has `node` not crashed?
+    /// Whether `node` has not crashed.
     pub(crate) fn survives(&self, node: NodeId) -> bool {
         !self.down[node.index()].load(Ordering::Relaxed)
     }

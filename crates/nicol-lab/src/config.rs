@@ -17,7 +17,7 @@ pub const THREADS: &str = "threads";
 /// Clients per node where neither the user nor the workload says anything.
 const CLIENTS: usize = 64;
 
-/// How long a run is.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// A span of the world's time.
@@ -26,7 +26,8 @@ pub enum Length {
     Transactions(u64),
 }
 
-/// What to run. Where a field is an option, `None` takes the world's default.
+/// A run: system, workload, world, load and faults. Where a field is an option, `None` takes the
+/// world's default.
 #[derive(Clone, Debug)]
 pub struct BenchConfig {
     pub workload: WorkloadSpec,
@@ -53,9 +54,8 @@ pub struct BenchConfig {
     pub warmup: Option<Nanos>,
     /// Open loop at this rate.
     pub rate: Option<u64>,
-    /// Do clients wait for one another while most attempts abort? Without a word: in live runs that
-    /// are measured. Simulated clients are those of the papers, and runs under faults want
-    /// conflicts.
+    /// Whether clients hold back while most attempts abort. `None`: in live runs that are measured.
+    /// Simulated clients are those of the papers, and runs under faults want conflicts.
     pub adaptive_window: Option<bool>,
     pub seed: u64,
     /// Families of faults that are drawn from the seed.
@@ -64,18 +64,18 @@ pub struct BenchConfig {
     pub fault_plan: Option<FaultPlan>,
     /// Threads of the live world.
     pub threads: Option<usize>,
-    /// How long the clients of a live run without faults may be silent; `None`: 30 s.
+    /// Time for which the clients of a live run without faults may be silent; `None`: 30 s.
     pub silence: Option<Nanos>,
-    /// What a turn of the live world's only thread takes, if its turns tell the time.
+    /// The time of a turn of the live world's only thread, if its turns tell the time.
     pub turn: Option<Nanos>,
-    /// True if a history is recorded and judged. In the live world that of a second run.
+    /// Whether a history is recorded and judged: in the live world that of a second run.
     pub recorded_run: bool,
     pub log_device: LogDevice,
-    /// Do simulated log devices say that a write is durable without syncing it? For negative tests
+    /// Whether simulated log devices call a write durable without syncing it. For negative tests
     /// only.
     #[doc(hidden)]
     pub syncs_nothing: bool,
-    /// Where the measured run is recorded, if it is.
+    /// The sink that records the measured run, if any.
     pub trace: Option<Arc<Sink>>,
 }
 
@@ -148,12 +148,12 @@ impl BenchConfig {
         self.fault_plan.clone().unwrap_or_else(|| self.faults.draw(self.seed))
     }
 
-    /// Does it run on this machine's threads?
+    /// Whether it runs on this machine's threads.
     pub fn is_live(&self) -> bool {
         self.on == THREADS
     }
 
-    /// Does anything go wrong in the run?
+    /// Whether any fault is injected.
     pub fn is_faulty(&self) -> bool {
         self.fault_plan.is_some() || self.faults.any()
     }

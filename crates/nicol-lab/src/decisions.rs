@@ -14,11 +14,10 @@ use crate::settings::value_of;
 /// The schema's name, first in the header.
 pub const SCHEMA: &str = "nicol.decisions/2";
 
-/// The first line.
+/// The first line of a file of decisions: the system, and the rules that a replay needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// `nicol.decisions/2`.
     pub schema: String,
     pub system: String,
     /// The workload that ran on it.
@@ -50,7 +49,7 @@ pub struct Replayed {
     /// Line of the file, from 1.
     pub line: usize,
     pub epoch: Epoch,
-    /// True if the way changes with it.
+    /// Whether the way changes with it.
     pub switches: bool,
     /// The way that follows from the sums and the rules, if it is another one than the file's.
     pub follows: Option<String>,
@@ -71,7 +70,7 @@ fn plans_nothing(system: &str) -> String {
     )
 }
 
-/// Does the system plan at run time under these settings (`key=value`)?
+/// Checks that the system plans at run time under these settings (`key=value`)
 ///
 /// # Errors
 /// If not: which do.

@@ -70,16 +70,16 @@ pub(crate) trait Family: Sized + 'static {
         Vec::new()
     }
 
-    /// What the checker of the history's promise says.
+    /// The verdict of the checker of the history's promise.
     fn judge(history: &History) -> Judged;
 
-    /// What it adds to a report, of what the nodes have counted.
+    /// The family's fields of a report, from what the nodes have counted.
     fn report(_counters: &Counters) -> Addition {
         Addition::default()
     }
 }
 
-/// What a family says of a run of its system, with the family's types behind it.
+/// The family's part in judging a run, with the family's types behind it.
 pub(crate) trait Judge: Send + Sync {
     /// See [`Family::ABORTS`].
     fn aborts(&self) -> &'static [&'static str];
@@ -163,7 +163,7 @@ impl Judged {
 /// The counts of the nodes of a cluster together, by group and name.
 pub(crate) type Counters = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
 
-/// What a family adds to a report.
+/// The fields that a family adds to a report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addition {
     /// Fields of the JSON object.
@@ -176,11 +176,11 @@ pub(crate) struct Addition {
 pub(crate) struct Built<Y: Family> {
     pub(crate) workload: Arc<Y::Workload>,
     pub(crate) system: <Y::Node as SystemNode>::Config,
-    /// What the harness needs to know of both.
+    /// The facts about both that the harness needs.
     pub(crate) outline: Outline,
 }
 
-/// What the harness needs to know of a workload and of a system, of whatever family.
+/// The facts about a workload and a system, of whatever family, that the harness needs.
 pub(crate) struct Outline {
     pub(crate) name: &'static str,
     /// The names of its operations.
@@ -192,7 +192,7 @@ pub(crate) struct Outline {
     pub(crate) source: Arc<dyn RecordSource>,
     /// Bytes of a value that stand in a table slot.
     pub(crate) value_bytes: usize,
-    /// How the system's engines behave.
+    /// Settings of the system's engines.
     pub(crate) engine: EngineSettings,
     /// See [`SystemConfig::longest_wait`](crate::settings::SystemConfig::longest_wait).
     pub(crate) longest_wait: Nanos,

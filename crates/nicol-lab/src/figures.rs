@@ -14,13 +14,13 @@ use crate::families::{commit, engine, minos, offpath, prism};
 use crate::refused::refuse;
 use crate::systems;
 
-/// The systems that `experiment` compares, and the settings of theirs that it varies, that are not
-/// there: it refuses to run without them.
+/// The systems that `experiment` compares and the settings that it varies which do not exist.
+/// Without them it refuses to run.
 pub fn missing(experiment: &Experiment) -> Vec<String> {
     missing_of(experiment, experiment.systems)
 }
 
-/// What of [`missing`] these of its systems miss.
+/// The systems of [`missing`] that these compared ones lack.
 fn missing_of(experiment: &Experiment, compared: &[&str]) -> Vec<String> {
     let mut missing = Vec::new();
     for name in compared {
@@ -62,7 +62,7 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
     }
 }
 
-/// What `experiment` is, apart from its rows.
+/// The description of `experiment`, apart from its rows.
 ///
 /// # Errors
 /// If its family says nothing of it.

@@ -125,7 +125,7 @@ pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
     View::of(&specs.collect::<Vec<_>>(), config.replicas).map_err(refused_view)
 }
 
-/// Which sides of a node a system that asks for `halves` needs together on threads, where NIC
+/// The sides of a node that a system which asks for `halves` needs together on threads, where NIC
 /// engines execute verbs.
 pub(crate) const fn live_halves(halves: Halves) -> Halves {
     if halves.keeps_memory() { halves } else { Halves::Together }
@@ -197,7 +197,7 @@ impl Hardware {
         Ok(Self { view, profiles })
     }
 
-    /// Which sides of a node a system that asks for `halves` needs together on this hardware: a
+    /// The sides of a node that a system which asks for `halves` needs together on this hardware: a
     /// host also needs NIC cores that pass on its frames, or stand in for a card.
     pub(crate) fn halves(&self, halves: Halves) -> Halves {
         let moves_bytes = |profile: &Arc<Profile>| {
@@ -208,7 +208,7 @@ impl Hardware {
         if alone { halves } else { Halves::Together }
     }
 
-    /// What a report says of it: the profile's name, or the argument if there are several.
+    /// The name in reports: the profile's, or the argument if there are several.
     pub(crate) fn name(&self, config: &BenchConfig) -> String {
         let first = &self.profiles[NodeId(0).index()];
         let mixed = self.profiles.iter().any(|profile| profile.name != first.name);

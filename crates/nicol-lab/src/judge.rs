@@ -98,9 +98,9 @@ pub(crate) fn judge_read_back(
     check.read_back = Some(read.map_or(0, |records| records.len() as u64));
 }
 
-/// What was acknowledged and is not there when the logs are read back. Where a system promises
-/// serializability only, the reader might come before it in the order of transactions, and no
-/// check of that order would notice.
+/// Acknowledged writes that are not there when the logs are read back. Where a system promises
+/// serializability only, the reader might come before the write in the order of transactions, and
+/// no check of that order would notice.
 fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
     let found: BTreeMap<history::Key, Version> =
         records.iter().map(|(&key, (version, _))| (key.into(), *version)).collect();
@@ -291,7 +291,7 @@ fn add(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {
     }
 }
 
-/// What the memory of each survivor, and of each node that has recovered, looks like.
+/// Audits of the memory of each survivor, and of each node that has recovered.
 fn audit_memory(cluster: &Cluster, check: &mut Check) -> Vec<(NodeId, Audit)> {
     let survivors: Vec<_> = cluster.serving_ids().collect();
     let audits = parallel::map(&survivors, cluster.records, |id| cluster.nodes[id.index()].audit());
@@ -376,9 +376,9 @@ fn differing_keys(cluster: &Cluster, shard: ShardId, nodes: &[NodeId]) -> Vec<(K
     differing.map(|(&key, held)| (key, line(key, held))).collect()
 }
 
-/// The keys of `shard` that a dead node may have left undecided: those which its primary says or,
-/// if that is dead, those that operations of unknown outcome may have written. `None`: any. Where
-/// nodes recover, so do the records: none is left undecided.
+/// The keys of `shard` that a dead node may have left undecided: those which the living say or, if
+/// its primary is dead, those that operations of unknown outcome may have written. `None`: any.
+/// Where nodes recover, so do the records: none is left undecided.
 fn undecided_keys(
     cluster: &Cluster,
     audits: &[(NodeId, Audit)],
@@ -389,8 +389,10 @@ fn undecided_keys(
         return Some(BTreeSet::new());
     }
     let primary = cluster.view.primary(shard);
-    if let Some((_, audit)) = audits.iter().find(|(node, _)| *node == primary) {
-        return Some(audit.keys_awaiting_recovery.iter().copied().collect());
+    if audits.iter().any(|(node, _)| *node == primary) {
+        // A backup may keep what its primary has committed.
+        let keys = audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery);
+        return Some(keys.copied().collect());
     }
     let unknown = || operations.iter().filter(|operation| operation.end == End::Unknown);
     let writes_more = unknown().any(|operation| operation.txn().is_some_and(|txn| txn.writes_more));

@@ -28,28 +28,29 @@ const SPAN: Nanos = Nanos::from_secs(10);
 const RECORDED: u64 = 200_000;
 /// When that run ends at the latest.
 const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
-/// How long messages are lost, doubled, late and damaged: most of the time that a run of a sweep
-/// takes, which is some ten times what it takes on modelled hardware.
+/// Time for which messages are lost, doubled, late and damaged: most of the time of a sweep's run,
+/// which takes some ten times as long as on modelled hardware.
 const FAULTY: Nanos = Nanos::from_millis(200);
-/// How much later crashes and restarts come than a plan is drawn for, by the same ratio.
+/// The factor by which crashes and restarts come later than their plan says, for the same reason.
 const SLOWER: u64 = 10;
-/// How much longer a lease is here than in a simulated cluster, for cuts that are to outlast it.
+/// The factor by which a lease is longer than in a simulated cluster, for cuts that are to outlast
+/// it.
 const LONGER_LEASE: u64 = nicol_rt::view_service::LEASE.0 / nicol_sim::view_service::LEASE.0;
 /// Time that a system whose survivors cannot go on runs for after a crash.
 const AFTER_CRASH: Duration = Duration::from_millis(250);
-/// How long the clients of a run under faults may take beyond what a run of its length takes on a
-/// busy machine: who has not ended by then never does.
+/// Time that the clients of a run under faults may take beyond what a run of its length takes on a
+/// busy machine. Clients that have not ended by then never will.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// The most that a transaction takes on a busy machine, in the mean.
 const PER_TRANSACTION: Duration = Duration::from_millis(10);
-/// How long no operation or attempt may begin or end while clients wait in a run without faults,
-/// beyond what settings make them wait: on a busy machine they take seconds at most.
+/// Time for which no operation or attempt may begin or end while clients wait in a run without
+/// faults, beyond what settings make them wait. On a busy machine it takes seconds at most.
 pub(crate) const SILENCE: Nanos = Nanos::from_secs(30);
-/// How often the driver looks whether clients give signs of life.
+/// Interval at which the driver looks whether any client makes progress.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the driver looks whether the clients are done.
+/// Interval at which the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
-/// How long the cluster has to become quiet after the last client.
+/// Time that the cluster has to become quiet after the last client.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
@@ -149,7 +150,7 @@ fn stretch(plan: &mut FaultPlan) {
     }
 }
 
-/// May a node be given up under this plan?
+/// Whether a node may be given up under this plan.
 fn gives_up(plan: &FaultPlan) -> bool {
     !plan.crashes.is_empty() || !plan.partitions.is_empty()
 }
@@ -169,7 +170,7 @@ fn longest(config: &BenchConfig) -> Duration {
 struct Watch {
     limit: Duration,
     looked: Instant,
-    /// When one last did, by the clients' clock, and for how long none has since.
+    /// The time of the last progress, by the clients' clock, and the time since.
     sign: Option<Nanos>,
     silent: Duration,
 }
@@ -179,8 +180,8 @@ impl Watch {
         Self { limit, looked: Instant::now(), sign: None, silent: Duration::ZERO }
     }
 
-    /// Does some client wait, and has none given a sign of life for too long? Time in which this
-    /// thread stood still counts as one look: the others may have stood still as well.
+    /// Whether some client waits and none has made progress for too long. Time in which this thread
+    /// stood still counts as one look: the others may have stood still as well.
     fn is_silent(&mut self, run: &RunControl) -> bool {
         let since = self.looked.elapsed();
         if since >= LOOK {
@@ -194,12 +195,12 @@ impl Watch {
     }
 }
 
-/// When a run counts as stuck.
+/// The condition under which a run counts as stuck.
 enum Bound {
-    /// When it has not ended by then. Under faults clients wait for time-outs and for what the plan
+    /// It has not ended by then. Under faults clients wait for time-outs and for what the plan
     /// says.
     End(Duration),
-    /// When its clients have been silent for so long.
+    /// Its clients have made no progress for so long.
     Silence(Duration),
 }
 
@@ -213,9 +214,9 @@ impl Bound {
     }
 }
 
-/// Runs until every client has ended; says who waits if one never does. A system whose survivors
-/// cannot go on runs for a while after a crash, in which it must not answer wrongly. What has not
-/// ended is then stopped: attempts under way end as unknown.
+/// Runs until every client has ended. If one never does, returns which clients wait. A system whose
+/// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
+/// has not ended is then stopped: attempts under way end as unknown.
 fn run_clients(world: &LiveCluster, cluster: &Cluster, bound: &Bound) -> Result<Option<String>> {
     let (deadline, mut watch) = match *bound {
         Bound::End(limit) => (Instant::now().checked_add(limit), None),
@@ -247,8 +248,8 @@ fn run_clients(world: &LiveCluster, cluster: &Cluster, bound: &Bound) -> Result<
     Ok(stuck)
 }
 
-/// What threads that ran engines of servers have taken of their cores; `None` if clients ran there,
-/// too, or the system does not say.
+/// The CPU time of threads that ran engines of servers; `None` if clients ran there, too, or the
+/// operating system does not tell it.
 fn server_cpu(view: &View, nodes: &[Vec<NodeId>], cpu: &[Option<Duration>]) -> Option<Duration> {
     let serves = |node: &NodeId| view.role(*node) == Some(Role::Server);
     let has_clients = view.nodes_of(Role::Client).next().is_some();

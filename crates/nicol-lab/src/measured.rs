@@ -20,20 +20,20 @@ pub(crate) struct Measured {
     pub(crate) resources: Vec<Resource>,
     /// Only the simulator knows.
     pub(crate) core_time: Vec<Spending>,
-    /// What the servers' threads took of their cores, where clients had threads of their own.
+    /// The CPU time of the servers' threads, where clients had threads of their own.
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) settled: bool,
     /// The reason if clients did not end: who waits, and since when.
     pub(crate) stuck: Option<String>,
     pub(crate) simulated: Option<Simulated>,
-    /// What the log devices hold, if one crash has taken down everything: by node.
+    /// The content of the log devices by node, if one crash has taken down everything.
     pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
-    /// How long starting every engine took.
+    /// The time that starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,
 }
 
-/// What only the simulator knows.
+/// Measurements that only the simulator has.
 pub(crate) struct Simulated {
     pub(crate) time: Nanos,
     pub(crate) events: u64,

@@ -20,7 +20,7 @@ use crate::systems::System;
 #[derive(Clone, Debug, Serialize)]
 pub struct Exhibit {
     pub system: &'static str,
-    /// How it is broken: the name for `--set sabotage=NAME`.
+    /// The name of the fault for `--set sabotage=NAME`.
     pub sabotage: &'static str,
     /// Runs made of the broken system.
     pub runs: u64,
@@ -49,8 +49,8 @@ pub struct Caught {
 }
 
 impl Exhibit {
-    /// True if it is as it must be: noticed, unless it is harmless, and the honest system is not
-    /// blamed.
+    /// Whether it is as it must be: the fault is noticed, unless it is harmless, and the honest
+    /// system is not blamed.
     pub fn held(&self) -> bool {
         self.caught.is_some() != self.harmless.is_some() && self.honest_violations.is_empty()
     }
@@ -149,7 +149,7 @@ fn exhibit(
 }
 
 thread_local! {
-    /// Is this thread within a run in which a failed assertion is an answer?
+    /// Whether this thread is within a run in which a failed assertion is a finding.
     static MAY_PANIC: Cell<bool> = const { Cell::new(false) };
 }
 

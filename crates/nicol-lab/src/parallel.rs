@@ -17,8 +17,8 @@ impl ParallelMap for Threads {
     }
 }
 
-/// What `work` makes of each of `items`, in their order, on as many threads as the machine has
-/// cores, if there are so many `records`.
+/// The results of `work` for each of `items`, in their order. It uses as many threads as the
+/// machine has cores, if there are so many `records`.
 ///
 /// # Panics
 /// If `work` does.

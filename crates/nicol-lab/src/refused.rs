@@ -72,7 +72,7 @@ pub struct Refused {
     pub field: &'static str,
     /// The value as it was given, or empty where nothing was.
     pub value: String,
-    /// True if the field is a setting of the system.
+    /// Whether the field is a setting of the system.
     pub is_setting: bool,
     /// Why the value is refused.
     pub unfit: Unfit,

@@ -16,17 +16,13 @@ pub const SCHEMA: &str = "nicol.bench/1";
 /// The result of one run. Names are a contract; `*_us` are microseconds, `*_s` seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    /// `nicol.bench/1`.
     pub schema: &'static str,
-    /// The workload's name.
     pub workload: String,
-    /// The system's name.
     pub system: String,
-    /// `threads` or `simulated`.
     pub world: &'static str,
     /// The hardware profile, in the simulated world.
     pub profile: Option<String>,
-    /// What a reader must know before the numbers: settings under which the system is not correct,
+    /// Warnings to read before the numbers: settings under which the system is not correct,
     /// hardware on which it gains nothing.
     pub warnings: Vec<String>,
     /// Nodes that hold shards.
@@ -41,18 +37,16 @@ pub struct BenchReport {
     pub nic_engines: usize,
     /// Clients per node that has any.
     pub clients_per_node: usize,
-    /// How long it took to start every engine, by node.
+    /// The time that starting every engine took, by node.
     pub start_us_per_node: f64,
-    /// `closed` or `open`.
     pub load: &'static str,
     /// Transactions per second asked for, in an open loop.
     pub rate_per_s: Option<u64>,
-    /// The seed.
     pub seed: u64,
-    /// The fault plan.
+    /// Families of faults, `plan`, or `none`.
     pub faults: String,
-    /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile`
-    /// says.
+    /// The device that makes writes durable: `memory` (as if battery-backed), `file`, or as the
+    /// `profile` says.
     pub log_device: &'static str,
     /// Transactions that committed in the measured time, whenever they were due: those that are
     /// the throughput, and the sum over all types.
@@ -73,7 +67,7 @@ pub struct BenchReport {
     /// Committed transactions by the way that they took, the part before the measured time
     /// included.
     pub paths: BTreeMap<&'static str, u64>,
-    /// What else the system's nodes have counted, by group and name.
+    /// Further counters of the system's nodes, by group and name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// Committed transactions per second.
@@ -95,12 +89,12 @@ pub struct BenchReport {
     /// One-sided operations per committed transaction, where cards execute them; elsewhere they are
     /// messages to NIC engines.
     pub verbs_per_txn: f64,
-    /// What limits the throughput.
     #[serde(flatten)]
     pub binding: Binding,
-    /// Busy fractions.
+    /// The resources of each node, and how busy they were.
     pub resources: Vec<Resource>,
-    /// What the cores spent their time on, per committed transaction; empty where it is not known.
+    /// The time of the cores per committed transaction, by what they spent it on; empty where it is
+    /// not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub core_time: Vec<CoreTime>,
     /// Microseconds of a core that the threads of servers took per committed transaction, the time
@@ -110,11 +104,10 @@ pub struct BenchReport {
     /// Committed transactions in a second of a core of the servers' threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_server_cpu_s: Option<f64>,
-    /// What the records took of this machine's memory, if it says.
+    /// The memory that the records took of this machine, if the system says.
     pub memory: Option<Memory>,
-    /// What the checkers say.
     pub check: Check,
-    /// What the system's family adds.
+    /// Fields that the system's family adds.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
     /// The same as lines of a table: titles and texts.
@@ -124,7 +117,6 @@ pub struct BenchReport {
     pub trace_digest: Option<String>,
     /// Events of the simulation's kernel.
     pub events: Option<u64>,
-    /// Simulated seconds.
     pub simulated_s: Option<f64>,
     /// Wall-clock seconds of the run.
     pub wall_s: f64,
@@ -138,28 +130,19 @@ pub struct BenchReport {
 /// number, and as JSON each is `null`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
-    /// Median.
     pub p50: f64,
-    /// 90th percentile.
     pub p90: f64,
-    /// 95th percentile.
     pub p95: f64,
-    /// 99th percentile.
     pub p99: f64,
-    /// 99.9th percentile.
     pub p999: f64,
-    /// 99.99th percentile.
     pub p9999: f64,
-    /// Largest.
     pub max: f64,
-    /// Mean.
     pub mean: f64,
 }
 
-/// One transaction type.
+/// A type of transaction, with its commits and latency.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kind {
-    /// Its name.
     pub name: &'static str,
     /// Committed in the measured time.
     pub committed: u64,
@@ -167,18 +150,17 @@ pub struct Kind {
     pub latency_us: Latency,
 }
 
-/// What all cores of a side together spent on one thing.
+/// The time that all cores of a side together spent on one thing.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CoreTime {
-    /// `host` or `nic`.
     pub side: &'static str,
     /// On what, such as `messages`.
     pub on: &'static str,
-    /// How long, per committed transaction, in nanoseconds of a core.
+    /// Nanoseconds of a core per committed transaction.
     pub ns_per_txn: f64,
 }
 
-/// What a run took of this machine's memory.
+/// The memory that a run took of this machine.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Memory {
     /// Initial records, every copy counted: at most, as the workload bounds them.
@@ -195,18 +177,18 @@ pub struct Memory {
     pub peak_bytes: u64,
 }
 
-/// What a family promises.
+/// The promise of a family, and its checker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promised {
     /// The verdict's name in a report, such as `serializable`.
     pub field: &'static str,
     /// The promise in words, such as `strictly serializable`.
     pub words: &'static str,
-    /// What the checker is called in its violations.
+    /// The name of the checker in violations.
     pub checker: &'static str,
     /// The name of the number of operations that were checked, in a report.
     pub checked: &'static str,
-    /// What its histories say that was promised.
+    /// The promise that its histories name.
     pub promise: Promise,
 }
 
@@ -218,19 +200,18 @@ pub struct Promised {
 /// judged, and `violations`.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
-    /// What the family promises.
     pub promised: Promised,
-    /// Was the promise held? `None` if no history was recorded.
+    /// Whether the promise was held; `None` if no history was recorded.
     pub held_promise: Option<bool>,
     /// Operations that the promise's checker saw.
     pub checked: u64,
-    /// Do the workload's invariants hold (money conserved)?
+    /// Whether the workload's invariants hold (money conserved)
     pub invariants: bool,
-    /// Do all replicas of each shard hold the same bytes? `None` where they need not.
+    /// Whether all replicas of each shard hold the same bytes; `None` where they need not.
     pub replicas_converge: Option<bool>,
-    /// What will never be released, by name, such as `locks`.
+    /// Locks and other things that will never be released, by name.
     pub leaked: BTreeMap<&'static str, u64>,
-    /// What only recovery may release, by name.
+    /// Locks and other things that only a recovery may release, by name.
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
     /// Records that log devices held after a crash of everything, over what was loaded; `None` if
     /// none was read back.
@@ -238,12 +219,12 @@ pub struct Check {
     /// Acknowledged writes that a crash of everything took, permitted by the model or not, as far
     /// as versions tell; `None` where no promise speaks of such crashes.
     pub acknowledged_lost: Option<u64>,
-    /// What is wrong, in words; empty if nothing.
+    /// Violations, in words.
     pub violations: Vec<String>,
 }
 
 impl Check {
-    /// Did every check hold?
+    /// Whether every check held.
     pub fn held(&self) -> bool {
         self.violations.is_empty()
     }
@@ -296,10 +277,9 @@ impl Serialize for Check {
 
 /// A run and the history that was judged.
 pub struct BenchRun {
-    /// The report.
     pub report: BenchReport,
     /// The history; empty if none was recorded.
     pub history: History,
-    /// What nodes have decided at run time, of a system that plans then.
+    /// Decisions of the nodes at run time, if the system plans then.
     pub decisions: Vec<Decisions>,
 }

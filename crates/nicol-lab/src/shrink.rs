@@ -130,7 +130,7 @@ fn halve(span: &mut Nanos) {
     }
 }
 
-/// How many faults a plan has: what shrinking makes less.
+/// The number of faults of a plan, which shrinking reduces.
 pub fn faults_of(plan: &FaultPlan) -> usize {
     let rates = [plan.loss, plan.duplicate, plan.reorder, plan.tail, plan.corrupt];
     let lists = plan.crashes.len() + plan.partitions.len() + plan.stalls.len();

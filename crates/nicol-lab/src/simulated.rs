@@ -84,8 +84,8 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
     Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
 
-/// How long a run may take, and how long its clients may be silent. Runs that lose messages or
-/// nodes wait for time-outs and for what their plan says: they are bounded as a whole only.
+/// The longest time of a run, and the longest silence of its clients. Runs that lose messages or
+/// nodes wait for time-outs and for what their plan says, so they are bounded as a whole only.
 struct Bounds {
     limit: Nanos,
     silence: Option<Nanos>,
@@ -117,7 +117,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Does some client wait, and has none given a sign of life for too long?
+    /// Whether some client waits and none has made progress for too long.
     ///
     /// Cost: looks at every client once in the time that they may be silent, else a comparison.
     fn is_silent(&mut self, now: Nanos) -> bool {
@@ -131,9 +131,9 @@ impl Watch<'_> {
     }
 }
 
-/// Runs until every client has ended; says who waits if one never does. A system whose survivors
-/// cannot go on runs for a while after a crash, in which it must not answer wrongly, and is then
-/// stopped: attempts under way end as unknown.
+/// Runs until every client has ended. If one never does, returns which clients wait. A system whose
+/// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
+/// has not ended is then stopped: attempts under way end as unknown.
 fn run_clients(
     world: &SimCluster,
     cluster: &Cluster,
@@ -172,12 +172,12 @@ fn run_clients(
     Some(waits_in_words(&format!("{why} (it is {})", world.now()), &run.waiting()))
 }
 
-/// May a node be given up under this plan?
+/// Whether a node may be given up under this plan.
 fn gives_up(plan: &FaultPlan) -> bool {
     !plan.crashes.is_empty() || !plan.partitions.is_empty()
 }
 
-/// Is a crash of everything the first thing that takes a node down?
+/// Whether a crash of everything is the first fault that takes a node down.
 fn is_whole_until_all(plan: &FaultPlan) -> bool {
     let first = plan.crashes.iter().min_by_key(|crash| crash.at);
     let short = |cut: &Partition| cut.until.since(cut.from) < LEASE;

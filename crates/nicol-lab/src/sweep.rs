@@ -21,12 +21,12 @@ use crate::{replay, shrink, systems};
 /// Events of a failed run that are kept to list the messages about a key.
 const TRACED: u64 = 4_000_000;
 
-/// What a sweep has seen.
+/// The findings of a sweep.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SweepReport {
     pub runs: u64,
     pub planned_runs: u64,
-    /// True if it was stopped before all of them were made.
+    /// Whether it was stopped before all runs were made.
     pub interrupted: bool,
     /// Warnings that a reader needs before the verdict: settings under which a system is not
     /// correct.
@@ -42,10 +42,10 @@ pub struct SweepReport {
     pub abort_reasons: BTreeMap<&'static str, u64>,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
-    /// What the systems count for a sweep, by group and name.
+    /// Counters of the systems for a sweep, by group and name.
     #[serde(flatten)]
     pub counters: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
-    /// What leaked, by name, such as `leaked_locks`.
+    /// The number of things that leaked, by name, such as `leaked_locks`.
     #[serde(flatten)]
     pub leaked: BTreeMap<String, u64>,
     /// Resources that only recovery may release, by name.
@@ -56,11 +56,11 @@ pub struct SweepReport {
     pub acknowledged_lost: u64,
     /// Runs whose log devices were read back after a crash of everything.
     pub read_back: u64,
-    /// What each system did under each workload in each world.
+    /// The findings by system, workload and world.
     pub parts: Vec<Part>,
     /// Runs with a violation.
     pub failures: Vec<Failure>,
-    /// What full coverage takes: ways for an attempt to end.
+    /// The ways for an attempt to end that full coverage demands.
     #[serde(skip)]
     pub coverage: Vec<&'static str>,
 }
@@ -254,7 +254,7 @@ fn crashes(plan: &FaultPlan) -> bool {
     !plan.crashes.is_empty()
 }
 
-/// How a run of a sweep ended.
+/// The end of a run of a sweep.
 enum Ran {
     Judged(Box<BenchRun>),
     Panicked(String),
@@ -274,7 +274,7 @@ fn attempt(config: &BenchConfig) -> Result<Ran> {
     }
 }
 
-/// What came of a sweep.
+/// The result of a sweep.
 #[must_use]
 pub struct Swept {
     /// The runs that were made.

@@ -18,7 +18,7 @@ use crate::settings::Described;
 use crate::store::{Keeper, LogReading, Stored};
 use crate::workloads::WorkloadSpec;
 
-/// A system.
+/// A system as the registry has it: its name, promise, needs, settings, and how to run it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct System {
     /// Its name on the command line.
@@ -26,31 +26,31 @@ pub struct System {
     pub name: &'static str,
     /// The trait that it implements.
     pub family: &'static str,
-    /// What its users may rely on.
+    /// The guarantee to its users.
     pub guarantee: &'static str,
     pub replication: &'static str,
-    /// Which ordered tables its transactions may scan: those of the client's own node, or none.
+    /// The ordered tables that its transactions may scan: those of the client's own node, or none.
     pub scans: &'static str,
-    /// What it needs of the hardware on which it is simulated.
+    /// Its needs of the hardware on which it is simulated.
     #[serde(skip)]
     pub needs: Needs,
-    /// Which faults it survives.
+    /// The faults that it survives.
     pub survives: &'static str,
     pub source: &'static str,
-    /// Does it wait for the log device before it acknowledges a write?
+    /// Whether it waits for the log device before it acknowledges a write.
     #[serde(skip)]
     pub synced_log: bool,
-    /// Does it work on NIC cores, in the hope of lower latency?
+    /// Whether it works on NIC cores, for lower latency.
     #[serde(skip)]
     pub offloads: bool,
-    /// Does host engine i of a node work with host engine i of every other node? Then all nodes
+    /// Whether host engine i of a node works with host engine i of every other node. Then all nodes
     /// have as many.
     #[serde(skip)]
     pub mirrors_engines: bool,
-    /// Does it run on one server, whose cores share all records?
+    /// Whether it runs on one server, whose cores share all records.
     #[serde(skip)]
     pub one_server: bool,
-    /// Does each node remember where records of other shards stand?
+    /// Whether each node remembers the addresses of records of other shards.
     #[serde(skip)]
     pub caches_addresses: bool,
     /// Groups of counters that a sweep sums over its runs.
@@ -74,13 +74,13 @@ pub struct System {
     /// Runs of one seed that show what a sabotage does.
     #[serde(skip)]
     pub trials: fn(&System, u64) -> Vec<BenchConfig>,
-    /// What may be set in the system of a name.
+    /// The settings of the system of a name.
     #[serde(skip)]
     pub settings: fn(&'static str) -> Vec<Described>,
-    /// Can it run this workload? If not, why, in words.
+    /// Checks that it can run this workload. Errors: why not, in words.
     #[serde(skip)]
     pub accepts: fn(&System, &WorkloadSpec) -> Result<(), String>,
-    /// May its clients run on nodes of their own, under this workload and these settings?
+    /// Whether its clients may run on nodes of their own, under this workload and these settings.
     #[serde(skip)]
     pub clients_apart: fn(&System, &WorkloadSpec, &[String]) -> bool,
     /// The variation of a sweep, besides faults, as settings drawn from a seed.
@@ -88,13 +88,13 @@ pub struct System {
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
     #[serde(skip)]
     pub(crate) run: fn(&System, &BenchConfig) -> Result<BenchRun>,
-    /// How it serves a store of single operations, if its stores run no transactions.
+    /// The way to serve a store of single operations, if its stores run no transactions.
     #[serde(skip)]
     pub single: Option<SingleRecords>,
-    /// How the logs of a store that it serves are read back; `None` if it keeps none.
+    /// The way to read back the logs of a store that it serves; `None` if it keeps none.
     #[serde(skip)]
     pub logs: Option<LogReading>,
-    /// How it serves a store; or why it cannot.
+    /// The way to serve a store; or why it cannot.
     #[serde(skip)]
     pub(crate) serve: Result<fn(ServeConfig) -> Result<Served>, &'static str>,
 }
@@ -104,14 +104,14 @@ pub struct System {
 pub struct SingleRecords {
     /// Bytes of the largest record.
     pub record_bytes: usize,
-    /// True if there is one copy of each record, and no other.
+    /// Whether there is exactly one copy of each record.
     pub one_copy: bool,
-    /// What a crash of everything may take although it was acknowledged, in words, even under a log
-    /// device; `None`: nothing.
+    /// The acknowledged writes that a crash of everything may take, in words, even under a log
+    /// device; `None`: none.
     pub may_lose: Option<&'static str>,
 }
 
-/// What a system cannot do without. Threads offer neither NIC cores nor a card.
+/// Needs without which a system cannot run. Threads offer neither NIC cores nor a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// NIC cores of their own: host cores must not stand in for them.
@@ -128,7 +128,7 @@ impl Needs {
     pub const NONE: Self =
         Self { nic_cores: false, card: false, log_device: false, coherent: false };
 
-    /// Does hardware that can do this suffice?
+    /// Whether hardware that can do this suffices.
     pub fn are_met_by(self, can: Capabilities) -> bool {
         let cores = !self.nic_cores || can.nic_cores != NicCores::Host;
         cores
@@ -147,7 +147,7 @@ pub struct ServeConfig {
     pub system: &'static str,
     /// Records that each shard is prepared for; its tables grow with what is stored.
     pub capacity_per_shard: u64,
-    /// What all nodes together may take: tables, indexes and logs.
+    /// The memory of all nodes together: tables, indexes and logs.
     pub memory: Bytes,
     /// The procedures of the transactions that will be submitted.
     pub procedures: Procedures,
@@ -159,7 +159,7 @@ pub struct ServeConfig {
     pub log_bytes_max: u64,
 }
 
-/// A running store.
+/// A store that serves: its engines, and what merges its logs.
 pub struct Served {
     pub backend: Arc<dyn Backend>,
     /// The engines that run them.
@@ -169,7 +169,7 @@ pub struct Served {
 }
 
 impl System {
-    /// Where it runs: on threads, and on those of the built-in profiles that have what it needs.
+    /// The worlds in which it runs: threads, and the built-in profiles that have what it needs.
     pub fn worlds(&self) -> Result<Vec<&'static str>> {
         let mut worlds = Vec::new();
         if self.needs.are_met_by_threads() {
@@ -183,7 +183,7 @@ impl System {
         Ok(worlds)
     }
 
-    /// May it run in this world? Of what is no built-in world only a run tells.
+    /// Whether it may run in this world. Of a world that is not built in only a run tells.
     ///
     /// # Errors
     /// If a built-in profile cannot be read.
@@ -218,7 +218,7 @@ impl System {
         }
     }
 
-    /// Can it serve a store?
+    /// Checks that it can serve a store.
     ///
     /// # Errors
     /// If not: why, in words.

@@ -26,7 +26,7 @@ pub fn find(name: &str) -> Result<&'static System> {
     })
 }
 
-/// A system and a workload: does the one run the other?
+/// A system and a workload, and whether the one runs the other.
 #[derive(Clone, Debug)]
 pub struct Pairing {
     pub system: &'static System,
@@ -35,7 +35,8 @@ pub struct Pairing {
     pub refusal: Option<String>,
 }
 
-/// Which system runs which workload, at the workload's defaults: all pairs, system by system.
+/// All pairs of a system and a workload, at the workload's defaults, system by system: whether the
+/// system runs it.
 pub fn matrix() -> impl Iterator<Item = Pairing> {
     all().flat_map(|system| {
         WORKLOADS.iter().map(move |&(workload, _)| {

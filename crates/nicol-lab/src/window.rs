@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 pub(crate) struct Window<'r> {
     world: &'r SimCluster,
     cluster: &'r Cluster,
-    /// When to look next.
+    /// The time of the next look.
     look_at: Nanos,
     first: Option<Look>,
     last: Option<Look>,
@@ -54,7 +54,7 @@ impl<'r> Window<'r> {
         Look { report: self.world.report(), taken: survivors.map(taken).collect() }
     }
 
-    /// How busy everything was in it: until now, if it has not ended.
+    /// The utilization of all resources in it: until now, if it has not ended.
     pub(crate) fn resources(mut self) -> Vec<Resource> {
         let last = self.last.take().unwrap_or_else(|| self.look());
         let Some(first) = self.first else {

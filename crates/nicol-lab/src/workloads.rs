@@ -24,7 +24,7 @@ pub const WORKLOADS: [(&str, &str); 11] = [
     ("tpcc-no", "TPC-C: new orders only, each item from any warehouse of the cluster"),
 ];
 
-/// Which workload, at what scale; `None` takes the workload's default.
+/// A workload and its scale; `None` takes the workload's default.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadSpec {
     pub name: String,
@@ -36,19 +36,19 @@ pub struct WorkloadSpec {
     pub items: Option<u32>,
     /// Customers of each district of a warehouse.
     pub customers: Option<u16>,
-    /// Where the items of new orders come from.
+    /// The warehouses that supply the items of new orders.
     pub suppliers: Option<Suppliers>,
-    /// What a scheduler is told of TPC-C's requests.
+    /// The keys of TPC-C's requests that a scheduler is told.
     pub features: Option<Features>,
-    /// Which of TPC-C's transactions run.
+    /// The transactions of TPC-C that run.
     pub tpcc_mix: Option<tpcc::Mix>,
-    /// Is a client of TPC-C a terminal of one warehouse?
+    /// Whether a client of TPC-C is a terminal of one warehouse.
     pub terminals: Option<Terminals>,
-    /// Are long transactions chopped?
+    /// Whether long transactions are chopped.
     pub chopping: Option<Chopping>,
-    /// Which of TPC-C's transactions are annotated to run on NIC cores.
+    /// The transactions of TPC-C that NIC cores execute.
     pub shipped: Option<Shipped>,
-    /// How TPC-C finds orders whose keys it does not know.
+    /// The way in which TPC-C finds orders whose keys it does not know.
     pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
@@ -66,17 +66,16 @@ pub struct WorkloadSpec {
     pub zipf_over: Option<u64>,
     /// Transactions after which other records are hot.
     pub hot_moves: Option<u64>,
-    /// Tables of YCSB-T.
+    /// The number of tables of YCSB-T.
     pub tables: Option<u8>,
-    /// Do inserts of churn-ordered name their record only after their scan?
+    /// Whether inserts of churn-ordered name their record only after their scan.
     pub scan_first: Option<bool>,
-    /// True if churn-ordered has transactions of both of its tables.
+    /// Whether churn-ordered has transactions of both of its tables.
     pub both_tables: Option<bool>,
     /// YCSB's mix of operations.
     pub mix: Option<Mix>,
-    /// How YCSB's keys are drawn, whatever their skew.
     pub popularity: Option<Popularity>,
-    /// What YCSB's keys look like.
+    /// The form of YCSB's keys.
     pub key_form: Option<KeyForm>,
 }
 
@@ -221,7 +220,7 @@ impl WorkloadSpec {
         }
     }
 
-    /// True if it is one of TPC-C's.
+    /// Whether it is one of TPC-C's.
     pub(crate) fn is_tpcc(&self) -> bool {
         self.name.starts_with("tpcc")
     }

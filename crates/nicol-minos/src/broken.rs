@@ -11,7 +11,6 @@ use nicol_core::view::Halves;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// Reads do not wait for the read lock.
     ReadsThroughLocks,
@@ -23,7 +22,7 @@ pub enum Sabotage {
     AppliesObsolete,
     /// An obsolete write is acknowledged without waiting for what made it so.
     SkipsSpins,
-    /// What should be durable is acknowledged before it is.
+    /// A write is acknowledged before it is durable, where the model promises that it is.
     AcksBeforePersist,
     /// A recovery reads no entry of the dFIFO.
     LosesQueue,
@@ -41,7 +40,8 @@ pub enum Sabotage {
     ReplaysAsNew,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -50,32 +50,32 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// True if a client may read a record. `free`: nobody has its read lock.
+    /// Whether a client may read a record. `free`: nobody has its read lock.
     pub(super) fn may_read(self, free: bool) -> bool {
         free || self.is(Sabotage::ReadsThroughLocks)
     }
 
-    /// True if a host serves reads without its NIC.
+    /// Whether a host serves reads without its NIC.
     pub(super) fn reads_alone(self) -> bool {
         self.is(Sabotage::ServesAlone)
     }
 
-    /// Which halves of a node serve without the other.
+    /// The sides of a node that serve without the other.
     pub(super) fn halves(self) -> Halves {
         if self.reads_alone() { Halves::Apart } else { Halves::Paired }
     }
 
-    /// True if an obsolete write waits for what made it so.
+    /// Whether an obsolete write waits for the write that made it so.
     pub(super) fn spins(self) -> bool {
         !self.is(Sabotage::SkipsSpins)
     }
 
-    /// True if a step goes on before the medium has what it should make durable.
+    /// Whether a step goes on before the medium has what the step should make durable.
     pub(super) fn promises_early(self) -> bool {
         self.is(Sabotage::AcksBeforePersist)
     }
 
-    /// True if the vFIFO outlives its NIC.
+    /// Whether the vFIFO outlives its NIC.
     pub(super) fn keeps_volatile_queue(self) -> bool {
         self.is(Sabotage::KeepsVolatileQueue)
     }

@@ -92,7 +92,7 @@ impl<F: Fabric> Client<F> {
         Self { member, scope: Cell::new(NO_SCOPE) }
     }
 
-    /// May this node answer a read of `key`?
+    /// Checks that this node may answer a read of `key`.
     fn check_read(&self, key: Key) -> Result<(), Failure> {
         let (fabric, node) = (self.member.fabric(), self.member.node());
         if self.member.config().hooks().reads_alone() && node.is_ready() && fabric.has_lease() {
@@ -101,7 +101,7 @@ impl<F: Fabric> Client<F> {
         self.check(key)
     }
 
-    /// May this node answer for `key`?
+    /// Checks that this node may answer for `key`.
     fn check(&self, key: Key) -> Result<(), Failure> {
         let (fabric, node) = (self.member.fabric(), self.member.node());
         let here = fabric.here().node;
@@ -193,7 +193,7 @@ impl<F: Fabric> Client<F> {
         if write.is_returned() { Ok(()) } else { Err(Failure::Unknown) }
     }
 
-    /// May somebody be waited for who never answers?
+    /// Whether clients may wait for a node that never answers.
     fn may_wait_for_ever(&self) -> bool {
         let fabric = self.member.fabric();
         let other = |node: &NodeId| *node != fabric.here().node;

@@ -7,16 +7,17 @@ use nicol_core::units::{Bytes, Nanos};
 
 use super::broken::{Hooks, Sabotage};
 
-/// Is an erratum of the paper kept?
+/// Whether an erratum of the paper is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faithful {
-    /// As printed.
+    /// As the paper prints it.
     Paper,
     /// As it must be.
     Fixed,
 }
 
-/// Which errata are kept as printed. All are fixed but in tests that show that checkers catch them.
+/// The errata that are kept as printed. None is, except in tests which show that checkers catch
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errata {
     /// Two concurrent writes of one node may have one timestamp. AMB-15
@@ -30,7 +31,7 @@ pub struct Errata {
 }
 
 impl Errata {
-    /// None.
+    /// Every erratum is fixed.
     pub const FIXED: Self = Self {
         timestamps: Faithful::Fixed,
         global_timestamps: Faithful::Fixed,
@@ -39,7 +40,7 @@ impl Errata {
     };
 }
 
-/// What a SmartNIC does with a request when all entries of its vFIFO are in use. [MINOS24 V-B1]
+/// The answer of a SmartNIC to a request when all entries of its vFIFO are in use. [MINOS24 V-B1]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// It waits for one; beyond so many that wait it is rejected.
@@ -48,43 +49,40 @@ pub enum WhenFull {
     Reject,
 }
 
-/// How a MINOS system runs. Every point between MINOS-B and MINOS-O is one of these values.
+/// Configuration of a MINOS system. Every point between MINOS-B and MINOS-O is one of these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinosConfig {
-    /// The persistency model.
     pub model: Persistency,
-    /// Does the SmartNIC run the algorithms, on coherent metadata and without write locks? The
-    /// paper calls these three together "Combined". [MINOS24 V-B1, V-B2, V-B4, VIII-D]
+    /// The SmartNIC runs the algorithms, on coherent metadata and without write locks. The paper
+    /// calls these three together "Combined". [MINOS24 V-B1, V-B2, V-B4, VIII-D]
     pub offload: bool,
-    /// Do the host and its NIC exchange one INV and one ACK a write, instead of one for each
-    /// follower? [MINOS24 V-B3]
+    /// The host and its NIC exchange one INV and one ACK a write, instead of one for each follower.
+    /// [MINOS24 V-B3]
     pub batching: bool,
-    /// Does the card send the copies of an INV or VAL? [MINOS24 V-B3]
+    /// The card sends the copies of an INV or VAL. [MINOS24 V-B3]
     pub broadcast: bool,
     /// Entries of each of the vFIFO and the dFIFO; `None`: as many as are asked for.
     pub queue_entries: Option<u32>,
-    /// What a full vFIFO does with a request.
+    /// The answer of a full vFIFO to a request.
     pub when_full: WhenFull,
-    /// Is a record on the replicas of its shard only? Else on every node. [MINOS24 II-A]
+    /// A record is on the replicas of its shard only. Otherwise it is on every node. [MINOS24 II-A]
     pub sharded: bool,
     /// Writes of a client in a scope: the paper gives none.
     pub scope_writes: u32,
     /// Bytes of the largest value.
     pub value_bytes: u64,
-    /// What the records of a node may take; `None`: whatever there is.
+    /// Memory for the records of a node; `None`: no limit.
     pub memory: Option<Bytes>,
-    /// How long a client waits for an operation over unreliable routes: then its outcome is
+    /// Time after which a client of an unreliable route gives an operation up: its outcome is
     /// unknown.
     pub timeout: Nanos,
-    /// What is kept as printed.
     pub errata: Errata,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
 impl MinosConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }
@@ -116,12 +114,12 @@ impl MinosConfig {
         if self.offload { Side::Nic } else { Side::Host }
     }
 
-    /// Does a SmartNIC that runs no algorithm pass on one INV, and gather ACKs?
+    /// Whether a SmartNIC that runs no algorithm passes on one INV and gathers ACKs.
     pub(super) const fn relays(&self) -> bool {
         self.batching && !self.offload
     }
 
-    /// True if the model tells when an update is durable everywhere.
+    /// Whether the model tells when an update is durable everywhere.
     pub(super) const fn tracks_durability(&self) -> bool {
         !matches!(self.model, Persistency::Event | Persistency::Scope)
     }

@@ -176,7 +176,7 @@ impl<F: Fabric> Follower<F> {
         drop(open);
     }
 
-    /// True if this node has had the update of an INV that was sent again.
+    /// Whether this node already had the update of an INV that was sent again.
     async fn has_had(&self, inv: &Inv<'_>) -> bool {
         if !inv.again {
             return false;

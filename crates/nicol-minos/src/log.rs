@@ -23,7 +23,7 @@ pub(super) const QUEUE_LABEL: u32 = 1 << 16;
 /// other nodes' writes per engine in the paper's runs.
 pub(super) const LOG_SLOTS: u32 = 256;
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Logged<'a> {
     /// An update of a record; `None` removes it.
@@ -49,7 +49,7 @@ impl<'a> Logged<'a> {
         ([kind, key, ts.bits(), value.len() as u64], value)
     }
 
-    /// The record's bytes.
+    /// The record as it stands in the log.
     pub(super) fn emit(&self) -> Vec<u8> {
         let (header, value) = self.parts();
         [header.map(u64::to_le_bytes).as_flattened(), value].concat()
@@ -103,7 +103,6 @@ impl Slots {
         Self { region, slot_bytes: slot_bytes(value_bytes), free, freed }
     }
 
-    /// The region.
     pub(super) fn region(&self) -> &Arc<Region> {
         &self.region
     }
@@ -120,7 +119,7 @@ impl Slots {
         }
     }
 
-    /// Where a slot begins in the region.
+    /// The offset of a slot in the region.
     pub(super) const fn offset(&self, slot: &Slot) -> u64 {
         slot.0 as u64 * self.slot_bytes
     }

@@ -19,7 +19,7 @@ pub(super) const SCOPE_VAL_P: u16 = 9;
 pub(super) const REJECT: u16 = 10;
 pub(super) const SHIP: u16 = 24;
 
-/// No scope.
+/// The number of a scope that stands for no scope.
 pub(super) const NO_SCOPE: u64 = 0;
 
 /// INV, [INV]sc: the new value, which invalidates the one before.
@@ -32,7 +32,7 @@ pub(super) struct Inv<'a> {
     pub(super) key: Key,
     pub(super) ts: Timestamp,
     pub(super) scope: u64,
-    /// May the receiver have had it before, in another view or from another sender?
+    /// Whether the receiver may already have it, from another view or another sender.
     pub(super) again: bool,
     /// `None` removes the record.
     pub(super) value: Option<&'a [u8]>,

@@ -22,21 +22,21 @@ use nicol_core::history::Persistency;
 pub enum Memory {
     /// Volatile and durable: ACK, VAL.
     Both,
-    /// Volatile: ACK_C, VAL_C.
+    /// Volatile memory: ACK_C, VAL_C.
     Volatile,
-    /// Durable: ACK_P, VAL_P.
+    /// Durable memory: ACK_P, VAL_P.
     Durable,
 }
 
 impl Memory {
     const ALL: [Self; 3] = [Self::Both, Self::Volatile, Self::Durable];
 
-    /// True if it vouches for volatile memory.
+    /// Whether it vouches for volatile memory.
     pub const fn is_volatile(self) -> bool {
         !matches!(self, Self::Durable)
     }
 
-    /// True if it vouches for durable memory.
+    /// Whether it vouches for durable memory.
     pub const fn is_durable(self) -> bool {
         !matches!(self, Self::Volatile)
     }
@@ -66,9 +66,9 @@ pub enum Await {
 /// VAL has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Validation {
-    /// glb_volatileTS becomes TS_WR.
+    /// Raises glb_volatileTS to TS_WR.
     RaiseGlobalVolatile,
-    /// glb_durableTS becomes TS_WR.
+    /// Raises glb_durableTS to TS_WR.
     RaiseGlobalDurable,
     /// Releases the RDLock, if this write still owns it.
     ReleaseRdLock,
@@ -81,9 +81,7 @@ pub enum CoordinatorStep {
     Persist,
     /// Persists the update outside of the critical path.
     PersistInBackground,
-    /// Waits.
     Await(Await),
-    /// Changes the record.
     Validate(Validation),
     /// Sends a VAL to every follower.
     SendVal(Memory),
@@ -94,16 +92,15 @@ pub enum CoordinatorStep {
 pub enum FollowerStep {
     /// Persists the update and waits for that.
     Persist,
-    /// Acknowledges.
+    /// Sends an ACK for this memory.
     SendAck(Memory),
 }
 
 /// A marked step of a follower at which the write is obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObsoleteStep {
-    /// Waits.
     Spin(Spin),
-    /// Acknowledges.
+    /// Sends an ACK for this memory.
     SendAck(Memory),
 }
 
@@ -129,7 +126,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Every step.
+    /// Every step of every role, for tests that follow traces.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let spins = [Spin::Consistency, Spin::Persistency].map(Self::Spin);
         let waits = [Await::OwnPersist, Await::Consistent, Await::Durable].map(Self::Await);
@@ -231,7 +228,7 @@ impl Steps {
         }
     }
 
-    /// True if the client-write returns behind `step` of its coordinator.
+    /// Whether the client-write returns right after `step` of its coordinator.
     pub fn returns_after(&self, step: CoordinatorStep, offload: bool) -> bool {
         step == if offload { self.offloaded_returns_after } else { self.returns_after }
     }

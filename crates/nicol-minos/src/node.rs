@@ -32,7 +32,7 @@ pub struct LoadedShard {
     pub(super) recent: Recent,
 }
 
-/// It serves.
+/// It has every record, and serves.
 pub(super) const READY: u8 = 0;
 /// Its host's life is over: whatever is left in memory, others have gone on.
 pub(super) const LOST: u8 = 1;
@@ -48,18 +48,18 @@ pub struct Node {
     pub(super) view: View,
     pub(super) config: MinosConfig,
     pub(super) store: Store,
-    /// What was loaded, which its log device has as well.
+    /// The loaded records, which the log device has as well.
     pub(super) loaded: BTreeMap<ShardId, Loaded>,
-    /// Where it is between a crash and serving again.
+    /// How far it has come between a crash and serving again.
     pub(super) state: AtomicU8,
     /// By engine, those of the host first: the epoch of the view that it knows.
     pub(super) epochs: Vec<AtomicU64>,
     pub(super) volatile_queue: Queue,
     pub(super) volatile_entries: VolatileEntries,
     pub(super) durable_queue: Queue,
-    /// Do both of its sides live?
+    /// Whether both of its sides live.
     pub(super) is_whole: AtomicBool,
-    /// Did the life before leave the host's memory whole?
+    /// Whether the previous life left the host's memory whole.
     pub(super) memory_kept: AtomicBool,
     /// By scope that has not ended: its writes here.
     pub(super) scopes: Mutex<BTreeMap<u64, Vec<(Key, Timestamp)>>>,
@@ -73,7 +73,7 @@ pub struct Node {
     pub(super) shipping: Shipping,
 }
 
-/// What this node has done for others that came back.
+/// Records that this node has shipped to others that came back.
 #[derive(Debug, Default)]
 pub(super) struct Shipping {
     /// Records whose timestamps it has compared with its own.
@@ -82,7 +82,7 @@ pub(super) struct Shipping {
     pub(super) shipped: AtomicU64,
 }
 
-/// Where the time of writes goes: sums over those that sent INVs, and over INVs handled.
+/// The time of writes by part: sums over those that sent INVs, and over INVs handled.
 #[derive(Debug, Default)]
 pub(super) struct Breakdown {
     pub(super) exchanges: AtomicU64,
@@ -103,12 +103,11 @@ impl Node {
         Open::begin(&self.updating)
     }
 
-    /// Is no update of another node's write on its way into this one's memory?
+    /// Whether no update of another node's write is on its way into this node's memory.
     pub(super) fn has_settled(&self) -> bool {
         self.updating.load(Ordering::Acquire) == 0 && self.volatile_entries.is_empty()
     }
 
-    /// How it runs.
     pub fn config(&self) -> &MinosConfig {
         &self.config
     }
@@ -134,12 +133,12 @@ impl Node {
         &self.durable_queue
     }
 
-    /// Has it every record, so that it may answer?
+    /// Whether it has every record, so that it may answer.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.state.load(Ordering::Acquire), READY | RECOVERED)
     }
 
-    /// Has it every record, so that it may replay what dead coordinators have left?
+    /// Whether it has every record, so that it may replay the writes of dead coordinators.
     pub(super) fn may_replay(&self) -> bool {
         self.state.load(Ordering::Acquire) != LOST
     }
@@ -154,7 +153,7 @@ impl Node {
         self.epochs[self.place_of(engine)].fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// Does every engine of the algorithms know the view of `epoch`, or a later one?
+    /// Whether every engine of the algorithms knows the view of `epoch`, or a later one.
     pub(super) fn knows_epoch(&self, epoch: u64) -> bool {
         let hosts = self.view.engines(self.id, Side::Host);
         let running = if self.config.offload { self.epochs.len() } else { hosts };
@@ -169,7 +168,7 @@ impl Node {
         }
     }
 
-    /// True if the life before left the host's memory whole.
+    /// Whether the previous life left the host's memory whole.
     pub(super) fn keeps_memory(&self) -> bool {
         self.memory_kept.load(Ordering::Acquire)
     }
@@ -204,7 +203,7 @@ impl Node {
         }
     }
 
-    /// Does `node` hold `key`?
+    /// Whether `node` holds `key`.
     pub(super) fn holds(&self, view: &View, node: NodeId, key: Key) -> bool {
         !self.config.sharded || view.replicas_of(view.shard_of(key)).contains(&node)
     }
@@ -267,7 +266,7 @@ impl Node {
         self.breakdown.handling_ns.fetch_add(took.0, Ordering::Relaxed);
     }
 
-    /// Does this node hold `shard`?
+    /// Whether this node holds `shard`.
     pub(super) fn holds_shard(&self, shard: ShardId) -> bool {
         let is_server = self.view.role(self.id) == Some(Role::Server);
         is_server && (!self.config.sharded || self.view.replicas_of(shard).contains(&self.id))

@@ -21,7 +21,7 @@ pub(super) struct HostInv<'a> {
     pub(super) scope: u64,
     /// The follower, or [`ALL`].
     pub(super) to: u16,
-    /// How many INVs of this write there are.
+    /// The number of INVs of this write.
     pub(super) of: u16,
     /// `None` removes the record.
     pub(super) value: Option<&'a [u8]>,

@@ -62,8 +62,8 @@ impl<F: Fabric> CommitProtocol for OneRecord<F> {
     }
 }
 
-/// How a procedure over `key` ends whose operation has failed. Every record is on every node: where
-/// it is not served, it is this node that does not serve.
+/// The outcome of a procedure over `key` whose operation has failed. Every node holds every record,
+/// so if one is not served, it is because of this node.
 fn outcome(failure: Failure, key: Key) -> Outcome {
     outcome_of(failure, key, ShardId(0))
 }

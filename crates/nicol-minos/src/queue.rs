@@ -29,9 +29,9 @@ pub(super) struct Queue {
     used: AtomicU32,
     waiting: AtomicU32,
     left: Arc<Doorbell>,
-    /// How long entries were in use that were given back, together, in nanoseconds.
+    /// The time in which entries that were given back had been in use, summed up, in nanoseconds.
     in_use_ns: AtomicU64,
-    /// How often its users were forgotten.
+    /// The number of times that its users were forgotten.
     forgotten: AtomicU32,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Queue {
 #[must_use = "an entry is given back when its update has drained"]
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// How often the queue's users had been forgotten when it was taken.
+    /// The queue's `forgotten` when the entry was taken.
     forgotten: u32,
     since: Nanos,
 }
@@ -51,15 +51,14 @@ impl Queue {
         Self { entries, when_full, used, waiting, left: Arc::default(), in_use_ns, forgotten }
     }
 
-    /// How long its entries were in use, called `name`; `None` if there are as many as are asked
-    /// for.
+    /// The time in which its entries were in use, called `name`; `None` if entries are unlimited.
     pub(super) fn taken(&self, name: &'static str) -> Option<Taken> {
         let time = Nanos(self.in_use_ns.load(Ordering::Relaxed));
         self.entries.map(|places| Taken { name, places, time })
     }
 
-    /// Is a request to be rejected? One that is not may still have to wait: what was free when it
-    /// asked may be taken when it enters.
+    /// Whether to reject a request. One that is not rejected may still have to wait, since another
+    /// may take the free entry first.
     pub(super) fn is_full(&self) -> bool {
         match self.when_full {
             WhenFull::Wait => self.waiting.load(Ordering::Relaxed) >= QUEUE_WAITERS_MAX,
@@ -110,7 +109,7 @@ impl Queue {
         self.left.ring();
     }
 
-    /// Forgets who uses it: their lives are over.
+    /// Forgets all users, whose lives are over.
     pub(super) fn forget_users(&self) {
         self.forgotten.fetch_add(1, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);
@@ -125,11 +124,12 @@ pub(super) struct Queued {
     pub(super) ts: Timestamp,
     /// `None` removes the record.
     pub(super) value: Option<Value>,
-    /// Has the NIC crashed since? Then nobody has it: a check of what crashes lose.
+    /// Whether the NIC has crashed since. Then nobody may read the entry: this checks what crashes
+    /// lose.
     lost: bool,
 }
 
-/// What the entries of the vFIFO hold: memory of the NIC.
+/// The content of the vFIFO's entries, which is memory of the NIC.
 #[derive(Debug, Default)]
 pub(super) struct VolatileEntries(Mutex<(u64, BTreeMap<u64, Queued>)>);
 
@@ -146,12 +146,12 @@ impl VolatileEntries {
         *last
     }
 
-    /// What an entry holds, if it is not lost.
+    /// Applies `look` to the content of an entry, unless it is lost.
     pub(super) fn look<T>(&self, number: u64, look: impl FnOnce(&Queued) -> T) -> Option<T> {
         self.lock().1.get(&number).map(look)
     }
 
-    /// Is no entry filled?
+    /// Whether no entry is filled.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().1.is_empty()
     }

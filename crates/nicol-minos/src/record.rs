@@ -14,13 +14,11 @@ use super::value::Value;
 pub(super) struct Record {
     /// RDLock_Owner: the youngest write under way; `None` is <-1, -1>.
     pub(super) rd_lock: Option<Timestamp>,
-    /// WRLock: is a local-write under way?
+    /// WRLock: a local-write is under way.
     pub(super) wr_lock: bool,
     /// volatileTS. In the offloaded form the vFIFO counts as volatile memory. AMB-19
     pub(super) volatile_ts: Timestamp,
-    /// glb_volatileTS.
     pub(super) glb_volatile_ts: Timestamp,
-    /// glb_durableTS.
     pub(super) glb_durable_ts: Timestamp,
     /// The newest update in this node's log.
     pub(super) durable_ts: Timestamp,
@@ -35,19 +33,14 @@ pub(super) struct Record {
     pub(super) bell: Option<Arc<Doorbell>>,
 }
 
-/// A record's metadata on one node, as whoever checks the protocol sees it (Table I, 4b).
-/// Timestamps are in the order of their numbers; what is loaded has 1.
+/// A record's metadata on one node, as a checker of the protocol sees it (Table I, 4b). Timestamps
+/// are in the order of their numbers; what is loaded has 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// RDLock_Owner.
     pub rd_lock: Option<u64>,
-    /// WRLock.
     pub wr_lock: bool,
-    /// volatileTS.
     pub volatile_ts: u64,
-    /// glb_volatileTS.
     pub glb_volatile_ts: u64,
-    /// glb_durableTS.
     pub glb_durable_ts: u64,
     /// The newest update in the node's log.
     pub durable_ts: u64,
@@ -56,7 +49,6 @@ pub struct Metadata {
 }
 
 impl Record {
-    /// Its metadata.
     pub(super) fn metadata(&self) -> Metadata {
         Metadata {
             rd_lock: self.rd_lock.map(Timestamp::bits),
@@ -83,9 +75,9 @@ impl Record {
         }
     }
 
-    /// What is left of it when the lives of those who work on it have ended: the value and its
-    /// timestamp. What was locked is locked again by who recovers, and what others have is theirs
-    /// to tell.
+    /// Keeps the value with its timestamp and resets the rest, as when the lives of all engines of
+    /// a node have ended. A recovery takes the locks again and learns from other nodes what they
+    /// have.
     pub(super) fn keep_value(&mut self) {
         let known = self.value_ts.min(Timestamp::LOADED);
         (self.rd_lock, self.wr_lock) = (None, false);
@@ -117,7 +109,7 @@ impl Record {
         Timestamp::new(version, node, life)
     }
 
-    /// Obsolete(TS_WR).
+    /// The paper's Obsolete(TS_WR): a write with a later timestamp has changed the record.
     pub(super) fn is_obsolete(&self, ts: Timestamp) -> bool {
         ts < self.volatile_ts
     }
@@ -149,7 +141,7 @@ impl Record {
         self.land(ts, value);
     }
 
-    /// The value alone.
+    /// Sets the value and none of the metadata.
     pub(super) fn land(&mut self, ts: Timestamp, value: Option<Value>) {
         (self.value_ts, self.value) = (ts, value);
     }

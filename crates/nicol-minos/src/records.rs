@@ -38,7 +38,7 @@ impl<F: Fabric> Records<F> {
         Self { fabric: fabric.clone(), node: node.clone() }
     }
 
-    /// Where replicas share the values of a record. Only modelled ones do: those on threads would
+    /// The values that replicas of a record share. Only modelled replicas do: on threads they would
     /// take each other's cache lines.
     fn recent(&self, key: Key) -> Option<&Recent> {
         if F::ACCESS_POINTS { self.node.recent(key) } else { None }
@@ -77,7 +77,7 @@ impl<F: Fabric> Records<F> {
         newer
     }
 
-    /// "Snatch RDLock".
+    /// The paper's "Snatch RDLock" for the write of `inv`.
     pub(super) async fn snatch_rd_lock(&self, inv: &Inv<'_>) {
         let _phase = self.fabric.phase("snatch the RDLock");
         self.fabric.access().await;
@@ -129,7 +129,6 @@ impl<F: Fabric> Records<F> {
         self.node.note_scope(inv);
     }
 
-    /// Releases the WRLock.
     pub(super) async fn release_wr_lock(&self, locked: WrLocked) {
         self.fabric.access().await;
         let WrLocked(key, ts) = locked;
@@ -153,7 +152,8 @@ impl<F: Fabric> Records<F> {
         }
     }
 
-    /// ConsistencySpin, or PersistencySpin.
+    /// ConsistencySpin or PersistencySpin: waits until `newer`, which made the write obsolete, is
+    /// complete.
     pub(super) async fn spin(&self, spin: Spin, inv: &Inv<'_>, newer: &Obsolete) {
         let Obsolete(target) = *newer;
         let told = |record: &Record| match spin {

@@ -36,7 +36,7 @@ pub(super) struct Relay<F: Fabric> {
 }
 
 impl<F: Fabric> Relay<F> {
-    /// Starts one.
+    /// Starts the task that passes on INVs and gathers ACKs, on a NIC engine.
     pub(super) fn start(fabric: &F, node: &Arc<Node>) {
         let (gathers, numbers) = Default::default();
         let (fabric, node) = (fabric.clone(), node.clone());

@@ -33,7 +33,6 @@ pub struct Store {
 const RECORD_BYTES: u64 = 2 * size_of::<(Key, Record)>() as u64;
 
 impl Store {
-    /// No records.
     pub(super) fn new() -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default());
         let [locked, value_bytes, records] = Default::default();
@@ -77,7 +76,7 @@ impl Store {
         }
     }
 
-    /// Changes a record, and wakes who waits for that.
+    /// Changes a record, and wakes all tasks that wait for a change of it.
     pub(super) fn change<T>(&self, key: Key, change: impl FnOnce(&mut Record) -> T) -> T {
         let mut stripe = self.stripe(key);
         let record = self.record_in(&mut stripe, key);
@@ -99,13 +98,13 @@ impl Store {
         result
     }
 
-    /// Wakes who waits for a change of `key`: a wait is over.
+    /// Wakes all tasks that wait for a change of `key`.
     pub(super) fn wake(&self, key: Key) {
         self.change(key, |_| ());
     }
 
-    /// What `take` makes of a record, if it makes anything of it; else the bell that the next
-    /// change rings, and how often it has rung. It wakes nobody.
+    /// The result of `take` on a record. If that is `None`, the bell that the next change rings,
+    /// and how often it has rung so far; it wakes nobody.
     pub(super) fn take_or_watch<T>(
         &self,
         key: Key,
@@ -119,8 +118,8 @@ impl Store {
         Err(watch(record))
     }
 
-    /// The same of what leaves the record as it is: one of which nobody has heard is not made for
-    /// that, or who reads keys that are not there would fill the memory.
+    /// As [`Self::take_or_watch`], for what leaves the record as it is. A record that does not
+    /// exist is not made for it, or reads of absent keys would fill the memory.
     pub(super) fn look_or_watch<T>(
         &self,
         key: Key,
@@ -174,7 +173,8 @@ impl Store {
         keys
     }
 
-    /// Keeps the values alone: the lives of those who have worked on the records are over.
+    /// Keeps the values and resets the rest: the lives of all engines that worked on the records
+    /// are over.
     pub(super) fn keep_values(&self) {
         for stripe in &self.stripes {
             let mut stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);

@@ -39,8 +39,8 @@ impl<F: Fabric> Survivor<F> {
         fabric.spawn(follow_views(fabric.clone(), move |view| self.learn(view)));
     }
 
-    /// Another view: every write under way asks its followers of this view, whoever has answered in
-    /// an earlier one, because those may have become others.
+    /// Learns another view: every write under way asks all followers of this view again, also those
+    /// that answered in an earlier one, since they may have restarted.
     fn learn(&self, view: &View) {
         let (fabric, node) = (self.member.fabric(), self.member.node());
         let (epoch, here) = (u64::from(view.epoch().0), fabric.here());
@@ -134,7 +134,7 @@ impl<F: Fabric> Survivor<F> {
     }
 }
 
-/// Is the life that issued `ts` no member of `view`?
+/// Whether the life that issued `ts` is not a member of `view`.
 pub(super) fn is_orphan(view: &View, ts: Timestamp) -> bool {
     let alive = SideState { up: true, incarnation: ts.life() };
     ts.version() > 0 && view.side(ts.node(), Side::Host) != alive

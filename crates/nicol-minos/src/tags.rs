@@ -47,7 +47,7 @@ pub enum Tag {
     HadAlready,
     /// Line 26 of figure 8: an INV is rejected for want of resources.
     Rejects,
-    /// A marked step.
+    /// A step that figure 2 marks and the model fills in.
     Marked(Step),
     /// An ACK that is not sent: there is another view.
     Withholds(Memory),
@@ -69,15 +69,12 @@ pub enum Tag {
     Replays,
     /// A node begins a life: its records are told one by one.
     Restarts,
-    /// It serves again.
+    /// The node serves again.
     Serves,
-    /// What a recovery has made of a record, told in this order.
+    /// The state of a record after a recovery, in this order: first the read lock.
     RdLock,
-    /// volatileTS.
     VolatileTs,
-    /// glb_volatileTS.
     GlobalVolatileTs,
-    /// glb_durableTS.
     GlobalDurableTs,
     /// The newest update in the log.
     DurableTs,
@@ -179,7 +176,7 @@ pub(super) fn mark_invitation<F: Fabric>(fabric: &F, inv: &Inv<'_>) {
     mark_in(fabric, Tag::Invites, inv.key, inv.ts, Epoch(inv.epoch as u32), here);
 }
 
-/// What became of an INV that was received.
+/// Marks the fate of an INV that was received.
 pub(super) fn mark_received<F: Fabric>(fabric: &F, tag: Tag, received: &Received) {
     let Inv { key, ts, epoch, .. } = received.inv;
     mark_in(fabric, tag, key, ts, Epoch(epoch as u32), received.from.node);
@@ -210,7 +207,7 @@ pub(super) fn mark_restart<F: Fabric>(fabric: &F, node: &Node) {
     node.store().keys(|_| true).into_iter().for_each(|key| mark_record(fabric, node, key));
 }
 
-/// What a recovery has made of a record.
+/// Marks the state of a record after a recovery.
 pub(super) fn mark_record<F: Fabric>(fabric: &F, node: &Node, key: Key) {
     if !fabric.records_steps() {
         return;

@@ -32,12 +32,11 @@ impl Timestamp {
         self.0
     }
 
-    /// What [`Timestamp::bits`] gave.
+    /// The inverse of [`Timestamp::bits`]
     pub(super) const fn of_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Its version.
     pub(super) const fn version(self) -> u64 {
         self.0 >> WRITER_BITS
     }
@@ -47,7 +46,7 @@ impl Timestamp {
         NodeId((self.0 >> LIFE_BITS) as u16 & ((1 << EngineId::NODE_BITS) - 1))
     }
 
-    /// That node's life.
+    /// The incarnation of the node that issued it.
     pub(super) const fn life(self) -> Incarnation {
         Incarnation(self.0 as u32 & ((1 << LIFE_BITS) - 1))
     }

@@ -82,7 +82,8 @@ impl Recent {
         }
     }
 
-    /// A write has got its timestamp: who receives it may share its value.
+    /// Offers the value of a write that has got its timestamp, so that those who receive it may
+    /// share it.
     pub(super) fn offer(&self, key: Key, ts: Timestamp, value: &Value) {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         places[(key.0 ^ ts.bits()) as usize % RECENT] = Some((key, ts, value.clone()));

@@ -10,7 +10,7 @@ use nicol_core::view::Role;
 use super::node::Node;
 use super::send::tell_each;
 
-/// An engine's view.
+/// The view that an engine knows: its members, and the engines that work with this one.
 pub(super) struct Views<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
@@ -38,8 +38,8 @@ impl<F: Fabric> Views<F> {
         node != self.fabric.here().node && self.is_member(node)
     }
 
-    /// True if both sides of `node` are members of the view. Else nobody sends it writes, and it
-    /// serves none.
+    /// Whether both sides of `node` are members of the view. Otherwise nobody sends it writes, and
+    /// it serves none.
     pub(super) fn is_member(&self, node: NodeId) -> bool {
         let view = self.fabric.view();
         [Side::Host, Side::Nic].into_iter().all(|side| view.side(node, side).up)

@@ -15,7 +15,7 @@ use super::pcie_messages::HostInv;
 use super::timestamp::Timestamp;
 use super::value::Value;
 
-/// Who waits for the write, and has been told.
+/// Who waits for the end of the write.
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// A client of this engine, or nobody: a replay.
@@ -33,25 +33,26 @@ pub(super) struct Write {
     /// `None` removes the record.
     pub(super) value: Option<Value>,
     pub(super) scope: u64,
-    /// Is it a [PERSIST]sc?
+    /// Whether it is a \[PERSIST\]sc.
     pub(super) is_scope_end: bool,
     ts: Cell<Timestamp>,
-    /// May followers have it already?
+    /// Whether followers may already have it.
     pub(super) again: Cell<bool>,
     /// The view in which its INVs were sent last.
     pub(super) epoch: Cell<u64>,
-    /// RcvedACK_SenderID, RcvedACK_C_SenderID, turned round: who has not acknowledged.
+    /// RcvedACK_SenderID and RcvedACK_C_SenderID, inverted: the followers that have not
+    /// acknowledged.
     missing: RefCell<Vec<NodeId>>,
     /// The same for RcvedACK_P_SenderID.
     missing_p: RefCell<Vec<NodeId>>,
-    /// Is the update durable here?
+    /// Whether the update is durable here.
     persisted: Cell<bool>,
     returned: Cell<bool>,
-    /// Has it been given up, because the log device has failed?
+    /// Whether it was given up because the log device has failed.
     failed: Cell<bool>,
-    /// When INVs were sent first, if they were.
+    /// The time of the first INVs; `None` if none was sent.
     sent: Cell<Option<Nanos>>,
-    /// When the last ACK came that it waits for before it returns.
+    /// The time of the last ACK that it waits for before it returns.
     answered: Cell<Nanos>,
     pub(super) waiting: Waiting,
     changed: Signal,
@@ -93,7 +94,6 @@ impl Write {
         Self { is_scope_end: true, ..write }
     }
 
-    /// TS_WR.
     pub(super) fn ts(&self) -> Timestamp {
         self.ts.get()
     }
@@ -102,7 +102,7 @@ impl Write {
         self.ts.set(ts);
     }
 
-    /// Its INV.
+    /// The INV that announces the write.
     pub(super) fn inv(&self) -> Inv<'_> {
         Inv {
             write: self.number,
@@ -148,17 +148,17 @@ impl Write {
         self.changed.notify();
     }
 
-    /// Has every follower acknowledged its volatile memory?
+    /// Whether every follower has acknowledged for its volatile memory.
     pub(super) fn is_consistent(&self) -> bool {
         self.missing.borrow().is_empty()
     }
 
-    /// Has every follower acknowledged its durable memory?
+    /// Whether every follower has acknowledged for its durable memory.
     pub(super) fn is_durable(&self) -> bool {
         self.missing_p.borrow().is_empty()
     }
 
-    /// Is `node` among those whose volatile memory is waited for?
+    /// Whether it still waits for the volatile memory of `node`.
     pub(super) fn lacks(&self, node: NodeId) -> bool {
         self.missing.borrow().contains(&node)
     }
@@ -191,7 +191,7 @@ impl Write {
         self.failed.get()
     }
 
-    /// Have INVs been sent?
+    /// Whether INVs have been sent.
     pub(super) fn has_sent(&self) -> bool {
         self.sent.get().is_some()
     }
@@ -257,7 +257,7 @@ impl Writes {
         self.open.borrow().get(&number).cloned()
     }
 
-    /// True if this write is under way here.
+    /// Whether this write is under way here.
     pub(super) fn is_open(&self, key: Key, ts: Timestamp) -> bool {
         self.open.borrow().values().any(|write| write.key == key && write.ts() == ts)
     }

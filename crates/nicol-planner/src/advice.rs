@@ -9,7 +9,7 @@ use nicol_sim::profile::Card;
 use super::description::Mitigations;
 use super::{Alternative, Description, Mix, Resource, Step, WORTH, Way, candidate, closed_form};
 
-/// What a claim or a value stands on.
+/// The evidence for a claim or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Shown by the study, or published.
@@ -38,11 +38,10 @@ pub struct Advice {
     pub number: u8,
     /// The alternative that it is about; none if it is about all.
     pub alternative: Option<String>,
-    /// What to do, and why here.
+    /// The change to make, and the reason for it here.
     pub text: String,
-    /// What it stands on.
     pub evidence: Evidence,
-    /// What following it gives, if it says what to change.
+    /// The gain of following it, if it names a change.
     pub gain: Option<Gain>,
 }
 
@@ -56,7 +55,7 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Does it give a higher rate, by a percent or more?
+    /// Whether it raises the rate by a percent or more.
     pub fn pays(&self) -> bool {
         self.mops[1] >= self.mops[0] * WORTH
     }
@@ -70,7 +69,7 @@ struct Found {
     remedy: Option<Remedy>,
 }
 
-/// What to change.
+/// The change to a description by which the gain of an advice is measured.
 #[derive(Clone, Copy)]
 enum Remedy {
     /// Switch a mitigation on.
@@ -111,7 +110,7 @@ pub(super) fn advise(
     advice
 }
 
-/// What `remedy` gives `alternative`: it alone is described and planned, without and with it.
+/// The gain of `remedy` for `alternative`, which is planned alone, without and with it.
 fn gain(
     description: &Description,
     (profile, client): (&Profile, &Profile),

@@ -119,7 +119,7 @@ impl Resource {
 pub struct Demand {
     /// In the order of [`Resource::ALL`].
     pub takes: [f64; Resource::ALL.len()],
-    /// How long one request takes alone.
+    /// The latency of a request that runs alone.
     pub latency: f64,
     /// Bytes on the network, both ways.
     pub network_bytes: f64,
@@ -156,7 +156,7 @@ impl<'a> Hardware<'a> {
         Some(Self { profile, client, card, mitigated: description.mitigations })
     }
 
-    /// How much of a resource there is: servers at a time.
+    /// The capacity of a resource: servers at a time.
     pub fn capacity(&self, resource: Resource, description: &Description) -> f64 {
         let units = self.card.units.value as f64;
         let reserved = self.card.suspected.reserved_units.value as f64;
@@ -176,7 +176,7 @@ impl<'a> Hardware<'a> {
         }
     }
 
-    /// What a request of `alternative` takes.
+    /// The demand of a request of `alternative` on each resource.
     pub fn demand(&self, alternative: &Alternative) -> Demand {
         let mut sum =
             Demand { takes: [0.0; Resource::ALL.len()], latency: 0.0, network_bytes: 0.0 };
@@ -300,7 +300,7 @@ impl<'a> Hardware<'a> {
         lanes.max(read + self.way(side)) + banked + self.way(side) * (ways - 1.0)
     }
 
-    /// How much slower the lanes are for what blocks.
+    /// The factor by which a transfer that blocks slows the lanes.
     fn blocked(&self, limit: u64, bytes: u64) -> f64 {
         let suspected = &self.card.suspected;
         let blocks = suspected.head_of_line.value && bytes > limit;
@@ -313,8 +313,8 @@ impl<'a> Hardware<'a> {
         ps(end.post.value) + ps(end.completed.value) + ps(end.doorbell.value)
     }
 
-    /// How the SoC posts for `alternative`. Advice 4 batches its doorbells only, not those of the
-    /// host.
+    /// The way in which the SoC posts for `alternative`. Advice 4 batches its doorbells only, not
+    /// those of the host.
     fn posting(&self, alternative: &Alternative) -> Posting {
         let batch = self.mitigated.doorbell_batch.max(1);
         match alternative.steps[0].own_side() {
@@ -384,7 +384,7 @@ impl<'a> Hardware<'a> {
         slowest(there) + slowest(back) + 2.0 * ps(self.client.link.latency.value)
     }
 
-    /// How long another machine's lanes take for `bytes`.
+    /// The time for which `bytes` occupy another machine's lanes.
     fn client_lanes(&self, bytes: u64) -> f64 {
         let pcie = &self.client.pcie;
         let inside = self.client.card.as_ref().map(|card| &card.host.tlp_payload);
@@ -393,7 +393,7 @@ impl<'a> Hardware<'a> {
         per_bytes(pcie.rate.value, carried as f64)
     }
 
-    /// What a verb takes of another machine's card and core.
+    /// The demand of a verb on another machine's card and core.
     fn client_verb(&self) -> f64 {
         let verbs = &self.client.verbs;
         let core = ps(verbs.doorbell.value) + ps(verbs.post.value) + ps(verbs.completed.value);
@@ -537,7 +537,7 @@ struct Operation {
     posting: Posting,
 }
 
-/// How a core of the SoC posts the operations of its requests.
+/// The way in which a core of the SoC posts the operations of its requests.
 #[derive(Clone, Copy)]
 enum Posting {
     /// So many requests take each of their turns together.
@@ -573,7 +573,7 @@ impl Demand {
         self.takes[resource as usize] += span * count;
     }
 
-    /// What it takes of `resource`.
+    /// The demand on `resource`.
     pub fn of(&self, resource: Resource) -> f64 {
         self.takes[resource as usize]
     }

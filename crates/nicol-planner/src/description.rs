@@ -65,14 +65,13 @@ impl Way {
 pub enum Step {
     /// An operation on a path.
     Operation {
-        /// Which way it takes.
         way: Way,
         verb: Verb,
         /// Bytes of its data; of a SEND, those of the request.
         bytes: u64,
         /// Bytes of a SEND's reply.
         reply: u64,
-        /// How many of them; a fraction is that share of requests.
+        /// The number of operations; a fraction is that share of requests.
         count: f64,
         /// Bytes that its addresses are drawn from, if they are few.
         range: Option<u64>,
@@ -129,7 +128,7 @@ pub struct Alternative {
     pub summary: String,
     /// The share of all requests that it can take at most.
     pub share_max: f64,
-    /// What a request takes.
+    /// The steps of a request.
     pub steps: Vec<Step>,
 }
 
@@ -163,7 +162,7 @@ impl Alternative {
     }
 }
 
-/// What the study advises, if switched on. [OffPath23 3.2, 3.3]
+/// The mitigations that the study advises, each on or off. [OffPath23 3.2, 3.3]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mitigations {
     /// Advice 1: copies of hot records, at addresses of their own; 1 is none.
@@ -174,7 +173,7 @@ pub struct Mitigations {
     pub doorbell_batch: u64,
 }
 
-/// What is to be planned.
+/// A description: hardware, limits, mitigations and alternatives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     pub name: String,
@@ -188,7 +187,6 @@ pub struct Description {
     pub criteria: Vec<Criterion>,
     pub host_cores: Option<u64>,
     pub soc_cores: Option<u64>,
-    /// What the study advises.
     pub mitigations: Mitigations,
     /// The alternatives, one at least.
     pub alternatives: Vec<Alternative>,
@@ -202,13 +200,13 @@ const BYTES_MAX: u64 = 64 << 20;
 const BYTES_RANGE: &str = "1B to 64MiB";
 /// Of a request: what it may move with as many operations as a step may have.
 const REQUEST_BYTES_MAX: u64 = BYTES_MAX * COUNT_MAX as u64;
-/// How often a request takes a step at least and at most. Of what is rarer than a request in a
-/// thousand, a simulated run sees too little.
+/// The least and the largest `count` of a step. A simulated run sees too little of a step that is
+/// rarer than one request in a thousand.
 const COUNT_MIN: f64 = 1e-3;
 const COUNT_MAX: f64 = 1e3;
 /// The least share of requests, for the same reason.
 const SHARE_MIN: f64 = 1e-3;
-/// What the sum of shares that are written in decimals may miss.
+/// The error that rounding to decimals may leave in a sum of shares.
 const ROUNDED: f64 = 1e-9;
 /// Operations of a step at most once its transfers are cut: the simulator makes each of them.
 const PIECES_MAX: u64 = 16_384;
@@ -397,7 +395,7 @@ impl Text<'_> {
         Ok(profile)
     }
 
-    /// How many cores may be used, of those that the hardware has.
+    /// The number of cores that may be used, of those that the hardware has.
     fn cores(
         &self,
         key: &str,
@@ -438,7 +436,7 @@ impl Text<'_> {
         Ok(ranked)
     }
 
-    /// Can the machine or side that the steps before have reached make `step`?
+    /// Checks that the machine or side which the steps before have reached can make `step`.
     fn check_taker(&self, before: &[Step], step: Step, at: &Range<usize>) -> Result<(), Wrong> {
         let taker = before.iter().rev().find_map(|step| match *step {
             Step::Operation { way: Way::Inbound(side), verb: Verb::Send, .. } => Some(Some(side)),

@@ -15,17 +15,16 @@ use super::{Alternative, Description, Evidence, Plan, Step, Way, closed_form};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ground {
     pub key: String,
-    /// Where it comes from: a line of the calibration list, a paper, a data sheet, or `assumed`.
+    /// The source: a line of the calibration list, a paper, a data sheet, or `assumed`.
     pub source: String,
-    /// What its source makes of it.
+    /// The evidence that this source is.
     pub evidence: Evidence,
-    /// How it moves the bound.
     pub effect: Effect,
     /// The largest size for which it was published, in bytes, if the bound uses it beyond.
     pub measured_to: Option<u64>,
 }
 
-/// How a value of the profile moves a bound.
+/// The effect of a value of the profile on a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     /// Percent of the rate for one percent more of the value.
@@ -50,7 +49,7 @@ impl Effect {
         matches!(self, Self::Slope(slope) if slope.abs() >= SLOPE)
     }
 
-    /// How much it is, to sort by: mechanisms first.
+    /// The size of the effect, to sort by: mechanisms first.
     fn weight(&self) -> f64 {
         match self {
             Self::Slope(slope) => slope.abs(),
@@ -145,7 +144,7 @@ const GIGA: u64 = 1_000_000_000;
 /// The section of mechanisms that the study suspects.
 const SUSPECTED: &str = "card.suspected.";
 
-/// How the keys of limits of sizes end, with which sizes are compared.
+/// The end of keys whose values are limits of sizes.
 const LIMIT: &str = "_beyond";
 /// More than a description can have.
 const UNLIMITED: &str = "1000GB";

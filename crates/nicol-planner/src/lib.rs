@@ -31,7 +31,7 @@ use demand::{Demand, Hardware};
 use nicol_sim::Profile;
 use solve::Programme;
 
-/// What one alternative comes to.
+/// The plan of one alternative: its bound, what binds, and what a request takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub name: String,
@@ -48,7 +48,7 @@ pub struct Candidate {
     pub simulated: Option<(f64, f64)>,
 }
 
-/// Alternatives together.
+/// A mix of alternatives: the rate of each, and what they take together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Requests a second of each, in millions, in the order of the description.
@@ -72,7 +72,7 @@ impl Mix {
     }
 }
 
-/// Where load makes another alternative the faster one.
+/// A load from which on another alternative answers sooner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
     /// The alternative that is faster below.
@@ -85,7 +85,7 @@ pub struct Switch {
     pub under_way: f64,
 }
 
-/// A plan.
+/// A plan: ranked alternatives, the greedy and the best mix, switch points, advice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub description: Description,
@@ -93,16 +93,17 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Their places in the description, the best first.
     pub ranked: Vec<usize>,
-    /// What combining them greedily comes to, in that order.
+    /// The greedy mix, which takes the alternatives in that order.
     pub greedy: Mix,
     /// The mix with the greatest rate; of corners of the programme within a percent of it, the best
     /// by the criteria.
     pub best: Mix,
-    /// Does the plan recommend the greedy mix? Else the best, which is more by a percent or more.
+    /// Whether the plan recommends the greedy mix. Otherwise the best one gives a percent more, or
+    /// above.
     pub takes_greedy: bool,
-    /// Where load makes the next of the recommended alternatives the faster one. [OffPath23 5.2]
+    /// Loads from which on the next of the recommended alternatives answers sooner. [OffPath23 5.2]
     pub switches: Vec<Switch>,
-    /// What of the study's advice applies, and on what it stands.
+    /// The study's advices that apply, each with its evidence.
     pub advice: Vec<Advice>,
 }
 
@@ -112,8 +113,8 @@ impl Plan {
     }
 }
 
-/// How much more the best mix must be than the greedy one to be recommended instead; rates that
-/// differ by less are equal, and other criteria decide.
+/// The factor by which the best mix must exceed the greedy one to be recommended instead. Rates
+/// that differ by less count as equal, and other criteria decide.
 const WORTH: f64 = 1.01;
 /// Share of what it could take alone, and of all requests, below which an alternative takes no part
 /// in a mix: what the solver's rounding leaves.
@@ -183,8 +184,8 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     })
 }
 
-/// What a request of each alternative takes, and their rates together as a programme; none if the
-/// card of `profile` has no cores beside the path.
+/// The demand of each alternative, and their rates together as a programme; `None` if the card of
+/// `profile` has no cores beside the path.
 fn closed_form(
     description: &Description,
     profile: &Profile,
@@ -215,7 +216,7 @@ fn candidate(name: &str, demand: &Demand, (rate, binds): (f64, usize)) -> Candid
     }
 }
 
-/// What a request of `candidate` costs by `criterion`, the less the better.
+/// The cost of a request of `candidate` by `criterion`: less is better.
 fn cost(candidate: &Candidate, criterion: Criterion) -> f64 {
     match criterion {
         Criterion::Throughput => 1.0 / candidate.mops,
@@ -269,7 +270,7 @@ fn best(programme: &Programme, candidates: &[Candidate], description: &Descripti
     best
 }
 
-/// What `mops` of each come to.
+/// The mix in which each alternative has its rate of `mops`.
 fn mixed(
     candidates: &[Candidate],
     demands: &[Demand],

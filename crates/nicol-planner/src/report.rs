@@ -148,7 +148,7 @@ fn advice_json(advice: &Advice) -> Value {
     })
 }
 
-/// What following a piece of advice gives, in words.
+/// The gain of an advice, in words.
 fn gained(gain: &Gain) -> String {
     let [[now, then], [us, then_us]] = [gain.mops, gain.latency_us];
     let rates = format!(

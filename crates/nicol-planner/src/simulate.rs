@@ -36,12 +36,12 @@ const UNDER_WAY_MIN: u64 = 64;
 const GROUPS_MIN: u64 = 6;
 /// Requests of a window at least.
 const REQUESTS_MIN: u64 = 200;
-/// How often a window has all that cores have under way which compute for themselves, at least:
-/// what a core computes in one round ends at once.
+/// The number of times, at least, that a window has all requests which compute for themselves on
+/// all cores: what a core computes in one round ends at once.
 const BURSTS: u64 = 32;
 /// Of larger requests, which wait for their transfers, a window need not have so many.
 const BURST_BYTES: u64 = 64 << 10;
-/// How much two windows of a steady rate differ at most.
+/// The difference, at most, between two windows of a steady rate.
 const STEADY: f64 = 0.02;
 /// Share of a step's operations by which more may begin than end.
 const PILED_UP: f64 = 0.05;
@@ -51,7 +51,7 @@ const WINDOWS: u64 = 4;
 const SPAN_MIN: Nanos = Nanos::from_micros(200);
 const SPAN_MAX: Nanos = Nanos::from_secs(20);
 
-/// What a run came to.
+/// The result of a simulated run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
     /// Requests a second, in millions, by alternative.
@@ -60,7 +60,7 @@ pub struct Simulated {
     pub latency_us: Vec<f64>,
 }
 
-/// How requests come.
+/// Whether clients wait for answers, or send at a rate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrival {
     /// One at a time, of one alternative.
@@ -181,8 +181,8 @@ fn machines(target: &Profile, client: &Profile) -> usize {
     MACHINES.max(needed.min(MACHINES_MAX) as usize)
 }
 
-/// Do requests wait in ever greater numbers for a step? Then fewer of it end than begin: what
-/// others are answered is no rate that lasts.
+/// Whether ever more requests wait for a step, so that fewer of it end than begin. Then the
+/// measured rate is not one that lasts.
 fn piles_up(before: &[(u64, u64)], after: &[(u64, u64)], slack: u64) -> bool {
     before.iter().zip(after).any(|(before, after)| {
         let (begun, ended) = (after.0 - before.0, after.1 - before.1);
@@ -208,7 +208,7 @@ struct Requests {
     left: Vec<AtomicU64>,
 }
 
-/// Which operation of a request: the place of its alternative and that of the step.
+/// An operation of a request: the places of its alternative and of the step.
 type Place = (usize, usize);
 
 const fn place(side: Side) -> usize {
@@ -253,7 +253,7 @@ impl Requests {
         self.done.iter().map(of).collect()
     }
 
-    /// How many operations of each step have begun, and ended.
+    /// Operations of each step that have begun, and that have ended.
     fn steps(&self) -> Vec<(u64, u64)> {
         let of = |[due, ended]: &[AtomicU64; 2]| {
             (due.load(Ordering::Relaxed) / 1_000_000, ended.load(Ordering::Relaxed))
@@ -276,7 +276,7 @@ impl Requests {
         self.asked().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// What a request of the slowest of them computes.
+    /// The computing time of a request of the slowest of them.
     fn computed_ns(&self) -> u64 {
         self.asked().map(Alternative::computed_ns).max().unwrap_or(0)
     }
@@ -286,7 +286,7 @@ impl Requests {
         self.alternatives[at].steps.iter().map(Step::total_bytes).sum()
     }
 
-    /// How many groups of requests of an alternative each of `cores` that begin it has under way.
+    /// Groups of requests of an alternative that each of `cores` keeps under way.
     fn workers(&self, at: usize, cores: usize) -> u64 {
         let by_bytes =
             (BYTES_UNDER_WAY as f64 / self.bytes(at).max(1.0)).ceil().min(WORKERS_MAX as f64);
@@ -309,7 +309,7 @@ impl Requests {
         view.engine_ids().map(of).sum()
     }
 
-    /// How often each alternative is asked for.
+    /// The share of each alternative in the requests.
     fn weights(&self) -> Vec<f64> {
         match &self.arrival {
             Arrival::Alone(at) | Arrival::Saturated(at) => {
@@ -379,7 +379,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Does the receiver of an earlier SEND take the step at `at`?
+    /// Whether the receiver of an earlier SEND takes the step at `at`.
     fn is_nested(&self, alternative: usize, at: usize) -> bool {
         let steps = &self.alternatives[alternative].steps;
         let inbound = |step: &Step| matches!(step, Step::Operation { way: Way::Inbound(_), .. });
@@ -390,8 +390,8 @@ impl Requests {
             && steps[..at].iter().rev().find(|step| inbound(step)).is_some_and(sends)
     }
 
-    /// How often a request takes the step at `at`, which counts `count`: of a count of 2.5, every
-    /// other request takes it three times.
+    /// The number of times that a request takes the step at `at`, which counts `count`: of a count
+    /// of 2.5, every other request takes it three times.
     fn times(&self, alternative: usize, at: usize, count: f64) -> u64 {
         let millionths = (count * 1e6).round() as u64;
         let before = self.due[alternative][at][0].fetch_add(millionths, Ordering::Relaxed);

@@ -10,7 +10,7 @@ pub struct Programme {
     pub share_max: Vec<f64>,
 }
 
-/// What is left of a resource counts as nothing below this share of it.
+/// The share of a resource below which the rest counts as nothing.
 const EXHAUSTED: f64 = 1e-9;
 
 impl Programme {

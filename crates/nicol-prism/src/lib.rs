@@ -23,10 +23,10 @@ mod verbs;
 pub use recycling::{Reclaim, Recycling};
 pub use verbs::Verbs;
 
-/// Which reading of the paper a system follows where the two differ.
+/// The reading of the paper that a system follows, where two differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faithful {
-    /// As printed.
+    /// As the paper prints it.
     Paper,
     /// As docs/research/ambiguities.md resolves it.
     Fixed,

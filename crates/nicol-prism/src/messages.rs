@@ -4,7 +4,7 @@ use nicol_core::fabric::Message;
 use nicol_core::ids::{FreeListKey, Incarnation, RKey};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-/// Client to server: which memory may I reach?
+/// Client to server: asks which memory it may reach.
 pub(crate) const HELLO: u16 = 1;
 const HANDLES: u16 = 2;
 /// Client to server: buffers that are not used any more.
@@ -13,7 +13,7 @@ const DONE: u16 = 4;
 /// A server that has come back to another one: count me as this life, and let me copy.
 pub(crate) const REJOIN: u16 = 5;
 
-/// HELLO.
+/// HELLO: asks for a server's [`Handles`].
 pub(crate) struct Hello;
 
 impl Message for Hello {
@@ -29,7 +29,7 @@ pub(crate) struct List {
     pub(crate) bytes: u64,
 }
 
-/// What a client may reach of a server.
+/// The handles by which clients reach a server's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handles {
     /// The key of the whole region, for reading and for allocating.
@@ -37,7 +37,7 @@ pub(crate) struct Handles {
     /// The key of the same region for swapping pointers: another one whenever a replica has
     /// rejoined.
     pub(crate) pointers: RKey,
-    /// By ascending size.
+    /// Free lists by ascending size of their buffers.
     pub(crate) lists: Vec<List>,
     /// By node: the newest life that the server knows of it; its own is the one that answers.
     pub(crate) lives: Vec<Incarnation>,
@@ -110,15 +110,16 @@ impl Unused {
     const BYTES: usize = 24;
 }
 
-/// Which buffers there may be at a server that nobody can report.
+/// Buffers at a server that perhaps nobody can report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Suspicion {
-    /// None.
+    /// Every unused buffer is reported.
     #[default]
     None,
     /// One that was replaced, and whose stamp nobody has read.
     Unseen,
-    /// What a chain allocates that went unanswered. It may still wait for its turn there.
+    /// Those allocated by a chain that went unanswered. The chain may still wait for its turn
+    /// there.
     Unanswered,
 }
 
@@ -146,7 +147,7 @@ impl Message for Report<'_> {
     }
 }
 
-/// What a report names a life by: nothing waits for 64 lives.
+/// The bits by which a report names a life: nothing waits for 64 lives.
 const fn life_bits(life: Incarnation) -> u8 {
     (life.0 % 64) as u8
 }

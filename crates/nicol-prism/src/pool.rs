@@ -25,10 +25,9 @@ use super::messages::{List, Unused};
 
 mod scan;
 
-/// How long a scan for what a lost answer has left waits before it begins: by then a chain whose
-/// client gave it up, or died, has reached this node or is lost. One that is on its way for longer
-/// still leaks its buffer until the next scan; one that has to wait here is
-/// waited for (`recycling.rs`).
+/// Wait before a scan for buffers that a lost answer has left. By then a chain whose client gave it
+/// up, or died, has reached this node or is lost. A chain that is on its way for longer leaks its
+/// buffer until the next scan. A scan waits for chains that wait here (`recycling.rs`).
 pub(crate) const SCAN_AFTER: Nanos = Nanos::from_millis(5);
 
 /// Buffers of one size.
@@ -36,7 +35,6 @@ pub(crate) const SCAN_AFTER: Nanos = Nanos::from_millis(5);
 pub(crate) struct SizeClass {
     /// Bytes of each, a multiple of eight.
     pub(crate) bytes: u64,
-    /// How many.
     pub(crate) count: u32,
 }
 
@@ -47,7 +45,6 @@ pub(crate) struct Pointers {
     pub(crate) first: u64,
     /// Bytes from one to the next.
     pub(crate) stride: u64,
-    /// How many.
     pub(crate) count: u64,
 }
 
@@ -135,8 +132,8 @@ impl Class {
         posted.is_some_and(|posted| posted.swap(stamp, Ordering::AcqRel) != stamp)
     }
 
-    /// Was it noted last that the use of the buffer at `offset` with this stamp is over? It is
-    /// forgotten.
+    /// Returns whether the end of the buffer's use at `offset` with this stamp is what was noted
+    /// last, and forgets it.
     fn take_end(&self, offset: u64, stamp: u64) -> bool {
         let posted = self.index_of(offset).map(|index| &self.posted[index]);
         let (is, then) = (Ordering::AcqRel, Ordering::Relaxed);
@@ -153,9 +150,9 @@ pub(crate) struct BufferPool {
     lists: OnceLock<Vec<(FreeListKey, Arc<BufferUses>)>>,
     /// A free list with fewer buffers is refilled; without one, whatever is unused is posted.
     watermark: Option<u32>,
-    /// May two uses of a buffer have one stamp?
+    /// Whether two uses of a buffer may have one stamp.
     shared_stamps: bool,
-    /// What had turned when a scan last found nothing.
+    /// The value of `turned` when a scan last found nothing.
     clean_at: AtomicU64,
 }
 
@@ -335,15 +332,15 @@ impl BufferPool {
         self.classes.iter().map(used).sum()
     }
 
-    /// Was there a size without a buffer when the free lists were last refilled?
+    /// Whether a size had no buffer when the free lists were last refilled.
     pub(crate) fn is_short(&self) -> bool {
         let is_short =
             |class: &Class| class.size.count > 0 && class.free.load(Ordering::Relaxed) == 0;
         self.classes.iter().any(is_short)
     }
 
-    /// Is nothing in use but as many buffers as were loaded? Of a table whose records neither come
-    /// nor go that is so once everything is reported. Cost: a word per buffer.
+    /// Whether as many buffers are in use as were loaded, and no more. If records neither come nor
+    /// go, that is so once everything is reported. Cost: a word per buffer.
     pub(crate) fn is_as_loaded(&self) -> bool {
         let lists = self.lists.get().into_iter().flatten();
         let in_use = lists
@@ -354,7 +351,7 @@ impl BufferPool {
         in_use == loaded || self.lists.get().is_none()
     }
 
-    /// Is the buffer at `offset` in use, and not kept back?
+    /// Whether the buffer at `offset` is in use, and not kept back.
     pub(crate) fn is_in_use(&self, offset: u64) -> bool {
         let lists = self.lists.get().into_iter().flatten();
         lists
@@ -362,8 +359,8 @@ impl BufferPool {
             .any(|((_, uses), class)| uses.of(offset).is_some() && !class.back().contains(offset))
     }
 
-    /// Does the buffer at `offset` still hold what its last use has left? Its present use has not
-    /// written to it then, if there is one.
+    /// Whether the buffer at `offset` still holds what its last use left. Its present use, if there
+    /// is one, has not written to it then.
     pub(crate) fn is_over(&self, offset: u64) -> bool {
         let class =
             |class: &Class| Some(class.posted[class.index_of(offset)?].load(Ordering::Acquire));
@@ -383,7 +380,7 @@ impl BufferPool {
         self.lists.get().into_iter().flatten().map(|(_, uses)| uses.turned()).sum()
     }
 
-    /// Has a scan found nothing since anything was last allocated or posted?
+    /// Whether nothing was allocated or posted since a scan last found nothing.
     pub(crate) fn is_clean(&self) -> bool {
         self.clean_at.load(Ordering::Relaxed) == self.turned()
     }

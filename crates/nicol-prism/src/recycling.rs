@@ -19,7 +19,7 @@ use nicol_kit::{Open, count, counters};
 use super::messages::Suspicion;
 use super::pool::{BufferPool, SCAN_AFTER};
 
-/// How a buffer that is not used any more is found. [PRISM21 3.2]
+/// The way in which unused buffers are found. [PRISM21 3.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaim {
     /// Clients report what they have replaced; a scan finds the rest.
@@ -28,15 +28,14 @@ pub enum Reclaim {
     Scan,
 }
 
-/// How a server recycles buffers.
+/// Settings of the daemon that recycles a server's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recycling {
     /// A free list with fewer buffers is refilled up to twice as many; `None`: whatever is not used
     /// any more is posted at once. [PRISM21 6.1]
     pub watermark: Option<u32>,
-    /// How often the daemon looks. [PRISM21 6.1]
+    /// Interval at which the daemon looks. [PRISM21 6.1]
     pub every: Nanos,
-    /// How unused buffers are found.
     pub reclaim: Reclaim,
 }
 
@@ -46,18 +45,18 @@ impl Recycling {
         Self { watermark, every: Nanos::from_micros(200), reclaim: Reclaim::Reports }
     }
 
-    /// Do clients report buffers?
+    /// Whether clients report buffers.
     pub(crate) fn has_reports(&self) -> bool {
         self.reclaim == Reclaim::Reports
     }
 }
 
-/// What a node knows of its scans, and has counted.
+/// The state of a node's scans, and its counters.
 #[derive(Debug, Default)]
 pub(crate) struct Recycled {
-    /// How often a scan was asked for since the one under way has begun; 0: none is under way.
+    /// Requests for a scan since the one under way began; 0: none is under way.
     asked: AtomicU64,
-    /// Was one asked for because of a chain that may still wait for its turn?
+    /// Whether a scan was asked for because of a chain that may still wait for its turn.
     unanswered: AtomicBool,
     /// Chains that found no buffer, and were tried again.
     pub(crate) waits: AtomicU64,
@@ -76,7 +75,7 @@ impl Recycled {
         self.unanswered.store(false, Ordering::Relaxed);
     }
 
-    /// What it has counted, for the group of a system.
+    /// The counters, for the group of a system.
     pub(crate) fn counters(&self, group: &'static str) -> impl Iterator<Item = Counter> {
         let Self { waits, posted, scans, found, .. } = self;
         let named =
@@ -89,7 +88,7 @@ impl Recycled {
 pub(crate) trait Recycles: Sized + 'static {
     fn recycling(&self) -> Recycling;
     fn recycled(&self) -> &Recycled;
-    /// What its engines have still to do.
+    /// Tasks that its engines have not finished.
     fn open(&self) -> &Arc<AtomicU64>;
     /// Calls `look` with its buffers, if it serves.
     fn with_pool(&self, look: &mut dyn FnMut(&BufferPool));
@@ -177,7 +176,7 @@ async fn scan<F: Fabric, N: Recycles>(fabric: &F, node: &N, after: Nanos) {
     node.recycled().found.fetch_add(found as u64, Ordering::Relaxed);
 }
 
-/// How often the end of chains under way is asked for.
+/// Interval at which it asks whether chains under way have ended.
 const POLL: Nanos = Nanos::from_micros(20);
 
 /// Waits until no chain is under way at this node, or waits there, that was sent long ago.
@@ -189,7 +188,8 @@ pub(crate) async fn drain<F: Fabric>(fabric: &F) {
     }
 }
 
-/// To an engine that executes chains: is it your turn by now? It serves nothing else, and says so.
+/// To an engine that executes chains: asks whether it is this server's turn. The engine serves
+/// nothing else, and says so.
 struct Turn;
 
 impl Message for Turn {

@@ -12,18 +12,18 @@ use nicol_kit::Open;
 
 use super::messages::{Handles, Hello, Report, Suspicion, Unused};
 
-/// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
+/// Time that a HELLO waits for its answer, and that the next one waits after a failed one.
 const HELLO_TIMEOUT: Nanos = Nanos::from_millis(2);
 const HELLO_WAIT: Nanos = Nanos::from_micros(100);
-/// How long who needs a server's handles waits before it looks again, at first and later, and how
-/// often: a second, which a server's thread may need on a machine that others load.
+/// Waits for a server's handles: how often, and for how long each, at first and later. Together a
+/// second, which a server's thread may need on a busy machine.
 const HANDLES_WAITS: [(u32, Nanos); 2] =
     [(2_000, Nanos::from_micros(5)), (1_000, Nanos::from_millis(1))];
 /// Reports wait so long for others to the same server, and so many of them travel together.
 const REPORT_AFTER: Nanos = Nanos::from_micros(10);
 const REPORTS_MAX: usize = 64;
-/// How long a report is sent again, and how often that is done: what a server that is silent for so
-/// long has not been told, its next scan finds.
+/// Time after which a report is sent again, and how often it is sent. Buffers of which a silent
+/// server was not told are found by its next scan.
 const REPORT_TIMEOUT: Nanos = Nanos::from_millis(2);
 const REPORT_ATTEMPTS: u32 = 16;
 
@@ -31,13 +31,13 @@ const REPORT_ATTEMPTS: u32 = 16;
 #[derive(Default)]
 struct Server {
     handles: Option<Rc<Handles>>,
-    /// Is a HELLO under way?
+    /// Whether a HELLO is under way.
     asked: bool,
-    /// What is to be reported, and the life of the server that it is of.
+    /// Buffers to report, and the life of the server that they are of.
     unused: Vec<Unused>,
     life: Option<Incarnation>,
     suspects: Suspicion,
-    /// Is a task about to send what is in `unused`?
+    /// Whether a task is about to send what is in `unused`.
     reports: bool,
 }
 
@@ -56,7 +56,8 @@ struct Inner<F> {
     lives: RefCell<Vec<Incarnation>>,
     /// Work of this engine that is not done, counted for its node.
     open: Arc<AtomicU64>,
-    /// May a server not tell that it is told of a buffer twice?
+    /// Whether a server cannot tell a report that it gets twice, so that a buffer is reported once
+    /// at most.
     reports_once: bool,
 }
 
@@ -130,13 +131,13 @@ impl<F: Fabric> Servers<F> {
         known.take_if(|known| Rc::ptr_eq(known, handles));
     }
 
-    /// Is the life of `node` that these handles are of over, for all that any server has told? Then
-    /// what it has acknowledged is void: a later life of it may serve without.
+    /// Whether the life of `node` of these handles is over, as far as any server has told. Then
+    /// what it has acknowledged is void: a later life may serve without it.
     pub(crate) fn is_over(&self, node: NodeId, life: Incarnation) -> bool {
         life < self.0.lives.borrow()[node.index()]
     }
 
-    /// Asks `node` once.
+    /// Sends `node` one HELLO, and keeps the handles that it answers with.
     async fn ask(self, node: NodeId) {
         let fabric = &self.0.fabric;
         let hosts = fabric.view().engines(node, Side::Host).max(1);
@@ -226,7 +227,7 @@ impl<F: Fabric> Servers<F> {
     }
 }
 
-/// Does `error` say that what was known of a server's keys does not hold any more?
+/// Whether `error` says that the known keys of a server are no longer valid.
 pub(crate) fn voids_handles(error: FabricError) -> bool {
     matches!(error, FabricError::AccessDenied(_) | FabricError::Unreachable)
 }

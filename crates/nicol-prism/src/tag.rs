@@ -35,7 +35,6 @@ impl Tag {
         Writer(self.0 & ((1 << ID_BITS) - 1))
     }
 
-    /// Its timestamp.
     pub(crate) const fn ts(self) -> u64 {
         self.0 >> ID_BITS
     }
@@ -68,8 +67,8 @@ impl Writer {
         hosts.nth((self.0 >> LIFE_BITS) as usize)
     }
 
-    /// Does `view` say that this life of the engine is over? A side that was given up has there the
-    /// number of its next life, which may not have begun.
+    /// Whether `view` says that this life of the engine is over. Of a side that was given up the
+    /// view has the number of the next life, which may not have begun.
     pub(crate) fn is_over_in(self, view: &View) -> bool {
         self.engine(view).is_none_or(|engine| {
             let known = view.side(engine.node, Side::Host).incarnation;

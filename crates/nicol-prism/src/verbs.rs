@@ -9,7 +9,7 @@ use nicol_core::ids::NodeId;
 use nicol_core::memory::{Compare, MaskedSwap};
 use nicol_core::view::Halves;
 
-/// What executes plain verbs.
+/// The executor of plain verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbs {
     /// The target's card, where it can.
@@ -19,7 +19,7 @@ pub enum Verbs {
 }
 
 impl Verbs {
-    /// Which sides of a node a system needs together whose hosts do everything by such verbs.
+    /// The sides of a node that a system needs together whose hosts do everything by such verbs.
     pub(crate) const fn halves(self) -> Halves {
         match self {
             Self::Card => Halves::HostAlone,
@@ -28,7 +28,7 @@ impl Verbs {
         }
     }
 
-    /// Posts a verb.
+    /// Posts a verb to be executed by the card, or by software, of its target.
     pub(crate) fn post<F: Fabric>(
         self,
         fabric: &F,

@@ -1,10 +1,12 @@
 //! What a RESP server may be told, and its limits.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
+use crate::acl::file::FileError;
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
 use crate::connection::tls::Tls;
@@ -164,6 +166,8 @@ pub struct ServerConfig {
     /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the
     /// file system.
     pub password: Option<String>,
+    /// Where users are kept, as ACL SAVE writes them.
+    pub acl_file: Option<PathBuf>,
     /// What clients at an address and a port must speak, if it is TLS. In the file system they
     /// speak without.
     pub tls: Option<Tls>,
@@ -190,6 +194,7 @@ impl ServerConfig {
         Self {
             listen,
             password: None,
+            acl_file: None,
             tls: None,
             threads: 1,
             hash_seed: 0,
@@ -219,6 +224,16 @@ pub enum StartError {
         /// The most: what a client may send before it has logged in.
         max: usize,
     },
+    /// The file of users is not there, or wrong.
+    #[error("{0}")]
+    Acl(FileError),
+    /// Two places say what the default user's password is.
+    #[error(
+        "{} gives the user 'default' other passwords: remove its line there, or give no password \
+             elsewhere",
+        file.display()
+    )]
+    AclPassword { file: PathBuf },
     /// The number of fronts.
     #[error("{0} fronts: give 1 to 64")]
     Threads(usize),

@@ -14,6 +14,8 @@ const EVERY: Duration = Duration::from_secs(1);
 pub enum Event {
     /// A password or a user was wrong, or was not judged since too many wait.
     LoginRefused,
+    /// A user may not run a command, or touch its keys.
+    CommandDenied,
     /// A connection was refused: there are as many as may be.
     ClientRefused,
     /// A client was closed because it does not read its replies.
@@ -58,6 +60,7 @@ impl Events {
     pub fn report(&self, now: Instant) {
         const ALL: [Event; KINDS] = [
             Event::LoginRefused,
+            Event::CommandDenied,
             Event::ClientRefused,
             Event::SlowClient,
             Event::ClientEvicted,
@@ -93,6 +96,7 @@ impl Seen {
 fn log(event: Event, count: u64, last: &str) {
     match event {
         Event::LoginRefused => tracing::warn!(count, last, "login refused"),
+        Event::CommandDenied => tracing::warn!(count, last, "command refused by its user's rights"),
         Event::ClientRefused => tracing::warn!(count, last, "connection refused: too many clients"),
         Event::SlowClient => tracing::warn!(count, last, "client closed: it reads no replies"),
         Event::ClientEvicted => {

@@ -23,13 +23,15 @@
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
-//! - strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
+//! - a hash, list, set or sorted set stands in one record and has a value's limit; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
 //!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
 //!   too, and may miss those of a transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
 //!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access
 //!   is kept;
-//! - INCRBYFLOAT counts in exact decimals of 17 places up to 10^20;
+//! - INCRBYFLOAT refuses hexadecimal numbers;
+//! - ACL LIST, ACL GETUSER and the file of users show the rules of commands as they were given, as
+//!   Redis 7.2 does, and no commands take channels;
 //! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and
 //!   AUTH, HELLO and CLIENT KILL are refused;
 //! - an EXEC whose watched key was absent may also be refused because a neighbour of it was
@@ -44,6 +46,7 @@
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod admin;
 mod clock;
 mod commands;

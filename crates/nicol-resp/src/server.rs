@@ -8,6 +8,7 @@ use mio::{Interest, Poll, Waker};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::serving::EventLoop;
 
+use crate::acl::Users;
 use crate::config::{ServerConfig, StartError};
 use crate::connection::address::Address;
 use crate::connection::front::{Front, LISTENER, WAKER};
@@ -32,7 +33,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`], but for threads that the system refuses.
     pub fn check(config: &ServerConfig) -> Result<(), StartError> {
-        check(config)?;
+        check(config, &users(config)?)?;
         let refused = |reason| StartError::Io { listen: config.listen.clone(), reason };
         socket::check(&config.listen).map_err(refused)
     }
@@ -73,19 +74,26 @@ impl Server {
         info: ServerInfo,
         place: impl FnMut(usize, Front) -> io::Result<()>,
     ) -> Result<ServerHandle, StartError> {
-        check(&config)?;
+        let users = users(&config)?;
+        check(&config, &users)?;
         let listen = config.listen.clone();
-        start(config, backend, info, place).map_err(|reason| StartError::Io { listen, reason })
+        start(config, backend, (info, users), place)
+            .map_err(|reason| StartError::Io { listen, reason })
     }
 }
 
-fn check(config: &ServerConfig) -> Result<(), StartError> {
+fn users(config: &ServerConfig) -> Result<Users, StartError> {
+    Users::new(config.password.as_deref(), config.acl_file.as_deref())
+}
+
+fn check(config: &ServerConfig, users: &Users) -> Result<(), StartError> {
     config.limits.check()?;
     if config.threads == 0 || config.threads > FRONTS_MAX {
         return Err(StartError::Threads(config.threads));
     }
     match &config.password {
-        None if config.listen.ip().is_some_and(|ip| !ip.is_loopback())
+        _ if users.default_user().takes_any()
+            && config.listen.ip().is_some_and(|ip| !ip.is_loopback())
             && !config.tls.as_ref().is_some_and(Tls::identifies_clients) =>
         {
             Err(StartError::Unprotected(config.listen.clone()))
@@ -101,13 +109,13 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
 fn start(
     config: ServerConfig,
     backend: Arc<dyn Backend>,
-    info: ServerInfo,
+    (info, users): (ServerInfo, Users),
     mut place: impl FnMut(usize, Front) -> io::Result<()>,
 ) -> io::Result<ServerHandle> {
     let (mut listener, file) = listen(&config.listen)?;
     let address = listener.address()?;
     let threads = config.threads;
-    let shared = Arc::new(Shared::new(config, backend, info, address.clone()));
+    let shared = Arc::new(Shared::new(config, backend, info, users, address.clone()));
     let mut polls = Vec::new();
     for _ in 0..threads {
         let poll = Poll::new()?;

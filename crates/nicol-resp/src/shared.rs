@@ -1,9 +1,11 @@
 //! What the fronts share: configuration, backend, counters.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::acl::Users;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
@@ -197,9 +199,12 @@ pub struct Shared {
     /// When the server started.
     pub started: Instant,
     pub next_connection: AtomicU64,
+    /// The seed of the next command's draws.
+    next_seed: AtomicU64,
     pub keyspace: Keyspace,
     clock: Clock,
     pub logins: Logins,
+    pub users: Users,
     pub events: Events,
     pub stats: Stats,
     /// Bytes of all clients' buffers.
@@ -212,6 +217,7 @@ impl Shared {
         config: ServerConfig,
         backend: Arc<dyn Backend>,
         info: ServerInfo,
+        users: Users,
         address: Address,
     ) -> Self {
         let (keyspace, stats) = (Keyspace::new(config.keys), Stats::new(config.threads));
@@ -228,7 +234,9 @@ impl Shared {
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
             clock: Clock::start(),
+            next_seed: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             logins: Logins::default(),
+            users,
             events: Events::default(),
             stats,
             client_bytes: AtomicU64::new(0),
@@ -243,5 +251,6 @@ impl Shared {
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
         Planner::new(database, self.config.hash_seed, &self.config.limits, self.clock)
+            .seeded(self.next_seed.fetch_add(1, Ordering::Relaxed))
     }
 }

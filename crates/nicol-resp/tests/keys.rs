@@ -176,7 +176,7 @@ fn of_keys(name: &[u8], from: usize, to: usize) -> Vec<u8> {
 
 #[test]
 fn more_watched_keys_than_a_transaction_holds_are_refused_at_once() {
-    let server = serve(|_| {});
+    let server = serve(|config| config.limits.transaction_keys = 1_024);
     let mut client = Client::connect(&server);
     let refused = b"-ERR too many watched keys\r\n";
     client.ask(&of_keys(b"WATCH", 0, 1_024), b"+OK\r\n");

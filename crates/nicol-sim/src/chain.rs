@@ -14,13 +14,13 @@ use nicol_core::ids::Side;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Picos;
 
-/// What an execution came to: the reply, and whether there is one.
+/// The result of an execution: the reply, and an error if there is none.
 pub type Ran = (Vec<u8>, Result<(), FabricError>);
 
 /// An access that an execution wants: to memory of a side, at an offset of a region.
 pub type Wanted = (Side, u64, Touch);
 
-/// What an execution waits for.
+/// The event that an execution waits for.
 #[derive(Clone, Copy, Debug)]
 pub enum Next {
     /// This access, or the rest of it.
@@ -35,7 +35,7 @@ pub struct Running {
     wants: Rc<Cell<Option<Next>>>,
 }
 
-/// How far the target has come with a verb.
+/// The state of a verb at its target.
 #[derive(Debug)]
 pub enum Execution {
     /// It has not arrived.
@@ -63,7 +63,7 @@ impl Execution {
     }
 }
 
-/// How far the execution of a verb has come when it goes on.
+/// The point at which the execution of a verb goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It has just arrived.

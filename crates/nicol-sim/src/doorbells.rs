@@ -11,14 +11,14 @@ use nicol_core::memory::Doorbell;
 struct Watched {
     doorbell: Arc<dyn HasDoorbell>,
     watchers: Vec<usize>,
-    /// How often it had rung, for doorbells that notify another cluster.
+    /// The number of rings seen so far, for doorbells that notify another cluster.
     seen: u64,
 }
 
-/// What has rung.
+/// Doorbells that have rung and whose engines have not been told.
 #[derive(Default)]
 struct Pending {
-    /// Has anything? Asked after every event, so the list is locked only then.
+    /// Whether any has rung. It is asked after every event, so the list is locked only then.
     any: AtomicBool,
     /// Places of doorbells that have rung, in order.
     places: Mutex<Vec<usize>>,

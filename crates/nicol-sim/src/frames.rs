@@ -155,7 +155,7 @@ fn ends(shared: &Shared, state: &mut State, number: u32) -> (EngineId, EngineId)
     (shared.engines[from as usize], shared.engines[to as usize])
 }
 
-/// Is frame `number` still in memory of its sender's node, which a crash has taken away?
+/// Whether frame `number` is still in memory of its sender's node, which a crash has taken away.
 fn is_cut_off(shared: &Shared, state: &mut State, number: u32) -> bool {
     let FrameInFlight { from, stage, first, since, .. } = *state.frames.get_mut(number);
     let source = shared.engines[from as usize];
@@ -288,7 +288,7 @@ fn leave_queue_at(state: &mut State, number: u32, at: Nanos) {
     }
 }
 
-/// Forgets frame `number`.
+/// Drops frame `number`, and gives back what it holds at its sender.
 pub(crate) fn drop_frame(shared: &Shared, state: &mut State, number: u32) {
     leave_queue(state, number);
     let frame = state.frames.remove(number).frame;

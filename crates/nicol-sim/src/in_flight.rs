@@ -15,7 +15,7 @@ pub struct News {
     pub node: NodeId,
     pub side: Side,
     pub life: Life,
-    /// Does it go to the node's other side only, over PCIe? Else to every engine.
+    /// Whether it goes only to the node's other side, over PCIe. Otherwise it goes to every engine.
     pub over_pcie: bool,
 }
 
@@ -35,7 +35,7 @@ pub enum Stage {
     Deliver,
 }
 
-/// How a frame gets from a host to its NIC.
+/// The way of a frame from a host to its NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launch {
     /// It rings a doorbell.
@@ -54,9 +54,8 @@ pub struct FrameInFlight {
     pub(crate) to: u32,
     pub(crate) stage: Stage,
     pub(crate) first: Stage,
-    /// How it gets to its NIC.
     pub(crate) way: Launch,
-    /// Does it count as waiting at its sender?
+    /// Whether it counts as waiting at its sender.
     pub(crate) queued: bool,
     /// The incarnations of the sender's node when it was sent.
     pub(crate) since: Since,
@@ -68,7 +67,7 @@ pub struct Vector {
     pub(crate) engine: u32,
     pub(crate) operations: Vec<Operation>,
     pub(crate) moved: bool,
-    /// True if it has reached the DMA engine.
+    /// Whether it has reached the DMA engine.
     pub(crate) begun: bool,
     /// The incarnations of its node when it was submitted.
     pub(crate) since: Since,
@@ -103,7 +102,7 @@ pub struct VerbInFlight {
     pub(crate) since: Since,
     /// The incarnations of the target's node at that time: a connection does not outlive them.
     pub(crate) target_since: Since,
-    /// How many operations it is, each with packets of its own.
+    /// The number of its operations, each with packets of its own.
     pub(crate) verbs: u64,
     /// Bytes of operands that its packets carry to the target.
     pub(crate) operands: u64,

@@ -4,7 +4,7 @@ use nicol_core::units::Nanos;
 
 use crate::queue::Queue;
 
-/// What happens at an instant. Numbers are engine indices or places in the world's tables.
+/// An event of the kernel. Numbers are engine indices or places in the world's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -113,7 +113,7 @@ impl Kernel {
         self.digest.add(number);
     }
 
-    /// True if anything is pending besides timers, crashes, restarts and the news of them.
+    /// Whether anything is pending besides timers, crashes, restarts and the news of them.
     pub fn is_active(&self) -> bool {
         self.queue.len() > self.idle
     }

@@ -10,7 +10,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::{frames, vectors, verbs};
 
-/// How long one side of a node takes to notice over PCIe that the other has crashed, or is back.
+/// Time until a side of a node notices over PCIe that the other side has crashed, or is back.
 pub const PCIE_DETECTION: Nanos = Nanos::from_micros(10);
 
 impl State {
@@ -19,7 +19,7 @@ impl State {
         Since([Side::Host, Side::Nic].map(|side| self.lives.of(node, side).incarnation))
     }
 
-    /// Has `side` of `node` crashed since then, or was it down already?
+    /// Whether `side` of `node` has crashed since then, or was down already.
     pub fn has_crashed(&self, node: NodeId, side: Side, since: Since) -> bool {
         if !self.has_crashes {
             return false;
@@ -28,7 +28,7 @@ impl State {
         !life.up || life.incarnation != since.0[side as usize]
     }
 
-    /// Does `side` of `node` live?
+    /// Whether `side` of `node` is up.
     pub fn is_up(&self, node: NodeId, side: Side) -> bool {
         self.lives.is_up(node, side)
     }

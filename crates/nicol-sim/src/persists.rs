@@ -10,7 +10,7 @@ use crate::kernel::Event;
 use crate::shared::Shared;
 use crate::state::State;
 
-/// What takes a write that is no transfer between the sides.
+/// The device that takes a write which is no transfer between the sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     /// The node's log device.
@@ -55,9 +55,9 @@ impl Device {
     }
 }
 
-/// When `bytes` are durable that the core of `engine` persists from `at` on where cores do that
-/// themselves: it flushes them after what it has begun to flush. What a NIC asks for has
-/// landed.
+/// The time at which `bytes` are durable that the core of `engine` persists from `at` on, where
+/// cores persist themselves: it flushes them after earlier flushes. What a NIC asks for has landed
+/// already.
 fn flush(
     shared: &Shared,
     state: &mut State,

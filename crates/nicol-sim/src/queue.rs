@@ -11,7 +11,6 @@ use std::collections::BinaryHeap;
 /// Nanoseconds that the wheel spans: a bit for each in [`WORDS`] words, a bit for each word in one.
 const SPAN: u64 = 64 * WORDS as u64;
 const WORDS: usize = 64;
-/// No entry.
 const NONE: u32 = u32::MAX;
 
 /// One event in the wheel's lists.
@@ -68,9 +67,9 @@ pub struct Queue<E> {
     /// The clock: nothing is pending before it, and the wheel begins at it.
     now: u64,
     lists: Box<[List]>,
-    /// By list: does it hold anything?
+    /// By list: whether it holds anything.
     full: [u64; WORDS],
-    /// By word of `full`: is a bit set?
+    /// By word of `full`: whether a bit is set.
     words: u64,
     entries: Vec<Entry<E>>,
     vacant: u32,
@@ -96,7 +95,6 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E: Copy> Queue<E> {
-    /// How many are pending.
     pub fn len(&self) -> usize {
         self.len
     }

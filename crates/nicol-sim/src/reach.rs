@@ -8,19 +8,20 @@ use nicol_core::units::Picos;
 use crate::chain::Wanted;
 use crate::hw::{NodeHardware, NodeModel};
 
-/// How long the lanes take for what lies between the instants at which a vector's long reads look
-/// at memory: for the second half of the longest. `None` if none is longer than a line.
+/// The time on the lanes between the two instants at which a vector's long reads look at memory:
+/// that of the second half of the longest. `None` if none is longer than a line.
 pub fn reads_apart(model: &NodeModel, vector: &[Operation]) -> Option<Picos> {
     vector.iter().filter_map(|operation| rest_on_lanes(model, operation)).max()
 }
 
-/// How long the lanes take for the second half of a long DMA read.
+/// The time on the lanes of the second half of a long DMA read.
 pub fn rest_on_lanes(model: &NodeModel, operation: &Operation) -> Option<Picos> {
     let half = operation.first_half()?;
     Some(model.hardware.on_lanes(operation.dma_bytes() - half as u64))
 }
 
-/// When an access to memory of `side` of a node that its card begins at `from` is made.
+/// The time at which an access to memory of `side` of a node is made that its card begins at
+/// `from`.
 pub fn access_memory(
     model: &NodeModel,
     node: &mut NodeHardware,
@@ -43,8 +44,8 @@ pub fn access_memory(
     }
 }
 
-/// When the card has what an access made now yields: from NIC cores off the path at least that it
-/// was made.
+/// The time at which the card has the result of an access made now: from NIC cores off the path at
+/// least that it was made.
 pub fn fetched(
     model: &NodeModel,
     node: &mut NodeHardware,
@@ -66,8 +67,8 @@ pub fn fetched(
     node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
 }
 
-/// When the card knows that what ended with `touch`, made now, is in memory: only then is it
-/// acknowledged. What was read was there before.
+/// The time at which the card knows that what ended with `touch`, made now, is in memory, and so
+/// may acknowledge it. What was read was there before.
 pub fn confirmed(model: &NodeModel, touch: Touch, now: Picos) -> Picos {
     match (touch, &model.profile.verbs.write_latency) {
         (Touch::Store(_), Some(latency)) => now + latency.value,

@@ -10,12 +10,12 @@ use crate::state::State;
 use crate::world::{SPENT, SimWorld};
 use nicol_core::faults::FaultCounts;
 
-/// How busy a resource was.
+/// The utilization of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Utilization {
     /// Node and resource, such as `n0.link_out`.
     pub name: String,
-    /// How long each of its parts was taken.
+    /// The time for which each of its parts was taken.
     taken: Vec<Picos>,
     /// Of so much time.
     span: Nanos,
@@ -29,7 +29,8 @@ impl Utilization {
 
     /// Share of the time, 0 to 1, in the mean over its parts; 0 if it has none.
     pub fn busy(&self) -> f64 {
-        let sum: f64 = self.taken.iter().map(|part| self.share(*part)).sum();
+        // A sum of none is -0.
+        let sum = self.taken.iter().map(|part| self.share(*part)).fold(0.0, |sum, part| sum + part);
         sum / self.taken.len().max(1) as f64
     }
 
@@ -55,28 +56,26 @@ impl Utilization {
 /// The time that all cores of a side together spent on one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spending {
-    /// Whose cores.
     pub side: Side,
     /// On what, such as `messages`.
     pub on: &'static str,
-    /// How long.
     pub time: Nanos,
 }
 
 /// The account of a run since its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimReport {
-    /// Virtual time.
+    /// The virtual time at the end of the run.
     pub simulated: Nanos,
-    /// Events handled.
+    /// Events that the kernel has handled.
     pub events: u64,
     /// The same for the same configuration, seed and code, on any machine and in any build.
     pub digest: u64,
-    /// How busy each resource of each node was.
+    /// The utilization of each resource of each node.
     pub resources: Vec<Utilization>,
-    /// What the cores spent their time on.
+    /// The time of the cores, by what they spent it on.
     pub spent: Vec<Spending>,
-    /// How often each fault struck.
+    /// The number of times that each fault struck.
     pub faults: FaultCounts,
     /// The engines' counters, summed.
     pub stats: EngineStats,
@@ -106,7 +105,7 @@ impl SimReport {
     }
 }
 
-/// How busy the resources of every node were until `at`.
+/// The utilization of the resources of every node until `at`.
 pub(crate) fn resources(shared: &Shared, state: &State, at: Nanos) -> Vec<Utilization> {
     let mut lines = Vec::new();
     let now = picos(at);
@@ -150,7 +149,7 @@ pub(crate) fn packets(shared: &Shared, state: &State) -> Vec<(NodeId, PciePacket
     nodes.filter_map(|(id, node)| Some((id, node.inside.as_ref()?.packets()))).collect()
 }
 
-/// What the cores spent their time on.
+/// The time of the cores, by what they spent it on.
 pub(crate) fn spent<'a>(
     worlds: impl Iterator<Item = &'a SimWorld> + Clone,
     side: Side,

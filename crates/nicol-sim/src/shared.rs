@@ -20,7 +20,7 @@ const BUFFERS_MAX: usize = 8_192;
 /// A buffer that grew beyond this is freed instead of kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// What the engines of one simulated cluster share.
+/// The parts of a simulated cluster that its engines share.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) view: View,
@@ -35,12 +35,12 @@ pub struct Shared {
     pub(crate) doorbells: RefCell<Doorbells>,
     /// After how long engines learn of crashes and restarts of other nodes, if anybody tells them.
     pub(crate) detect_after: Option<Nanos>,
-    /// Do the log devices keep what is written? Only crashes ask for it.
+    /// Whether the log devices keep what is written. Only crashes ask for it.
     pub(crate) keeps_content: bool,
-    /// Do frames between nodes wait on the wire until they are released?
+    /// Whether frames between nodes wait on the wire until they are released.
     pub(crate) holds_frames: bool,
-    /// May a frame take its node's link as soon as it is known when it has crossed to the NIC?
-    /// Where faults are drawn, or a frame may be stopped in between, each waits for its turn.
+    /// Whether a frame may take its node's link as soon as it is known when it has crossed to the
+    /// NIC. Where faults are drawn, or a frame may be stopped in between, each waits for its turn.
     pub(crate) links_at_once: bool,
     /// See [`SimConfig::holds_completions`](crate::SimConfig::holds_completions).
     pub(crate) holds_completions: bool,
@@ -50,7 +50,7 @@ pub struct Shared {
     pub(crate) keeps_unsynced: bool,
     /// Broken on purpose: frames of and for earlier incarnations are taken.
     pub(crate) ignores_fences: bool,
-    /// Where the run is recorded, if it is.
+    /// The trace of the run, if it is recorded.
     pub(crate) trace: Option<HardwareTrace>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
@@ -99,7 +99,7 @@ impl Shared {
         self.models[node.index()].clone()
     }
 
-    /// Which memory an engine works in: stand-ins for NIC engines work in the host's.
+    /// The memory in which an engine works: stand-ins for NIC engines work in the host's.
     pub(crate) fn memory_of(&self, engine: EngineId) -> Side {
         self.model(engine.node).memory_of(engine)
     }

@@ -29,18 +29,18 @@ pub struct Core {
     pub forward: VecDeque<u32>,
     /// The end of its last round.
     pub busy_until: Picos,
-    /// How long it worked.
+    /// The time that it worked.
     pub busy: Picos,
     /// Frames of it that wait for the link or the PCIe queue.
     pub queued: u64,
-    /// When those of them leave that are known to have a place on the link.
+    /// The times at which those of them leave that are known to have a place on the link.
     pub leaving: VecDeque<Nanos>,
-    /// Does the engine hold frames back until there is space?
+    /// Whether the engine holds frames back until there is space.
     pub blocked: bool,
     pub dead: bool,
     /// The NIC's processing of this requester's verbs.
     pub requester: Resource,
-    /// What the core persists itself.
+    /// Persists that the core makes itself.
     pub flushes: Resource,
     next_round: Nanos,
     next_timer: Nanos,
@@ -67,12 +67,13 @@ impl Default for Core {
 }
 
 impl Core {
-    /// How long it worked until `now`, of rounds that have not ended only what has passed.
+    /// The time that it worked until `now`; of a round that has not ended, the time that has
+    /// passed.
     pub fn worked(&self, now: Picos) -> Picos {
         Picos(self.busy.0.saturating_sub(self.busy_until.0.saturating_sub(now.0)))
     }
 
-    /// When the next frame arrives, or has arrived.
+    /// The time at which the next frame arrives, or has arrived.
     pub fn next_frame(&self) -> Option<Nanos> {
         self.inbox.front().map(|(arrival, _)| *arrival)
     }
@@ -100,7 +101,7 @@ impl Core {
     }
 }
 
-/// See the module.
+/// What changes in a simulated cluster: hardware in use, frames, transfers, crashes.
 #[derive(Debug)]
 pub struct State {
     pub kernel: Kernel,
@@ -120,13 +121,13 @@ pub struct State {
     pub lives: Lives,
     /// By node: the newest view that the service has told it, if any.
     pub known: Vec<Option<View>>,
-    /// True if any side has crashed so far.
+    /// Whether any side has crashed so far.
     pub has_crashes: bool,
-    /// What engines are about to learn; an event's number is a place here.
+    /// News that engines are about to learn; an event's number is a place here.
     pub news: Vec<News>,
     /// By node: what its log device holds. Only a plan with crashes has content kept.
     pub media: Vec<Medium>,
-    /// What crashes leave of writes that are not synced, and of DMA writes under way.
+    /// Draws what crashes leave of writes that are not synced, and of DMA writes under way.
     pub medium_rng: Stream,
 }
 
@@ -145,7 +146,8 @@ impl State {
         }
     }
 
-    /// Is a round of engine `index` due now? Events that an earlier one has overtaken are not.
+    /// Whether a round of engine `index` is due now. An event that an earlier one has overtaken
+    /// asks for none.
     #[inline]
     pub fn take_round(&mut self, index: usize) -> bool {
         let core = &mut self.cores[index];

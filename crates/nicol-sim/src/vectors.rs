@@ -137,7 +137,7 @@ pub(crate) fn complete(shared: &Shared, state: &mut State, number: u32) {
     }
 }
 
-/// Has the engine that submitted vector `number` crashed since?
+/// Whether the engine that submitted vector `number` has crashed since.
 pub(crate) fn is_orphan(shared: &Shared, state: &mut State, number: u32) -> bool {
     if !state.has_crashes {
         return false;
@@ -147,7 +147,7 @@ pub(crate) fn is_orphan(shared: &Shared, state: &mut State, number: u32) -> bool
     state.has_crashed(engine.node, engine.side, since)
 }
 
-/// Has the memory that vector `number` moves to or from crashed since it was submitted?
+/// Whether the memory that vector `number` moves to or from has crashed since it was submitted.
 pub(crate) fn has_lost_target(shared: &Shared, state: &mut State, number: u32) -> bool {
     if !state.has_crashes {
         return false;

@@ -363,8 +363,8 @@ fn through_card(
     state.nodes[usize::from(node.0)].card.reserve(from, interval).end
 }
 
-/// Does the way fail now? Then the requester's NIC sends the verb again, or gives it up. A
-/// verb that was executed is not executed again: only its response was lost.
+/// Whether the way fails now. Then the requester's NIC sends the verb again, or gives it up. A verb
+/// that was executed is not executed again: only its response was lost.
 fn retries(shared: &Shared, state: &mut State, number: u32, from: NodeId, to: NodeId) -> bool {
     let now = state.kernel.now();
     let dead = has_lost_card(shared, state, number);
@@ -393,15 +393,15 @@ fn retry(shared: &Shared, state: &mut State, number: u32) {
     schedule(state, number, stage, at);
 }
 
-/// Has the target's card gone down since the verb was posted? The connection does not come
-/// back, and what the card was about to execute, or had executed, is forgotten.
+/// Whether the target's card has gone down since the verb was posted. The connection does not come
+/// back, and the card forgets what it was about to execute or had executed.
 fn has_lost_card(shared: &Shared, state: &mut State, number: u32) -> bool {
     let VerbInFlight { target, target_since, .. } = *state.verbs.get_mut(number);
     state.has_crashed(target, shared.model(target).card_side(), target_since)
 }
 
-/// Does the target know a view that has gone on without the life that posted the verb? Then it
-/// has given up its connections: nothing of that life is executed any more.
+/// Whether the target knows a view that has gone on without the life that posted the verb. Then it
+/// has given up the connections of that life, and executes nothing of it any more.
 fn is_left_out(shared: &Shared, state: &mut State, number: u32) -> bool {
     let VerbInFlight { engine, target, since, .. } = *state.verbs.get_mut(number);
     let EngineId { node, side, .. } = shared.engines[engine as usize];
@@ -410,7 +410,7 @@ fn is_left_out(shared: &Shared, state: &mut State, number: u32) -> bool {
     node != target && !shared.ignores_fences && known.is_some_and(over)
 }
 
-/// Has the memory that the verb is about to access gone down, with the card or alone?
+/// Whether the memory that the verb is about to access has gone down, with the card or alone.
 fn has_lost_memory(shared: &Shared, state: &mut State, number: u32) -> bool {
     let verb = state.verbs.get_mut(number);
     let (target, since) = (verb.target, verb.target_since);
@@ -423,7 +423,7 @@ fn has_lost_memory(shared: &Shared, state: &mut State, number: u32) -> bool {
         || has_lost_card(shared, state, number)
 }
 
-/// Has the engine that posted the verb crashed since?
+/// Whether the engine that posted the verb has crashed since.
 fn is_orphan(shared: &Shared, state: &mut State, number: u32) -> bool {
     let VerbInFlight { engine, since, .. } = *state.verbs.get_mut(number);
     let engine = shared.engines[engine as usize];

@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, Membership, View};
 
-/// How long a lease is: longer than the stalls and cuts that plans draw, so that these alone
-/// make no side lose its membership.
+/// The time of a lease: longer than the stalls and cuts that plans draw, so that these alone end no
+/// membership.
 pub const LEASE: Nanos = Nanos::from_millis(10);
-/// How often a side asks for its lease anew: four requests may be lost.
+/// Interval at which a side asks for its lease anew: four requests may be lost.
 pub const RENEWAL: Nanos = Nanos::from_millis(2);
 /// From an engine to the service, or back.
 pub const SERVICE_LATENCY: Nanos = Nanos::from_micros(10);
 
-/// See the module.
+/// The service outside the nodes that hands out views and leases.
 #[derive(Debug)]
 pub struct ViewService {
     pub(crate) members: Membership,
@@ -29,11 +29,11 @@ pub struct ViewService {
     pub(crate) endless: bool,
 }
 
-/// What the service answers to all sides that asked at one instant.
+/// The answers of the service to all sides that asked at one instant.
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub(crate) view: View,
-    /// Who asked, and until when it has a lease if it is a member.
+    /// The sides that asked, and until when each has a lease if it is a member.
     pub(crate) sides: Vec<(Asking, Nanos)>,
 }
 

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use crate::trace::HardwareTrace;
 use crate::{frames, vectors, verbs};
 
-/// What a core's time goes into.
+/// The uses of a core's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Spent {
@@ -72,9 +72,9 @@ pub struct SimWorld {
     local: Cell<Picos>,
     refused: Cell<bool>,
     burst: Cell<usize>,
-    /// True if its engine is in a round.
+    /// Whether its engine is in a round.
     in_round: Cell<bool>,
-    /// Does the next round go on after an access to shared memory?
+    /// Whether the next round goes on after an access to shared memory.
     resumes: Cell<bool>,
     spent: [Cell<Picos>; SPENT.len()],
     random: RefCell<Stream>,
@@ -151,7 +151,7 @@ impl SimWorld {
         self.local.get()
     }
 
-    /// Did the transport refuse a frame in this round?
+    /// Whether the transport refused a frame in this round.
     pub(crate) fn refused(&self) -> bool {
         self.refused.get()
     }
@@ -161,12 +161,12 @@ impl SimWorld {
         self.here
     }
 
-    /// What the core's time went into, in the order of [`SPENT`].
+    /// The uses of the core's time, in the order of [`SPENT`]
     pub(crate) fn spent(&self) -> [Picos; SPENT.len()] {
         std::array::from_fn(|on| self.spent[on].get())
     }
 
-    /// Does the next frame ring the doorbell of the host-to-NIC queue? A burst rings once.
+    /// Whether the next frame rings the doorbell of the host-to-NIC queue. A burst rings once.
     fn rings(&self) -> bool {
         let place = self.burst.get();
         self.burst.set(place + 1);

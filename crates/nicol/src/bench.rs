@@ -382,10 +382,10 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .filter(|(reason, count)| **count > 0 && **reason != "refused")
         .map(|(reason, count)| format!("{reason} {count}"))
         .collect();
-    let ways = report.paths.iter().filter(|(_, count)| **count > 0);
-    let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
+    let paths = report.paths.iter().filter(|(_, count)| **count > 0);
+    let paths: Vec<_> = paths.map(|(path, count)| format!("{path} {count}")).collect();
     let mut rows = vec![
-        ("ways", ways.join(", ")),
+        ("paths", paths.join(", ")),
         (
             "aborts",
             format!(

@@ -168,11 +168,11 @@ pub struct BenchArgs {
     /// On which system.
     #[command(flatten)]
     pub system: SystemArgs,
-    /// The world: `threads` for this machine, or a hardware profile for the simulator, or one for
-    /// each role or node, as in `server=liquidio3,client=connectx5` or `0-1=liquidio3,2=connectx5`.
+    /// `threads` (this machine), or a hardware profile (simulated). Roles or nodes may have
+    /// different ones, as in `server=liquidio3,client=connectx5` or `0-1=liquidio3,2=connectx5`.
     #[arg(long, default_value = THREADS, value_name = "threads|PROFILE", env = "NICOL_ON")]
     pub on: String,
-    /// Nodes for clients only, besides those that hold shards; 0: clients run on the latter.
+    /// Nodes for clients only, besides those that hold shards (0: clients run on the latter).
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub client_nodes: usize,
     /// Use the scale of Xenic's paper unless a flag overrides it: 2,400,000 accounts, 1,000,000
@@ -180,8 +180,8 @@ pub struct BenchArgs {
     /// fit into this machine's memory.
     #[arg(long)]
     pub full_size: bool,
-    /// Closed-loop clients per node that has any, each with one transaction at a time [default: 64;
-    /// tpcc, tpcc-no: 10 per warehouse, at most 64].
+    /// Clients per node with clients, each with one transaction at a time [default: 64; tpcc,
+    /// tpcc-no: 10 per warehouse, at most 64].
     #[arg(long, value_name = "N")]
     pub clients: Option<usize>,
     /// Seconds to measure (wall time live; simulated seconds in the simulator) [default: 10 live,
@@ -198,15 +198,15 @@ pub struct BenchArgs {
     /// intended start.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
-    /// Let fewer of an engine's clients run transactions while most attempts abort. Latency
-    /// includes the wait of the others [default: true live, false simulated and under faults].
+    /// Let fewer clients run transactions while most attempts abort. The others wait, which their
+    /// latency includes [default: true live, false simulated and under faults].
     #[arg(long, value_name = "true|false")]
     pub adaptive_window: Option<bool>,
     /// The seed of all randomness.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// Faults to inject, drawn from the seed: none, or a list with commas of messages, crashes,
-    /// stalls and partitions.
+    /// Faults to inject: none or messages,crashes,stalls,partitions. A list with commas may have
+    /// any of these; the seed draws what happens when.
     #[arg(long, default_value = "none", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Inject the faults of a plan in FILE instead, as a failed `nicol sweep` writes it.
@@ -221,7 +221,7 @@ pub struct BenchArgs {
     /// Write a trace of the measured run to FILE, for ui.perfetto.dev and `nicol trace`.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Most events of the trace; later ones are left out.
+    /// Events that a trace has at most; later ones are left out.
     #[arg(long, value_name = "N", default_value_t = 500_000, requires = "trace")]
     pub trace_limit: u64,
     /// Trace only from this time of the run on, in seconds.
@@ -239,16 +239,18 @@ pub struct BenchArgs {
     /// instructions; its reported times mean nothing.
     #[arg(long, value_name = "N", requires = "threads")]
     pub turn_us: Option<u64>,
-    /// Seconds without the begin or end of any operation or attempt after which a run on threads
-    /// without faults ends as stuck, and names the clients that wait [default: 30].
+    /// Seconds without progress after which a run on threads is stuck. It then ends, and names the
+    /// clients that wait. Any operation or attempt that begins or ends is progress. Not with
+    /// --faults [default: 30].
     #[arg(long, value_name = "S")]
     pub stuck_after: Option<f64>,
-    /// Record and judge no history: a live run then has no second one. Not with --faults.
+    /// Record and judge no history. A run on threads then has no second run that is recorded. Not
+    /// with --faults.
     #[arg(long)]
     pub no_recorded_run: bool,
-    /// What makes writes durable in the live world: memory (as if battery-backed, as in the
-    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run
-    /// creates its own folder in DIR, which is neither deleted nor read back).
+    /// What makes writes durable on threads: memory or file:DIR. memory counts as battery-backed,
+    /// as in the papers. file:DIR is a log per node, synced before a write is acknowledged; each
+    /// run creates its own folder in DIR, which is neither deleted nor read back.
     #[arg(long, default_value = "memory", value_name = "memory|file:DIR")]
     pub log_device: LogDevice,
     /// Host engines per node [default: 1 live; the profile's number, simulated].
@@ -269,8 +271,8 @@ pub struct BenchArgs {
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 #[command(
-    after_help = "A failing seed prints the command that replays it, and the commands that list all its messages. A\ntable \
-    also has the last messages about the key in question.\n\nExample:\n  \
+    after_help = "A failing seed prints the command that replays it, and the commands that list all its messages. As a\n\
+    table (--format) it also prints the last messages about the key in question.\n\nExample:\n  \
     nicol sweep smallbank --on liquidio3,connectx5 --seeds 0..1000\n\nA seed draws the transactions, \
     the message faults and, one time in eight, a log of a few records and\nan index of a few \
     objects; `--set log_bytes=N` or `index_objects=N` overrides that.\n\nThe workload and --system may be \
@@ -284,9 +286,10 @@ pub struct SweepArgs {
     #[command(flatten)]
     pub system: SystemArgs,
     /// Worlds, separated by commas: profiles, or `threads`.
-    #[arg(long, default_value = "liquidio3,connectx5", value_delimiter = ',')]
+    #[arg(long, default_value = "liquidio3,connectx5", value_name = "WORLDS")]
+    #[arg(value_delimiter = ',')]
     pub on: Vec<String>,
-    /// Nodes for clients only, besides those that hold shards; 0: clients run on the latter.
+    /// Nodes for clients only, besides those that hold shards (0: clients run on the latter).
     /// `--system all` leaves out systems whose clients cannot run on other nodes.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub client_nodes: usize,
@@ -310,15 +313,15 @@ pub struct SweepArgs {
     /// and partitions.
     #[arg(long, default_value = "messages", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
-    /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay
-    /// command names it, and the fewest operations that still fail.
+    /// Write to DIR the smallest fault plan that still fails (simulated). The replay command names
+    /// it, and the fewest operations that still fail.
     #[arg(long, value_name = "DIR")]
     pub shrink: Option<PathBuf>,
     /// Keep the histories of failed runs in DIR, for `nicol check`. A run on threads cannot be
     /// replayed.
     #[arg(long, value_name = "DIR")]
     pub histories: Option<PathBuf>,
-    /// Fail unless every abort reason and every outcome was seen at least once.
+    /// Fail unless each abort reason and outcome was seen. Once in the whole sweep is enough.
     #[arg(long)]
     pub require_coverage: bool,
     /// How to print.
@@ -341,11 +344,11 @@ pub enum LabAction {
     List(FormatArgs),
     /// Run experiments and judge every point.
     Run(LabRunArgs),
-    /// Say what a figure is: what the paper measured, load and scale here, assumptions, readings.
+    /// Describe a figure: what the paper measured, load and scale here, assumptions, readings.
     Show {
         /// The experiment; see `nicol lab list`.
         id: String,
-        /// Say also what binds in the results that `lab run --out DIR` has left.
+        /// Say also what limits each row of the results that `lab run --out DIR` wrote.
         #[arg(long, value_name = "DIR")]
         results: Option<PathBuf>,
         #[command(flatten)]
@@ -353,7 +356,7 @@ pub enum LabAction {
     },
     /// Write the results in DIR to one self-contained HTML page.
     Report {
-        /// The folder that `run --out` wrote to.
+        /// The folder that `nicol lab run --out DIR` wrote to.
         dir: PathBuf,
         /// The page [default: report.html in DIR].
         #[arg(long, value_name = "FILE")]
@@ -466,7 +469,7 @@ pub struct SystemsArgs {
 pub enum SystemsAction {
     /// List the systems.
     List,
-    /// Tell what a system survives, where it runs, and which workloads.
+    /// Tell what a system promises and survives, where it runs, and which workloads it takes.
     Show {
         /// The system.
         #[arg(value_name = "NAME")]

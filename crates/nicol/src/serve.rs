@@ -153,6 +153,7 @@ fn front_config(settings: &Settings) -> ServerConfig {
         config.limits.value_bytes = single.record_bytes - KEY_BYTES_MAX - RECORD_HEAD;
     }
     config.password = settings.password.clone();
+    config.acl_file = settings.acl_file.clone();
     let of_clients = settings.max_client_memory.unwrap_or_else(|| Bytes(settings.memory().0 / 8));
     config.limits.client_bytes = usize::try_from(of_clients.0).unwrap_or(usize::MAX);
     config.limits.clients = settings.max_clients.map_or(config.limits.clients, |max| max as usize);
@@ -274,6 +275,9 @@ fn not_started(error: StartError) -> anyhow::Error {
         StartError::Unprotected(_) => Usage(anyhow::Error::new(error).context("--listen")).into(),
         StartError::Password { .. } => {
             Usage(anyhow::Error::new(error).context("--password")).into()
+        }
+        StartError::Acl(_) | StartError::AclPassword { .. } => {
+            Usage(anyhow::Error::new(error).context("--acl-file")).into()
         }
         error => Usage(error.into()).into(),
     }

@@ -11,8 +11,10 @@
 //! - A write of unknown outcome comes only where a read of it may come next: one that nobody reads
 //!   before the next write need not happen.
 //! - Of several writes of one value one is tried: a certain one, of these the one that ends first.
-//! - A write whose value no read to come fits comes at once, before whatever write comes next.
-//! - No write comes while a read to come needs the present value, and no write to come brings it
+//! - A write comes at once, before whatever write comes next, if all reads to come that fit it may
+//!   come now: they come right behind it, wherever they stood. So puts of values that are all
+//!   different do not branch.
+//! - Nothing comes while a read to come needs the present value, and no write to come brings it
 //!   back.
 
 mod pending;
@@ -311,13 +313,16 @@ impl Search<'_> {
 
     fn branch(&self, from: &Configuration, enabled: &Enabled, open: &mut Vec<Configuration>) {
         let certain = &self.problem.certain;
-        if let Some(dead) = self.dead(from, enabled) {
-            let mut next = from.clone();
-            next.finish(dead);
-            next.value = self.same[dead];
-            next.told.digest = None;
-            open.push(next);
-            return;
+        // Reads of a value that is known whole have been taken: only a write can come next.
+        let is_known = self.value(from).is_some_and(|value| value.is_exact());
+        if !self.told && is_known {
+            if self.is_needed(from) {
+                return;
+            }
+            if let Some(at) = self.serves_all(from, enabled) {
+                open.push(self.after(from, at));
+                return;
+            }
         }
         if !self.is_needed(from) {
             self.branch_to_unsure(from, enabled, open);
@@ -356,13 +361,9 @@ impl Search<'_> {
             if op.invoked > enabled.until {
                 break;
             }
-            let comes_after_its_client =
-                |before: &usize| Problem::precedes(&certain[*before], op) && !from.is_done(*before);
-            let waits = op.after_recovery && !from.recovered
-                || enabled.certain.iter().any(comes_after_its_client);
             let is_read = || reads.iter().any(|read| op.value.may_be_version(read));
             let value = self.same[certain.len() + at];
-            if bit(&from.unsure, at) || waits || !is_read() || !tried.insert(value) {
+            if !self.may_come(from, enabled, at) || !is_read() || !tried.insert(value) {
                 continue;
             }
             let Some(told) = self.after_write(from, &op.value) else { continue };
@@ -394,20 +395,53 @@ impl Search<'_> {
         writes
     }
 
-    /// A write that may come now and that no read to come fits. Only where nothing but a write can
-    /// come next: where no read may still tell something of the present value.
-    fn dead(&self, from: &Configuration, enabled: &Enabled) -> Option<usize> {
-        let is_known = self.value(from).is_some_and(|value| value.is_exact());
-        if self.told || !is_known {
-            return None;
-        }
-        let certain = &self.problem.certain;
-        let is_read = |at: usize| {
-            let fitting = self.pending.reads_of(at);
-            fitting.iter().any(|read| self.pending.is_to_come(*read, |op| from.is_done(op)))
-                || self.recovers(from, &certain[at])
+    /// A write that may come now, of which every read to come may. One of unknown outcome that
+    /// nobody reads need not happen.
+    fn serves_all(&self, from: &Configuration, enabled: &Enabled) -> Option<usize> {
+        let Problem { certain, unsure, .. } = self.problem;
+        let serves = |at: usize, op: &Op| {
+            let fitting = self.pending.reads_of(at).iter().copied();
+            let to_come = fitting.flat_map(|value| self.pending.to_come(value, from.base));
+            let mut to_come = to_come.filter(|read| !from.is_done(*read)).peekable();
+            let is_read = to_come.peek().is_some();
+            let serves = !is_read
+                || op.value.is_exact()
+                    && to_come.all(|read| enabled.certain.binary_search(&read).is_ok());
+            (is_read, serves && !self.recovers(from, op))
         };
-        enabled.certain.iter().copied().find(|at| certain[*at].writes && !is_read(*at))
+        let mut of_certain = enabled.certain.iter().copied().filter(|at| certain[*at].writes);
+        let found = of_certain.find(|at| serves(*at, &certain[*at]).1);
+        found.or_else(|| {
+            let until = unsure.partition_point(|op| op.invoked <= enabled.until);
+            let mut all = (0..until).map(|at| (at, certain.len() + at));
+            let found = all.find(|(at, number)| {
+                self.may_come(from, enabled, *at) && serves(*number, &unsure[*at]) == (true, true)
+            });
+            found.map(|(_, number)| number)
+        })
+    }
+
+    /// The configuration after the write `at` where versions are not told.
+    fn after(&self, from: &Configuration, at: usize) -> Configuration {
+        let mut next = from.clone();
+        match at.checked_sub(self.problem.certain.len()) {
+            None => next.finish(at),
+            Some(unsure) => set(&mut next.unsure, unsure),
+        }
+        next.value = self.same[at];
+        next.told.digest = None;
+        next
+    }
+
+    /// May this unsure write, invoked early enough, come now?
+    fn may_come(&self, from: &Configuration, enabled: &Enabled, unsure: usize) -> bool {
+        let op = &self.problem.unsure[unsure];
+        let comes_after_its_client = |before: &usize| {
+            Problem::precedes(&self.problem.certain[*before], op) && !from.is_done(*before)
+        };
+        !bit(&from.unsure, unsure)
+            && (!op.after_recovery || from.recovered)
+            && !enabled.certain.iter().any(comes_after_its_client)
     }
 
     /// Does the recovered state, still to come, fit what `write` writes?
@@ -416,20 +450,24 @@ impl Search<'_> {
         recovered.is_some_and(|recovered| write.value.may_be_version(&recovered.value))
     }
 
-    /// Does a read to come need the present value, which no write to come brings back?
+    /// Does a read to come need the present value, which no write to come brings back in time?
     fn is_needed(&self, from: &Configuration) -> bool {
-        let writes = self.problem.certain.len() + self.problem.unsure.len();
-        if from.value == writes {
+        let Problem { certain, unsure, .. } = self.problem;
+        if from.value == certain.len() + unsure.len() {
             return false;
         }
-        let is_done = |op| from.is_done(op);
-        let may_still_come = |write: usize| match write.checked_sub(self.problem.certain.len()) {
-            None => !from.is_done(write),
-            Some(unsure) => !bit(&from.unsure, unsure),
-        };
-        self.pending.reads_of(from.value).iter().any(|read| {
-            self.pending.is_to_come(*read, is_done)
-                && !self.pending.writes_of(*read).iter().rev().any(|write| may_still_come(*write))
+        self.pending.reads_of(from.value).iter().any(|value| {
+            let writes = self.pending.writes_of(*value);
+            let (sure, others) = writes.split_at(writes.partition_point(|at| *at < certain.len()));
+            let sure = &sure[sure.partition_point(|at| *at < from.base)..];
+            let sure = sure.iter().find(|at| !from.is_done(**at)).map(|at| certain[*at].invoked);
+            let others = others.iter().map(|at| at - certain.len());
+            let other = { others }.find(|at| !bit(&from.unsure, *at)).map(|at| unsure[at].invoked);
+            let again = sure.into_iter().chain(other).min();
+            let mut to_come = self.pending.to_come(*value, from.base);
+            to_come.any(|read| {
+                !from.is_done(read) && again.is_none_or(|again| certain[read].responded < again)
+            })
         })
     }
 }

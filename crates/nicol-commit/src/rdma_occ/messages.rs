@@ -56,7 +56,7 @@ impl Message for Lock<'_> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.txn.id.0);
-        Validate { txn: self.txn, keys: self.keys }.emit(to);
+        Validate { txn: self.txn, began: None, keys: self.keys }.emit(to);
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {

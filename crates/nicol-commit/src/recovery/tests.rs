@@ -1,7 +1,10 @@
+use nicol_core::fabric::Message;
 use nicol_core::ids::{EngineId, Incarnation, Key, Version};
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::wire::Writer;
 
 use super::*;
+use crate::decided::Decided;
 use crate::log::Tail;
 
 /// A transaction: its number, and a write for each of its shards.
@@ -131,6 +134,40 @@ fn a_transaction_is_taken_as_a_whole_or_left_out_as_a_whole() {
         assert_eq!(taken, [there & 3 == 3], "records {there:04b}");
         assert_eq!(counts.left_out, u64::from(there == 1 || there == 2));
     }
+}
+
+#[test]
+fn what_a_backup_was_told_to_drop_is_left_out_whatever_else_is_logged() {
+    let (view, samples) = (view(2), [sample(1, &[0, 1]), sample(2, &[0, 1])]);
+    let ended = |sample: &Sample, commits| Decision { txn: sample.id, commits };
+    let mut body = Vec::new();
+    let told = [ended(&samples[0], false), ended(&samples[1], true)];
+    Decided(&told).emit(&mut Writer::new(&mut body));
+    let mut decisions = Vec::new();
+    Tail::new(1 << 20).frame(RecordKind::Decisions, &body, &mut decisions);
+    // Whether it is read before the LOGs or after them.
+    for first in [false, true] {
+        let mut logs = Logs::new(&view);
+        if first {
+            logs.note(NodeId(2), &decisions).unwrap();
+        }
+        for sample in &samples {
+            for (shard, backup) in [(0, 1), (1, 2)] {
+                let record = sample.record(RecordKind::Log, ShardId(shard));
+                logs.note(NodeId(backup), &record).unwrap();
+            }
+        }
+        if !first {
+            logs.note(NodeId(2), &decisions).unwrap();
+        }
+        let decided = logs.decide().unwrap();
+        assert_eq!(samples.each_ref().map(|sample| decided.takes(sample.id)), [false, true]);
+        assert_eq!((decided.counts.taken, decided.counts.left_out), (1, 1));
+        let mut writes = 0;
+        decided.for_each_write(&decisions, &mut |_, _, _| writes += 1).unwrap();
+        assert_eq!(writes, 0);
+    }
+    assert!(Logs::new(&view).note(NodeId(2), &decisions[8..]).is_err());
 }
 
 #[test]

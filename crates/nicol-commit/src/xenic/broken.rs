@@ -14,7 +14,7 @@ use super::messages::{TXN_LOCAL, TXN_REQUEST};
 use super::nic::Nic;
 use super::open_txn::InHand;
 use crate::Sabotage;
-use crate::messages::{COMMIT, EXECUTE, Keys, VALIDATE, ValidateReply};
+use crate::messages::{COMMIT, EXECUTE, Keys, VALIDATE, ValidateReply, emit_began};
 
 /// How long records that should be locked are left unprotected.
 const GAP: Nanos = Nanos::from_micros(3);
@@ -115,7 +115,7 @@ fn without_write_set(body: &[u8]) -> Result<Vec<u8>, Malformed> {
     let (keys, mut changed) = (Keys::parse(body)?, Vec::new());
     let mut to = Writer::new(&mut changed);
     to.u64(keys.txn.0);
-    to.u16(keys.iter().count() as u16);
+    emit_began(keys.iter().count(), keys.began, &mut to);
     for access in keys.iter() {
         to.u64(access.key.0);
         to.u8(0);

@@ -1,14 +1,14 @@
 //! Writes that there is no space for abort before anything is logged.
 
+use nicol_core::fabric::Fabric;
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::host_table::ExhaustedSpace;
 
+use super::open_txn::OpenTxn;
 use crate::part::SHARDS_MAX;
 
 /// Bytes that a write takes in a message besides its value.
 const WRITE_FRAMING: usize = 20;
-/// Bytes of a LOG's or COMMIT's own header.
-const SET_FRAMING: usize = 12;
 
 /// Errors: a value or a new record has no space at its primary, which is `exhausted`. What was
 /// locked and is not written needs none.
@@ -30,18 +30,16 @@ fn refused(exhausted: ExhaustedSpace, txn: &Txn, index: usize) -> bool {
 
 /// Errors: as of [`check_values`], or the write set may not fit into a log record, whose body has
 /// at most `body_max` bytes. A COMMIT names the keys that are locked and not updated as well.
-pub(super) fn check_writes(
-    exhausted: ExhaustedSpace,
-    txn: &Txn,
-    body_max: usize,
-) -> Result<(), Abort> {
-    check_values(exhausted, txn)?;
+pub(super) fn check_writes<F: Fabric>(open: &OpenTxn<F>, body_max: usize) -> Result<(), Abort> {
+    let txn = &open.txn;
+    check_values(open.exhausted, txn)?;
     let write_set = txn.entries().iter().enumerate().filter(|(_, entry)| entry.write);
-    let bytes: usize = write_set
+    let head = open.updates.told().head_len(write_set.clone().count());
+    let writes: usize = write_set
         .map(|(index, _)| txn.update(index).and_then(|write| write.value))
         .map(|value| WRITE_FRAMING + value.map_or(0, <[u8]>::len))
         .sum();
-    if bytes + SET_FRAMING > body_max { Err(Abort::NoResources) } else { Ok(()) }
+    if head + writes > body_max { Err(Abort::NoResources) } else { Ok(()) }
 }
 
 /// Errors: a transaction updates more shards than its log records can say.

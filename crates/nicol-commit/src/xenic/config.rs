@@ -69,6 +69,18 @@ pub enum LocksUntil {
     Primary,
 }
 
+/// What messages tell for recovery, and who heeds it. [4.2.1] (decision 0100)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// As much as the paper prints: frames alone are fenced, and a LOG says how many shards its
+    /// transaction updates.
+    Printed,
+    /// Requests say in which epoch their transaction began, LOGs list the shards that it updates,
+    /// and receivers refuse what a later view has overruled. Backups apply what is decided only, so
+    /// that what they have logged can be taken back. (decision 0101)
+    Prepared,
+}
+
 /// How Xenic runs: every ablation is a value.
 #[derive(Clone, Debug)]
 pub struct XenicConfig {
@@ -111,6 +123,8 @@ pub struct XenicConfig {
     pub local_read: LocalRead,
     /// Until when locks are held under a log device.
     pub locks_until: LocksUntil,
+    /// What messages tell for recovery.
+    pub recovery: Recovery,
     /// Who decides which host engine coordinates a transaction; `None`: the one that its client is
     /// on.
     pub schedule: Option<ScheduleConfig>,
@@ -152,6 +166,7 @@ impl XenicConfig {
             local_paths: true,
             local_read: LocalRead::Strict,
             locks_until: LocksUntil::Backups,
+            recovery: Recovery::Printed,
             schedule: None,
             features: FeatureMap::new(&[], Key::row),
             transcripts: Transcripts::default(),

@@ -48,8 +48,8 @@ mod server;
 mod start;
 
 pub use config::{
-    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, ROUNDS_MAX, TABLE_MEMORY_MAX,
-    XenicConfig,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, ROUNDS_MAX, Recovery,
+    TABLE_MEMORY_MAX, XenicConfig,
 };
 pub use host::HostCoordinator;
 pub use node::Node;

@@ -1,11 +1,14 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
+mod begun;
 mod counted;
+mod grace;
 mod losses;
 mod syncing;
+pub(super) mod undecided;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
@@ -30,7 +33,7 @@ use nicol_store::host_table::{
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
-use super::config::{ExecuteAt, Faithful, XenicConfig};
+use super::config::{ExecuteAt, Faithful, Recovery, XenicConfig};
 use super::read_back::read_back;
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
@@ -38,8 +41,11 @@ use crate::backups::Backups;
 use crate::load_shard;
 use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
+use begun::Begun;
+use grace::Grace;
 use losses::deny;
 use syncing::Syncing;
+use undecided::Undecided;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
 const LOADING_SPLITS: u64 = 2;
@@ -56,6 +62,7 @@ pub struct Node {
     id: NodeId,
     view: View,
     survival: Survival,
+    begun: Begun,
     config: XenicConfig,
     lost_sides: LostSides,
     schedule: Option<Arc<Shared>>,
@@ -68,8 +75,9 @@ pub struct Node {
     logs: Vec<Arc<LogMemory>>,
     /// Per NIC core.
     lookups: Vec<LookupCounters>,
-    /// Per log: up to where it must be applied before the next deletions are forgotten.
-    grace: Mutex<Vec<u64>>,
+    /// Per log, where nothing undecided is applied.
+    undecided: Box<[Undecided]>,
+    grace: Grace,
     paths: [AtomicU64; Path::COUNT],
     syncing: Syncing,
     /// Where execution logic has been faster, if that is planned at run time.
@@ -109,6 +117,18 @@ impl Node {
     /// How its coordinators choose where execution logic runs, if that is planned at run time.
     pub(super) const fn choice(&self) -> Option<&Choice> {
         self.choice.as_ref()
+    }
+
+    /// Which transactions a later view has overruled.
+    pub(super) const fn begun(&self) -> &Begun {
+        &self.begun
+    }
+
+    /// Learns from a later view who is lost, and which shards have changed.
+    pub(super) fn learn(&self, view: &View) {
+        self.lost().learn(view);
+        let lost = self.view.shard_ids().filter(|&shard| self.is_lost(shard));
+        lost.for_each(|shard| self.begun.note_lost(shard, view));
     }
 
     /// Its id.
@@ -243,8 +263,15 @@ impl Node {
                 Some(replica) => replica,
                 None => panic!("{shard:?} was checked to be backed up here before it was logged"),
             },
-            RecordKind::Message | RecordKind::Part => panic!("a NIC logs no messages"),
+            RecordKind::Message | RecordKind::Part | RecordKind::Decisions => {
+                panic!("a record of {kind:?} writes nothing")
+            }
         }
+    }
+
+    /// What is undecided of the log of NIC core `core`; `None` where LOGs are applied at once.
+    pub(super) fn undecided(&self, core: u8) -> Option<&Undecided> {
+        self.undecided.get(usize::from(core))
     }
 
     /// Lets the tables forget deletions that no older record can undo any more: those applied
@@ -252,14 +279,8 @@ impl Node {
     ///
     /// Cost: a look at two counters per log; nothing if another worker is at it.
     pub(super) fn forget_deletions(&self) {
-        let Ok(mut grace) = self.grace.try_lock() else { return };
-        let over = self.logs.iter().zip(&*grace).all(|(log, &until)| log.applied() >= until);
-        if over {
-            self.replicas().for_each(Replica::forget_old_deletions);
-            for (until, log) in grace.iter_mut().zip(&self.logs) {
-                *until = log.reserved();
-            }
-        }
+        let forget = || self.replicas().for_each(Replica::forget_old_deletions);
+        self.grace.forget_if_over(&self.logs, &self.undecided, forget);
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
@@ -438,12 +459,15 @@ impl SystemNode for Node {
             ExecuteAt::Planned(steering) => Some(Choice::new(steering)),
             ExecuteAt::Host | ExecuteAt::Annotation | ExecuteAt::Nic => None,
         };
+        let waits = config.recovery == Recovery::Prepared;
+        let undecided = (0..nics).filter(move |_| waits).map(|_| Undecided::default());
         Box::new(move |led| Self {
             schedule,
             choice,
             id,
             lost_sides: LostSides::default(),
             survival: Survival::new(&view, config.hooks()),
+            begun: Begun::new(&view, &config),
             shard,
             primary: led.unwrap_or(none),
             backups,
@@ -451,7 +475,8 @@ impl SystemNode for Node {
             write_counters,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
-            grace: Mutex::new(vec![0; nics]),
+            undecided: undecided.collect(),
+            grace: Grace::new(nics),
             paths: Default::default(),
             syncing: Syncing::new(&view, config.locks_until),
             config: config.without_shorter_ways_if_broken(),
@@ -475,6 +500,7 @@ impl NodeState for Node {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
             && self.has_released()
+            && self.has_decided()
             && self.schedule.as_ref().is_none_or(|shared| shared.is_settled())
             // Last: a reader that finds a COMMIT's locks released finds it counted until it is
             // durable.
@@ -485,15 +511,17 @@ impl NodeState for Node {
         let own = self.shard.map(|shard| (shard, self.primary.digest()));
         let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
-        let keys_awaiting_recovery = self.awaiting_recovery();
-        let locks = self.index.locked_count() - keys_awaiting_recovery.len();
+        let locked = self.awaiting_recovery();
+        let locks = self.index.locked_count() - locked.len();
+        let undecided = self.undecided_of_lost();
+        let awaiting = [("locks", locked.len()), ("undecided_writes", undecided.len())];
         Audit {
             leaks: vec![
                 ("locks", locks as u64),
                 ("pinned_objects", self.index.pinned_count() as u64),
             ],
-            awaiting_recovery: vec![("locks", keys_awaiting_recovery.len() as u64)],
-            keys_awaiting_recovery,
+            awaiting_recovery: awaiting.map(|(name, keys)| (name, keys as u64)).to_vec(),
+            keys_awaiting_recovery: [locked, undecided].concat(),
             digests,
         }
     }

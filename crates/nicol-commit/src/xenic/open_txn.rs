@@ -5,13 +5,14 @@ use std::ops::{Deref, DerefMut};
 
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, ReplyTo, RequestId};
-use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::ids::{Epoch, NodeId, ShardId};
 use nicol_core::txn::{Entry, Txn, Verdict};
 use nicol_kit::{Calls, HeldLocks, KeyShards, Selection};
 use nicol_store::host_table::ExhaustedSpace;
 
 use super::node::{Node, Path};
 use crate::part::count_shards;
+use crate::writes::Updated;
 
 /// Spare transaction states kept for reuse.
 const SPARE_MAX: usize = 4_096;
@@ -45,8 +46,10 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) fetched: Vec<usize>,
     /// Requests to the primaries of shards.
     pub(super) calls: Calls<F, PrimaryCall>,
-    /// How many shards it updates, as its LOGs say.
-    pub(super) shards_updated: u16,
+    /// The epoch of its first EXECUTE, if messages say it.
+    pub(super) began: Option<Epoch>,
+    /// The shards that it updates, as its LOGs say.
+    pub(super) updates: UpdatedShards,
     /// Requests to backups.
     pub(super) logs: Calls<F, LogCall>,
     /// Of each LOG that went unacknowledged because its receiver is gone: the shard.
@@ -62,9 +65,10 @@ impl<F: Fabric> OpenTxn<F> {
         self.shards.follow(&self.txn, node.view());
     }
 
-    /// Notes how many shards it updates, for what its LOGs and COMMITs say.
+    /// Notes which shards it updates, for what its LOGs and COMMITs say.
     pub(super) fn note_shards_updated(&mut self) {
-        self.shards_updated = count_shards(self.shards.of(&self.txn, Entry::is_updated).flatten());
+        let shards = self.shards.of(&self.txn, Entry::is_updated).flatten();
+        self.updates.note(self.began, shards);
     }
 
     /// Selects the keys of `shard` that are `wanted`.
@@ -93,6 +97,50 @@ impl<F: Fabric> OpenTxn<F> {
     pub(super) fn holds_locks_at(&mut self, shard: ShardId) {
         self.locks.asked(shard);
         self.locks.granted(shard);
+    }
+}
+
+/// The shards that a transaction updates.
+#[derive(Debug, Default)]
+pub(super) struct UpdatedShards {
+    began: Option<Epoch>,
+    count: u16,
+    /// Only where messages list them.
+    list: Vec<ShardId>,
+}
+
+impl UpdatedShards {
+    /// Notes them, of a transaction that began in this epoch, if its messages say that. A shard may
+    /// come more than once.
+    fn note(&mut self, began: Option<Epoch>, shards: impl Iterator<Item = ShardId>) {
+        self.began = began;
+        if began.is_none() {
+            self.count = count_shards(shards);
+            return;
+        }
+        self.list.clear();
+        self.list.extend(shards);
+        self.list.sort_unstable();
+        self.list.dedup();
+        self.count = self.list.len() as u16;
+    }
+
+    /// How many they are.
+    pub(super) const fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// They, in ascending order, where messages list them.
+    pub(super) fn list(&self) -> &[ShardId] {
+        &self.list
+    }
+
+    /// As LOGs and COMMITs say it.
+    pub(super) fn told(&self) -> Updated<'_> {
+        match self.began {
+            Some(began) => Updated::Listed { began, shards: &self.list },
+            None => Updated::Counted(self.count),
+        }
     }
 }
 
@@ -197,7 +245,8 @@ impl<F: Fabric> OpenTxns<F> {
                 keys: Selection::default(),
                 fetched: Vec::new(),
                 calls: Calls::default(),
-                shards_updated: 0,
+                began: None,
+                updates: UpdatedShards::default(),
                 logs: Calls::default(),
                 excused: Vec::new(),
                 delegated: Vec::new(),
@@ -215,6 +264,7 @@ impl<F: Fabric> OpenTxns<F> {
         assert!(open.logs.is_empty(), "a finished transaction has logged");
         open.txn.reset(Default::default(), &[]);
         open.shards.clear();
+        open.began = None;
         open.decided = None;
         open.reported = false;
         open.rounds = 0;

@@ -18,7 +18,6 @@ use super::nic::Nic;
 use super::node::Node;
 use super::scheduled::{Submitter, serve};
 use crate::log_worker::apply_log;
-use crate::survivor::Survivor;
 
 impl CommitNode for Node {
     type Coordinator<F: Fabric> = Submitter<F>;
@@ -38,7 +37,7 @@ impl CommitNode for Node {
             Side::Nic => {
                 let nic = Nic::new(fabric, self, procedures);
                 let follower = self.clone();
-                fabric.spawn(follow_views(fabric.clone(), move |view| follower.lost().learn(view)));
+                fabric.spawn(follow_views(fabric.clone(), move |view| follower.learn(view)));
                 let service = service(fabric, nic, self.config());
                 serve(fabric, self.schedule(), service, None);
                 None

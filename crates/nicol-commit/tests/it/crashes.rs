@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nicol_commit::Sabotage;
 use nicol_commit::rdma_occ::{self, RdmaOccConfig};
-use nicol_commit::xenic::{CombinedOps, ExecuteAt, Node, XenicConfig};
+use nicol_commit::xenic::{CombinedOps, ExecuteAt, Node, Recovery, XenicConfig};
 use nicol_core::commit::CommitNode;
 use nicol_core::engine::Loss;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
@@ -95,8 +95,10 @@ fn a_crash_at_every_position_leaves_nothing_locked_but_what_awaits_recovery() {
     let split = XenicConfig { combined_ops: CombinedOps::None, multi_hop: false, ..paper.clone() };
     let at_host = XenicConfig { execute_at: ExecuteAt::Host, ..paper.clone() };
     let at_nic = XenicConfig { multi_hop: false, execute_at: ExecuteAt::Nic, ..paper.clone() };
+    let prepared = XenicConfig { recovery: Recovery::Prepared, ..paper.clone() };
     for (config, workload, ships) in [
         (paper, &smallbank, true),
+        (prepared, &smallbank, true),
         (config(&churn), &churn, true),
         (split, &smallbank, false),
         (at_host, &smallbank, false),

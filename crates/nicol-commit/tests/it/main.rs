@@ -5,6 +5,7 @@ mod crashes;
 mod errata;
 mod hot_keys;
 mod log_forms;
+mod overruled;
 mod rdma_crashes;
 mod restart;
 mod scheduled;

@@ -8,13 +8,14 @@ use nicol_core::commit::CommitNode;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{KEYS_MAX, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::txn::{ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 use crate::cluster::{RUN, Run, run};
 
-const ROWS: u64 = KEYS_MAX as u64;
+/// As many as locks and rounds make a test of a second. More keys are a store's own test.
+const ROWS: u64 = 1_024;
 
 /// Reads so many rows, then writes all of them.
 struct Upgrades {
@@ -82,7 +83,7 @@ fn commits<N: CommitNode>(config: &N::Config, keys: u64) {
 }
 
 #[test]
-fn as_many_keys_as_a_transaction_may_touch_are_read_and_then_written() {
+fn a_thousand_keys_are_read_and_then_written() {
     for keys in [2, ROWS / 2, ROWS / 2 + 1, ROWS] {
         for execute_at in [ExecuteAt::Annotation, ExecuteAt::Host, ExecuteAt::Nic] {
             commits::<xenic::Node>(

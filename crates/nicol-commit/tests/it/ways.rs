@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicol_commit::xenic::{CombinedOps, ExecuteAt, LocalRead, XenicConfig};
+use nicol_commit::xenic::{CombinedOps, ExecuteAt, LocalRead, Recovery, XenicConfig};
 use nicol_core::workload::Workload;
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
@@ -83,6 +83,23 @@ fn without_combined_operations_a_request_names_one_object() {
         let more = measure(CombinedOps::None) - measure(CombinedOps::Keys);
         assert!((3.6..5.0).contains(&more), "{steps:?}: {more} more messages");
     }
+}
+
+/// Under load decisions travel in lots. What each costs stands in decision 0101.
+#[test]
+fn to_apply_what_is_decided_only_costs_few_messages() {
+    let workload = ycsb_t(RUN.nodes, 50);
+    let measure = |recovery| {
+        let config = XenicConfig { recovery, ..config(&workload, 64) };
+        let ran =
+            held(&Run { clients_per_node: 32, transactions: 6_000, ..RUN }, &config, &workload, 9);
+        let bytes = per_commit(&ran, ran.stats.message_bytes_sent);
+        (messages(&ran), bytes, per_commit(&ran, ran.stats.frames_sent))
+    };
+    let (printed, prepared) = (measure(Recovery::Printed), measure(Recovery::Prepared));
+    println!("messages, bytes, frames: {printed:?} printed, {prepared:?} prepared");
+    assert!(prepared.0 < printed.0 * 1.1, "{prepared:?} against {printed:?}");
+    assert!(prepared.1 < printed.1 * 1.1, "{prepared:?} against {printed:?}");
 }
 
 /// Shipping leaves one exchange between a host and its NIC: the writes' exchange is saved.

@@ -9,10 +9,10 @@ use super::{Experiment, Form};
 /// The readings of papers, of which a figure names those that it rests on.
 const AMBIGUITIES: &str = include_str!("../../../../docs/research/ambiguities.md");
 
-/// What a figure is, apart from its rows.
+/// The description of a figure, apart from its rows.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// What the paper measured: its load and its scale, as far as it says.
+    /// The load and the scale that the paper measured, as far as it says.
     pub paper: &'static str,
     /// Load and scale here.
     pub scale: Vec<Extent>,
@@ -20,14 +20,13 @@ pub struct About {
     pub profiles: &'static [&'static str],
     /// The readings that it rests on.
     pub readings: Readings,
-    /// What the paper's figure has and this one has not.
+    /// Parts of the paper's figure that this one lacks.
     pub left_out: &'static [&'static str],
 }
 
 /// A part of the load or the scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// What.
     pub what: &'static str,
     /// In the full form.
     pub full: String,
@@ -36,12 +35,12 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// What `value` is in both forms.
+    /// The value of `what` in both forms.
     pub(crate) fn of(what: &'static str, value: impl Fn(Form) -> String) -> Self {
         Self { what, full: value(Form::Full), quick: value(Form::Quick) }
     }
 
-    /// What is the same in both forms.
+    /// A value that is the same in both forms.
     pub(crate) fn same(what: &'static str, value: impl ToString) -> Self {
         Self::of(what, |_| value.to_string())
     }
@@ -59,9 +58,7 @@ pub enum Readings {
 /// An entry: its id, and what is open and how it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Such as `AMB-44`.
     pub id: &'static str,
-    /// The entry's text.
     pub text: &'static str,
 }
 

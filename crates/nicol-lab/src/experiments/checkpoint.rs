@@ -147,15 +147,15 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What an interrupted run left.
+/// The points that an interrupted run left.
 pub(super) struct Unfinished {
     /// Points that need not be measured again; none of another build's, which measures anew.
     pub(super) points: usize,
-    /// What was run, as words of `nicol lab run`, the folder apart.
+    /// The command of that run, as words of `nicol lab run` without the folder.
     pub(super) command: String,
 }
 
-/// What interrupted runs left in `folder`, in the order of the files' names.
+/// The interrupted runs of `folder`, in the order of the files' names.
 ///
 /// Errors: a file that cannot be read; this executable included.
 pub(super) fn unfinished(folder: &Path) -> Result<Vec<Unfinished>> {
@@ -175,7 +175,7 @@ fn unfinished_of_build(folder: &Path, build: &str) -> Result<Vec<Unfinished>> {
     Ok(found)
 }
 
-/// What tells this executable from others, since another may find something else.
+/// A hash of this executable, since another one may measure something else.
 ///
 /// Errors: the executable cannot be read.
 fn build() -> Result<String> {

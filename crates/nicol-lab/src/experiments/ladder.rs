@@ -4,8 +4,9 @@ use anyhow::Result;
 
 use super::Table;
 
-/// What a step must raise throughput by over the most before it, or the load is not raised further.
-/// The papers raise the load until the peak; Xenic counts threads down to 95 % of it.
+/// The factor by which a step must raise throughput over the most before it, or the load is not
+/// raised further. The papers raise the load until the peak; Xenic counts threads down to 95 % of
+/// it.
 const RISE: f64 = 1.05;
 
 /// The loads of a sweep: `low`, then from `from` on times `factor`, until throughput stops growing
@@ -16,7 +17,7 @@ pub(crate) struct Ladder {
     pub(crate) low: &'static [usize],
     /// The first load that is raised.
     pub(crate) from: usize,
-    /// By how much.
+    /// The factor by which a step raises the load.
     pub(crate) factor: usize,
     /// The bound: a system that grows beyond it is not seen to its peak.
     pub(crate) most: usize,

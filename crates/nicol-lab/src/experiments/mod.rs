@@ -36,7 +36,7 @@ pub use table::{Assumed, Outcome, Table, quoted, shown};
 
 pub(crate) use points::Pool;
 
-/// How much of a figure to run.
+/// The full or the quick form of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
@@ -64,10 +64,9 @@ impl Form {
     }
 }
 
-/// How to run an experiment.
+/// Options of a run of experiments.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much.
     pub form: Form,
     /// The seed of everything random.
     pub seed: u64,
@@ -82,7 +81,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What of these options concerns `experiment` when all of them are run: the systems that it
+    /// The part of these options that concerns `experiment` when all are run: the systems that it
     /// compares, and the profile if it has a timing model. `None` if it compares none of the
     /// systems that are asked for.
     pub fn fitting(&self, experiment: &Experiment) -> Option<Self> {
@@ -119,17 +118,15 @@ pub struct Experiment {
     pub id: &'static str,
     /// The family whose experiment it is: its golden table stands in the family's folder.
     pub family: &'static str,
-    /// What it shows.
     pub title: &'static str,
     /// The columns of what it measures, in their order: see [`Experiment::every_column`].
     pub columns: &'static [&'static str],
-    /// How it is drawn.
     pub chart: Chart,
     /// The systems that it compares; none if it measures parts.
     pub systems: &'static [&'static str],
     /// The settings of these systems that it varies.
     pub settings: &'static [&'static str],
-    /// Does it run on hardware profiles, or is it exact?
+    /// Whether it runs on hardware profiles. Otherwise it is exact.
     pub timed: bool,
     pub(crate) run: fn(&Context<'_>) -> Result<Table>,
 }
@@ -143,7 +140,7 @@ impl Experiment {
     }
 }
 
-/// What an experiment runs in.
+/// The surroundings of an experiment: options, points, progress.
 pub(crate) struct Context<'a> {
     pub(crate) experiment: &'static Experiment,
     pub(crate) options: &'a Options,
@@ -189,11 +186,9 @@ impl Context<'_> {
 /// A finished experiment, and what it took. The outcome is the same for the same options, whatever
 /// the machine; the rest is not.
 pub struct Finished {
-    /// What was found.
     pub outcome: Outcome,
-    /// Wall-clock time.
+    /// The wall-clock time of the experiment.
     pub took: Duration,
-    /// Points measured.
     pub points: usize,
     /// Points that were kept: of an interrupted run, or of an experiment before this one.
     pub resumed: usize,

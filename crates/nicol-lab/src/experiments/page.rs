@@ -68,7 +68,7 @@ pub(crate) fn page_of(
     )))
 }
 
-/// What an interrupted run left, and the command that goes on with it.
+/// An item for an interrupted run, with the command that resumes it.
 fn item(folder: &Path, left: &checkpoint::Unfinished) -> String {
     let points = match left.points {
         0 => "no point is kept that this build could use".to_owned(),

@@ -13,18 +13,17 @@ use super::table::{Outcome, shown};
 use bars::{Group, draw_bars};
 use numbers::{binary_tick, log_ticks, tick, value};
 
-/// How an experiment is drawn.
+/// The plot of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub enum Chart {
     /// A line for each combination of the series columns, through its rows in their order.
     Lines {
-        /// The column across.
+        /// The column along the horizontal axis.
         x: &'static str,
-        /// The column upwards.
+        /// The column along the vertical axis.
         y: &'static str,
         /// The columns whose values name a line.
         series: &'static [&'static str],
-        /// Which axis is logarithmic.
         scale: Scale,
     },
     /// A group of bars for each category, a bar in it for each combination of the series columns.
@@ -40,14 +39,13 @@ pub enum Chart {
     },
 }
 
-/// Which axis of lines is logarithmic.
+/// The axis of lines that is logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// The one across: sizes that double.
     LogX,
     /// The one upwards: latencies far apart.
     LogY,
-    /// Neither.
     Linear,
 }
 
@@ -67,7 +65,7 @@ const FONT: &str = "sans-serif";
 /// Grey of what stands beside the data.
 const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
-/// What a column holds, with its unit, in words. One that is not here goes by its name.
+/// The quantity and the unit of each column, in words. A column that is not here has its own name.
 const WORDS: &[(&str, &str)] = &[
     ("a3_share", "share of chunks that the host replicates"),
     ("abort_fraction", "share of attempts that abort"),
@@ -200,8 +198,8 @@ fn number(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     cell(outcome, row, column)?.as_f64().with_context(|| format!("{column} holds no number"))
 }
 
-/// Does a plot have a place for a point? Not for what is no number, and a logarithmic axis has none
-/// for what is not above zero.
+/// Whether a plot has a place for a point: for numbers only, and on a logarithmic axis for those
+/// above zero.
 fn has(scale: Scale, (x, y): (f64, f64)) -> bool {
     match scale {
         _ if x.is_nan() || y.is_nan() => false,
@@ -224,7 +222,7 @@ fn written(outcome: &Outcome, column: &'static str) -> Result<Vec<String>> {
     outcome.rows().iter().map(text).collect()
 }
 
-/// What a row is called by its values of `columns`.
+/// The name of a row: its values of `columns`.
 fn named(outcome: &Outcome, row: &[Value], columns: &[&str]) -> Result<String> {
     let name = |column: &&str| {
         Ok(match cell(outcome, row, column)? {
@@ -266,7 +264,7 @@ fn top(values: impl Iterator<Item = f64>, room: f64) -> f64 {
 /// Space beyond the points of lines, and above bars.
 const ROOM: f64 = 0.08;
 
-/// What was run, for a plot that is seen without its table.
+/// The run behind a plot that is seen without its table.
 pub(super) fn provenance(outcome: &Outcome) -> String {
     let profile = outcome.profile().map_or("no timing model".to_owned(), |profile| {
         format!("simulated on {}", profile.replace(',', " and "))
@@ -294,8 +292,8 @@ fn lines_of(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// How many labels the axis across has at most, what one says, and the pixels that they and the
-/// axis' name take.
+/// Labels of the horizontal axis: how many at most, the text of one, and the pixels of the labels
+/// and of the axis' name.
 type Labels<'l> = (usize, &'l dyn Fn(&f64) -> String, u32);
 /// Pixels of one line of labels, and of the axis' name.
 const LABELS: u32 = 48;

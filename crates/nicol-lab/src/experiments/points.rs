@@ -7,12 +7,10 @@ use anyhow::{Result, anyhow, ensure};
 
 use crate::memory;
 
-/// How far an experiment is.
+/// The progress of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Points measured.
     pub done: usize,
-    /// Points under way.
     pub running: usize,
 }
 
@@ -33,7 +31,7 @@ struct State {
     failed: bool,
 }
 
-/// What a point that was left out says; never what a run ends with.
+/// The error of a point that was left out; no run ends with it.
 #[derive(Debug, thiserror::Error)]
 #[error("left out, since another point failed")]
 struct LeftOut;

@@ -61,13 +61,13 @@ pub fn ensure_can_write(path: &Path) -> Result<()> {
     made.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Where a file is written.
+/// The place of a file that is being written.
 struct Place {
-    /// Where it is to be: a link stays, and what it leads to is replaced.
+    /// The file's own path. If it is a link, the link stays and its target is replaced.
     path: PathBuf,
-    /// Where it is until it is whole.
+    /// The path until the file is whole.
     part: PathBuf,
-    /// Is there something that is no regular file?
+    /// Whether something that is no regular file is there.
     special: bool,
 }
 
@@ -106,17 +106,18 @@ impl Golden<'_> {
         self.0.join(experiment.family).join(format!("{}.json", experiment.id))
     }
 
-    /// Is this the folder of one family, with the table of `experiment` in it?
+    /// Whether this is the folder of one family, with the table of `experiment` in it.
     pub fn is_of_family(&self, experiment: &Experiment) -> bool {
         self.0.join(format!("{}.json", experiment.id)).exists()
     }
 
-    /// Is there a table of `experiment`?
+    /// Whether there is a table of `experiment`.
     pub fn has(&self, experiment: &Experiment) -> bool {
         self.path(experiment).exists()
     }
 
-    /// What is wrong with `outcome`, held against its golden table byte by byte; `None` if nothing.
+    /// The first difference between `outcome` and its golden table, byte by byte; `None` if there
+    /// is none.
     ///
     /// # Errors
     /// If the table is there and cannot be read.

@@ -21,9 +21,8 @@ const WARNING: &str = "WARNING";
 pub struct Assumed {
     /// The profile that it stands in; none if the experiment itself assumes it.
     pub profile: Option<String>,
-    /// What it is.
+    /// The profile's key, or the name of the assumption.
     pub key: String,
-    /// The value.
     pub value: String,
     /// Why it was chosen.
     pub reason: String,
@@ -138,17 +137,14 @@ impl Outcome {
         Self { experiment, form: options.form, seed: options.seed, table }
     }
 
-    /// The experiment.
     pub fn experiment(&self) -> &'static Experiment {
         self.experiment
     }
 
-    /// How much of it was run.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -169,18 +165,18 @@ impl Outcome {
         &self.table.rows
     }
 
-    /// What was assumed.
+    /// The assumptions that the runs of this table rest on.
     pub fn assumed(&self) -> &[Assumed] {
         &self.table.assumed
     }
 
-    /// What a reader must know of a system on this hardware.
+    /// Warnings about a system on this hardware.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
         let warnings = self.table.assumed.iter().filter(|line| line.value == WARNING);
         warnings.map(|line| line.reason.as_str())
     }
 
-    /// What the checkers found wrong, in words; empty if nothing.
+    /// Violations that the checkers found, in words.
     pub fn violations(&self) -> &[String] {
         &self.table.violations
     }

@@ -10,7 +10,7 @@ use crate::hardware;
 use crate::refused::{Unfit, refuse};
 use crate::settings::{Setting, micros, numbers, words};
 
-/// Who may schedule.
+/// The names of the schedulers.
 pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
     ("alnico", Kind::Alnico),
     ("alnico-cpu-2", Kind::AlnicoCpu2),
@@ -115,7 +115,7 @@ pub(super) fn of_scheduler<C: 'static>(
     setting.within(move |config| part(config).as_mut().ok_or_else(|| without_scheduler(key)))
 }
 
-/// The setting of who schedules; none: nobody.
+/// The setting that names the scheduler; `None`: there is none.
 pub(super) fn scheduler<C: 'static>(
     get: fn(&C) -> Option<Option<Kind>>,
     set: fn(&mut C, Option<Kind>),
@@ -125,8 +125,8 @@ pub(super) fn scheduler<C: 'static>(
     Setting::derived("scheduler", values, get, set).first()
 }
 
-/// Has every server as many host cores as the scheduler takes and one that executes, and not more
-/// than it knows?
+/// Checks that every server has as many host cores as the scheduler takes and one that executes,
+/// and not more than it knows.
 ///
 /// # Errors
 /// If not: the flag, and what to give.

@@ -71,11 +71,11 @@ struct Cluster<N> {
     gates: Vec<Arc<Gate>>,
     procedures: Procedures,
     memory: Bytes,
-    /// Has the device of the logs no room?
+    /// Whether the device of the logs has no room.
     out_of_room: AtomicBool,
 }
 
-/// What a host engine has to do, and whether it may begin.
+/// Work for a host engine, and whether it may begin.
 struct Gate {
     mailbox: Mailbox<Job>,
     paused: AtomicBool,

@@ -21,7 +21,7 @@ use crate::refused::{Refused, Unfit};
 pub trait Settings: Sized + 'static {
     fn table() -> Vec<Setting<Self>>;
 
-    /// May clients run on nodes of their own under these settings (`key=value`)?
+    /// Whether clients may run on nodes of their own under these settings (`key=value`)
     fn allow_clients_apart(_: &[String]) -> bool {
         true
     }
@@ -83,7 +83,7 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
         bail!("the system serves no store")
     }
 
-    /// Does it fit what it is run on?
+    /// Checks that it fits what it is run on.
     ///
     /// # Errors
     /// If not: the flag or setting, and the remedy.
@@ -113,7 +113,7 @@ pub struct Sizes<'a> {
     pub value_bytes: usize,
     /// The memory of NICs, where that is known.
     pub nic_memory: Option<Bytes>,
-    /// Does it run on threads, and not in simulated time?
+    /// Whether it runs on threads, and not in simulated time.
     pub live: bool,
 }
 
@@ -143,11 +143,11 @@ pub(crate) fn broken<T: PartialEq>(known: &[(&'static str, T)], sabotage: T) -> 
 /// What `--set` may change besides the system's own settings: how engines behave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// One frame per destination and round? [Xenic21 5.7]
+    /// One frame per destination and round. [Xenic21 5.7]
     pub aggregation: Option<bool>,
     /// DMA requests per vector; 1 switches vectors off. [Xenic21 5.7]
     pub dma_vector: Option<usize>,
-    /// Does a core go on while its DMAs are under way? [Xenic21 5.7]
+    /// A core goes on while its DMAs are under way. [Xenic21 5.7]
     pub dma_async: Option<bool>,
     /// One-sided operations per doorbell.
     pub doorbell_batch: Option<DoorbellBatch>,
@@ -207,7 +207,7 @@ pub(crate) fn value_of<'s>(settings: &'s [String], key: &str) -> Option<&'s str>
     pairs.rfind(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
 }
 
-/// Is one of these settings an engine's?
+/// Whether one of these settings is an engine's.
 pub(crate) fn change_engines(settings: &[String]) -> bool {
     EngineSettings::table().iter().any(|row| value_of(settings, row.name).is_some())
 }

@@ -33,7 +33,7 @@ pub(crate) fn words<T>(words: impl IntoIterator<Item = (&'static str, T)>) -> Va
     Values { words: words.into_iter().collect(), numbers: None }
 }
 
-/// On or off.
+/// The values `on` and `off`.
 pub(crate) fn switch() -> Values<bool> {
     words([("on", true), ("off", false)])
 }
@@ -47,7 +47,7 @@ pub(crate) fn numbers_as<T>(
     Values { words: Vec::new(), numbers: Some(Numbers { range, of, back }) }
 }
 
-/// Numbers.
+/// The numbers of `range`.
 pub(crate) fn numbers<T>(range: RangeInclusive<u64>) -> Values<T>
 where
     T: TryFrom<u64> + Copy,
@@ -56,12 +56,12 @@ where
     numbers_as(range, |number| T::try_from(number).ok(), |value| u64::try_from(*value).ok())
 }
 
-/// Times in microseconds.
+/// Microseconds in `range`.
 pub(crate) fn micros(range: RangeInclusive<u64>) -> Values<Nanos> {
     numbers_as(range, |us| Some(Nanos::from_micros(us)), |time| Some(time.0 / 1_000))
 }
 
-/// Bytes.
+/// Numbers of bytes in `range`.
 pub(crate) fn bytes(range: RangeInclusive<u64>) -> Values<Bytes> {
     numbers_as(range, |bytes| Some(Bytes(bytes)), |bytes| Some(bytes.0))
 }
@@ -198,9 +198,9 @@ pub struct Setting<C> {
     pub(crate) help: &'static str,
     /// The default in words, where it depends on the workload, the world or the hardware.
     pub(crate) default: Option<&'static str>,
-    /// True if it is in no list. Under such a setting the system is not correct: it is for tests.
+    /// Whether it is in no list. Under such a setting the system is not correct: it is for tests.
     pub(crate) is_hidden: bool,
-    /// True if it is applied before those that are not, since it changes what they change.
+    /// Whether it is applied before the others, since it changes what they change.
     pub(crate) is_first: bool,
     /// The words among its values.
     pub(crate) words: Vec<&'static str>,

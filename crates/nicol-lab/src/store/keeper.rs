@@ -16,7 +16,7 @@ use super::{Begun, Stored};
 /// Bytes of logs that a second brings at most, all nodes together: assumed; one file of a fast disk
 /// takes as many, and each node syncs its own.
 const BYTES_PER_SECOND: u64 = 200_000_000;
-/// How often it is looked whether the logs are long.
+/// The least interval at which the length of the logs is looked at.
 const LOOK_MIN: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 /// How long it is waited until a run is begun again, for which there was no room: at the least, and
@@ -32,32 +32,32 @@ pub(crate) trait Pausable: Send + Sync {
     /// Refuse transactions that write, or take them again.
     fn refuse_writes(&self, refused: bool);
 
-    /// True if nothing is under way, and everything that was logged applied.
+    /// Whether nothing is under way, and everything that was logged is applied.
     fn is_quiet(&self) -> bool;
 }
 
-/// What has been done so far.
+/// Counters and times of the keeper so far.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     /// Times that the tables were saved while serving.
     pub saves: u64,
-    /// Did the last attempt fail, and why?
+    /// The failure of the last attempt, if it failed.
     pub failure: Option<String>,
     pub under_way: bool,
-    /// When the tables were saved last.
+    /// The time at which the tables were saved last.
     pub saved_at: Option<SystemTime>,
-    /// How long the last one took.
+    /// The time that the last save took.
     pub took: Duration,
-    /// How long nothing was begun for its sake.
+    /// The time for which nothing was begun because of the last save.
     pub paused: Duration,
-    /// How long nothing was begun, all times together, because the logs had grown beyond the limit
-    /// again while the tables were being saved.
+    /// The time for which nothing was begun, all times together, because the logs had again grown
+    /// beyond the limit while the tables were being saved.
     pub held: Duration,
     /// Bytes of the tables that were saved last, in one of their two files.
     pub table_bytes: u64,
     /// Bytes in the current logs.
     pub log_bytes: u64,
-    /// Are writes refused, because the disk of a log is full?
+    /// Whether writes are refused, because the disk of a log is full.
     pub full: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct KeptFolder {
     pub(crate) limit: u64,
 }
 
-/// See the module.
+/// Shortens the logs of a served store while it runs.
 pub struct Keeper {
     dir: PathBuf,
     limit: u64,
@@ -128,20 +128,20 @@ impl Keeper {
         (Self { dir, limit, kept, stage }, logs)
     }
 
-    /// How often [`Keeper::tend`] is to be called: between two calls the logs grow by no more than
-    /// they may have.
+    /// Interval at which to call [`Keeper::tend`]: between two calls the logs grow by no more than
+    /// they may.
     pub fn look_every(&self) -> Duration {
         let fills =
             Duration::from_nanos(self.limit.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
         fills.clamp(LOOK_MIN, LOOK_MAX)
     }
 
-    /// Where the folder is.
+    /// The path of the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// How often the logs have been shortened so far.
+    /// The number of times that the logs have been shortened so far.
     pub fn saves(&self) -> u64 {
         lock(&self.kept).saves
     }
@@ -152,7 +152,8 @@ impl Keeper {
         move || lock(&kept).clone()
     }
 
-    /// Does what is due; to be called a few times a second. Returns what there is to tell.
+    /// Does what is due. Call it a few times a second. Returns a message for the operator, if there
+    /// is one.
     ///
     /// Cost: nothing is begun from when the logs are long until everything under way has ended and
     /// is applied, at most 0.3 s. Saving the tables takes a thread, the memory of one copy of all

@@ -27,7 +27,7 @@ use read_back::{expect_manifest, read_back};
 /// Records as they are read back: sorted by key.
 pub type Records = Vec<(Key, Version, Box<[u8]>)>;
 
-/// What a store's folder held, and the folder, which no other process may use.
+/// The content of a store's folder, and the folder, which no other process may use.
 #[derive(Debug)]
 pub struct Stored {
     pub(crate) folder: LogFolder,
@@ -52,7 +52,7 @@ pub struct Found {
     pub repaired: Vec<String>,
     /// Logs whose torn end was cut.
     pub torn: usize,
-    /// How long it took.
+    /// The time that it took.
     pub time: Duration,
 }
 
@@ -154,7 +154,7 @@ impl Stored {
 pub(crate) struct Begun {
     /// Its logs, by node.
     pub(crate) logs: Vec<LogFile>,
-    /// How far they went.
+    /// Marks of how far the logs went.
     pub(crate) marks: Marks,
     /// The manifest that names its files.
     pub(crate) manifest: Manifest,
@@ -162,7 +162,7 @@ pub(crate) struct Begun {
     pub(crate) table_bytes: u64,
 }
 
-/// What tables are loaded with at the start, by shard.
+/// The records that tables are loaded with at the start, by shard.
 pub(crate) struct Loaded<'s> {
     records: &'s [(Key, Version, Box<[u8]>)],
     most_per_shard: u64,

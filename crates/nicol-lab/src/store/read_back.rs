@@ -18,10 +18,10 @@ const PROGRESS_RECORDS: u64 = 4_096;
 /// Told how many bytes of all have been read.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64);
 
-/// How the logs of a system's stores are read back: its family knows what stands in them.
+/// The way to read back the logs of a system's stores: its family knows their records.
 #[derive(Clone, Copy, Debug)]
 pub struct LogReading {
-    /// How often each log is read.
+    /// The number of times that each log is read.
     pub(crate) times: u64,
     /// Adds what the logs of a run hold; returns the bytes read.
     ///
@@ -90,7 +90,7 @@ pub fn read_back(
     Ok(back)
 }
 
-/// Where the run with this number is.
+/// The path of the run with this number.
 fn run_in(dir: &Path, number: u32) -> PathBuf {
     dir.join(format!("run-{number}"))
 }

@@ -16,11 +16,12 @@ use nicol_rt::{
 use super::keeper::{Kept, Pausable, lock};
 use super::read_back::{LogReading, read_back};
 
-/// How long the cluster may take to become quiet; beyond it serves on, and is asked again later.
+/// Time that the cluster may take to become quiet. After it, the cluster serves on and is asked
+/// again later.
 const QUIET_MAX: Duration = Duration::from_millis(300);
-/// How often it is asked.
+/// Interval at which the cluster is asked whether it is quiet.
 const QUIET_POLL: Duration = Duration::from_micros(200);
-/// When it is asked again after it has not become quiet.
+/// Wait before the next attempt if the cluster has not become quiet.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// The run that a store has begun, but for its logs.
@@ -41,7 +42,7 @@ struct NextRun {
     marks: Marks,
 }
 
-/// See the module.
+/// Shortens the logs of a served store while it runs.
 pub(super) struct Runs {
     folder: Arc<LogFolder>,
     cluster: Arc<dyn Pausable>,
@@ -49,9 +50,9 @@ pub(super) struct Runs {
     reading: LogReading,
     manifest: Manifest,
     marks: Marks,
-    /// Can the marks be noted? It is told once that they cannot.
+    /// Whether the marks can be noted. That they cannot is told once.
     marked: bool,
-    /// Are writes refused, because the disk is full?
+    /// Whether writes are refused, because the disk is full.
     full: bool,
     limit: u64,
     next: Option<NextRun>,
@@ -98,7 +99,8 @@ impl Runs {
         }
     }
 
-    /// Does what is due; to be called a few times a second. Returns what there is to tell.
+    /// Does what is due. Call it a few times a second. Returns a message for the operator, if there
+    /// is one.
     ///
     /// Cost: nothing is begun from when the logs are long until everything under way has ended and
     /// is applied, at most 0.3 s. Saving the tables takes a thread, the memory of one copy of all
@@ -193,8 +195,8 @@ impl Runs {
         self.saving.is_some().then(|| self.end_saving(false)).flatten()
     }
 
-    /// Has the logs go on in a new run at an instant at which nothing is under way, and begins to
-    /// save what the runs before it hold.
+    /// Lets the logs go on in a new run at an instant at which nothing is under way, and begins to
+    /// save what the earlier runs hold.
     fn switch(&mut self, world: &LiveCluster) -> Result<(), Failure> {
         let next = match self.next.take() {
             Some(next) => next,
@@ -241,7 +243,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Has a quiet cluster's logs go on in another run.
+    /// Lets the logs of a quiet cluster go on in another run.
     fn go_on_in(&mut self, next: NextRun, world: &LiveCluster) -> Result<(), Failure> {
         // What is durable now will not be more.
         let noted = self.marks.note(&world.log_records());

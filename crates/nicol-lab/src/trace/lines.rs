@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{process, thread};
 
-/// One event.
+/// One event of a trace file, in the JSON trace-event format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Line {
     /// None at the end of a slice: Perfetto looks for an open one of that very name.
@@ -16,7 +16,6 @@ pub(super) struct Line {
     pub(super) cat: Option<String>,
     /// Its kind, as the format calls it.
     pub(super) ph: String,
-    /// In microseconds.
     pub(super) ts: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) dur: Option<f64>,
@@ -34,7 +33,7 @@ pub(super) struct Line {
     pub(super) args: Option<Args>,
 }
 
-/// What an event tells besides.
+/// Further arguments of an event.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Args {

@@ -18,7 +18,6 @@ pub use timeline::{MessageRow, timeline};
 
 /// The first line of a file.
 const FIRST: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
-/// The last line.
 const LAST: &str = "]}";
 
 /// The messages and one-sided operations about `key` in a trace, in the order of sending.
@@ -105,7 +104,7 @@ fn thread(track: Track) -> u32 {
     process(track) * 1_000 + place
 }
 
-/// Which messages were sent and taken.
+/// Messages that were sent and taken.
 struct Messages<'a> {
     sent: BTreeMap<Flow, &'static str>,
     taken: BTreeSet<Flow>,

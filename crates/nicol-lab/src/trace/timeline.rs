@@ -12,9 +12,8 @@ use super::{FIRST, LAST};
 /// A message of a trace, or a one-sided operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MessageRow {
-    /// When it was sent.
     pub sent_us: f64,
-    /// When it was taken, or a one-sided operation was complete; none if it was not.
+    /// The time at which it was taken, or a one-sided operation was complete; `None` if it was not.
     pub taken_us: Option<f64>,
     pub from: String,
     pub to: String,
@@ -63,7 +62,7 @@ struct Found {
     requests: BTreeSet<String>,
     /// Verbs under way: their places in `sent`, by id.
     under_way: BTreeMap<String, usize>,
-    /// When verbs were complete, by their places in `sent`.
+    /// The times at which verbs were complete, by their places in `sent`.
     complete: BTreeMap<usize, f64>,
 }
 

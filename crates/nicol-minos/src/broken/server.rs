@@ -126,7 +126,7 @@ impl<F: Fabric> BrokenServer<F> {
     }
 }
 
-/// True if another node than its coordinator sends what has this timestamp.
+/// Whether a node other than the coordinator sends the write of this timestamp.
 fn is_replay(from: NodeId, ts: Timestamp) -> bool {
     ts.node() != from
 }

@@ -21,7 +21,7 @@ pub(super) struct Ship<'a> {
     pub(super) epoch: u64,
     pub(super) first: Key,
     pub(super) last: Key,
-    /// What the sender has in between, in the order of keys.
+    /// The sender's records of the range, by ascending key.
     pub(super) own: &'a [(Key, Timestamp)],
 }
 
@@ -72,9 +72,9 @@ pub(super) struct Shipped {
 /// keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
-    /// True if the sender serves.
+    /// Whether the sender serves.
     pub(super) ready: bool,
-    /// True if there are more.
+    /// Whether more records follow.
     pub(super) more: bool,
     pub(super) records: Vec<Shipped>,
 }

@@ -224,9 +224,10 @@ impl<F: Fabric> Recovery<F> {
         self.persist_copies().await
     }
 
-    /// What was compared with a node that serves and is not among the records that it has shipped
-    /// is the same there, complete, and not locked: a lock that an attempt which failed has copied
-    /// was released since, perhaps by a coordinator that did not know this node as a member.
+    /// Confirms the records that were compared with a serving node and that it has not shipped:
+    /// they are equal there, complete, and not locked. A lock that an earlier, failed attempt
+    /// copied has been released since, perhaps by a coordinator that did not know this node as a
+    /// member.
     fn confirm<'a>(&self, own: impl Iterator<Item = &'a (Key, Timestamp)>, shipped: &[Shipped]) {
         let tracked = self.member.config().tracks_durability();
         for &(key, ts) in own {
@@ -292,8 +293,8 @@ impl<F: Fabric> Recovery<F> {
         Some(())
     }
 
-    /// Who owns the record's read lock at `node`? Once it has been released there, so it is here,
-    /// unless of a newer write.
+    /// The owner of the record's read lock at `node`. Once the lock is released there, it is
+    /// released here, unless a newer write has it.
     async fn owner_at(&self, node: NodeId, key: Key) -> Option<Option<Timestamp>> {
         let page = self.ship(node, key, key, &[]).await?;
         let Some(shipped) = page.records.first() else { return Some(None) };

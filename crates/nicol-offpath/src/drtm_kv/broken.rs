@@ -8,7 +8,7 @@ use super::messages::Answer;
 
 /// One put in so many is lost by the fault that loses some.
 const LOST_ONE_IN: u64 = 8;
-/// How long a step that must happen at once is delayed.
+/// The delay within a step that should happen at one instant.
 const GAP: Nanos = Nanos::from_micros(10);
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
@@ -35,7 +35,8 @@ pub enum Sabotage {
     LeavesOldCopies,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -44,17 +45,18 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// Is an extent taken for the key's whatever it says?
+    /// Whether an extent is taken for the key's without a look at its key and version.
     pub(super) fn trusts_extents(self) -> bool {
         self.is(Sabotage::TrustsExtents)
     }
 
-    /// Does a search go on in the next bucket of a chain?
+    /// Whether a search goes on in the next bucket of a chain.
     pub(super) fn follows_chains(self) -> bool {
         !self.is(Sabotage::IgnoresChains)
     }
 
-    /// Called before a put is made: has it been acknowledged already? `None`: it has, and is lost.
+    /// Called before a put is made. Returns whether it has been acknowledged already; `None`: it
+    /// has, and is lost.
     pub(super) async fn begin_put<F: Fabric>(self, fabric: &F, to: ReplyTo) -> Option<bool> {
         let loses = self.is(Sabotage::LosesPuts) && fabric.random().is_multiple_of(LOST_ONE_IN);
         if !loses && !self.is(Sabotage::AcknowledgesEarly) {
@@ -68,17 +70,18 @@ impl Hooks {
         Some(true)
     }
 
-    /// Does a put take the old value out of the cache?
+    /// Whether a put removes the old value from the cache.
     pub(super) fn forgets_cached(self) -> bool {
         !self.is(Sabotage::KeepsCached)
     }
 
-    /// Is the old value made unreadable before the copies of the index change?
+    /// Whether the old value becomes unreadable before the copies of the index change.
     pub(super) fn retires_old(self) -> bool {
         !self.is(Sabotage::LeavesOldCopies)
     }
 
-    /// How long an entry is empty before the new one is written, if it is emptied at all.
+    /// The time for which an entry is empty before the new one is written; `None`: it is replaced
+    /// at once.
     pub(super) fn tears_entry(self) -> Option<Nanos> {
         self.is(Sabotage::TearsBuckets).then_some(GAP)
     }

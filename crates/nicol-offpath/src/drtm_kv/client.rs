@@ -67,8 +67,8 @@ impl<F: Fabric> Client<F> {
         Self(Rc::new(Engine { fabric, node, keys }))
     }
 
-    /// Does the next get ask the SoC? [OffPath23 figure 18: with A4 + A5 those of one client
-    /// machine do]
+    /// Whether the next get asks the SoC. With A4 + A5 the gets of one client machine do.
+    /// [OffPath23 figure 18]
     fn asks(&self) -> bool {
         let Engine { fabric, node, .. } = &*self.0;
         match node.config().alternative {

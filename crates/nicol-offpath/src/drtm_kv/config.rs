@@ -6,10 +6,10 @@ use nicol_core::units::Nanos;
 use super::broken::{Hooks, Sabotage};
 use super::layout::{BUCKET, KEPT_MAX, extent_bytes};
 
-/// Copies at most.
+/// The most copies of the index that a server may have.
 pub const COPIES_MAX: u64 = 16;
 
-/// Which way a get takes. [OffPath23 5.2]
+/// The path that a get takes. [OffPath23 5.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alternative {
     /// A1 on a card without cores beside the path.
@@ -29,12 +29,12 @@ pub enum Alternative {
 }
 
 impl Alternative {
-    /// Does the index stand in the SoC's memory? Else in the host's.
+    /// Whether the index is in the SoC's memory; otherwise it is in the host's.
     pub const fn index_on_soc(self) -> bool {
         matches!(self, Self::A3 | Self::A4 | Self::A5 | Self::A4AndA5)
     }
 
-    /// Does the SoC keep values?
+    /// Whether the SoC keeps values.
     pub const fn caches(self) -> bool {
         matches!(self, Self::A5 | Self::A4AndA5)
     }
@@ -49,10 +49,9 @@ pub enum KeptBy {
     Read,
 }
 
-/// How a system of this kind runs.
+/// Configuration of a `drtm-kv` system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrtmKvConfig {
-    /// Which way gets take.
     pub alternative: Alternative,
     /// Buckets that keys hash to.
     pub buckets: u64,
@@ -63,7 +62,6 @@ pub struct DrtmKvConfig {
     pub extents: u64,
     /// Values that the SoC keeps at most.
     pub cached: u64,
-    /// How a client gets a value that the SoC keeps (A5).
     pub kept_by: KeptBy,
     /// Copies of what clients READ of the SoC's memory, in other rows of it: a READ takes any.
     /// [OffPath23 advice 1]
@@ -71,17 +69,17 @@ pub struct DrtmKvConfig {
     /// Of a thousand gets those that ask, where a client can do both (A4 + A5). Without it one
     /// client node asks, and the others READ.
     pub asks_permille: Option<u16>,
-    /// How gets choose between READs and asking at run time, where a client can do both (A4 + A5).
-    /// With it there is no share.
+    /// Chooses at run time whether a get READs or asks, where a client can do both (A4 + A5). With
+    /// it there is no fixed share.
     pub steering: Option<Steering>,
-    /// How long a client waits for the answer to a request.
+    /// Time that a client waits for the answer to a request.
     pub timeout: Nanos,
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
 impl DrtmKvConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }
@@ -104,7 +102,7 @@ impl DrtmKvConfig {
         index.saturating_add(self.extents.saturating_mul(extent_bytes(self.value_bytes)))
     }
 
-    /// Do clients READ values of the SoC?
+    /// Whether clients READ values of the SoC.
     pub(super) fn reads_kept(&self) -> bool {
         self.alternative == Alternative::A5 && self.kept_by == KeptBy::Read
     }

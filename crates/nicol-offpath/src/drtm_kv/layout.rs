@@ -49,8 +49,8 @@ pub(super) struct ValueAddress {
 }
 
 impl ValueAddress {
-    /// Where the next value of the key is, in `extent`. After 2^32 versions they begin anew: no
-    /// reader has the address of so long ago.
+    /// The address of the key's next value, in `extent`. Versions wrap after 2^32: no reader has an
+    /// address that is so old.
     pub(super) const fn next(self, extent: u32) -> Self {
         let version = match self.version.checked_add(1) {
             Some(version) => version,
@@ -80,11 +80,11 @@ pub(super) const fn extent_bytes(value_bytes: u64) -> u64 {
     HEADER + value_bytes.next_multiple_of(8)
 }
 
-/// What an entry says of a key.
+/// The content of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) address: ValueAddress,
-    /// Where the SoC keeps its value, if it has the same version.
+    /// The slot in which the SoC keeps the value, if that has the same version.
     pub(super) kept: Option<u32>,
 }
 

@@ -6,7 +6,7 @@ use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::layout::ValueAddress;
 
-/// Client to server: which memory may I read?
+/// Client to server: asks which memory it may read.
 pub(super) const HELLO: u16 = 1;
 /// Client to server: the value of this key.
 pub(super) const GET: u16 = 2;
@@ -15,7 +15,7 @@ pub(super) const PUT: u16 = 3;
 const KEYS: u16 = 4;
 const ANSWER: u16 = 5;
 
-/// HELLO.
+/// HELLO: asks where a server's index and values are.
 pub(super) struct Hello;
 
 impl Message for Hello {
@@ -52,7 +52,7 @@ impl Keys {
     }
 }
 
-/// GET.
+/// GET: asks the SoC for the value of a key.
 pub(super) struct Get(pub(super) Key);
 
 impl Message for Get {
@@ -75,7 +75,7 @@ impl Get {
     }
 }
 
-/// PUT.
+/// PUT: has the server write a value.
 pub(super) struct Put<'a> {
     pub(super) key: Key,
     pub(super) value: &'a [u8],

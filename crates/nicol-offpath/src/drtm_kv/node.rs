@@ -19,7 +19,7 @@ use super::layout::{BUCKET, Unfit, copy_stride, extent_bytes};
 use super::messages::Keys;
 use super::table::Table;
 
-/// What a node has counted.
+/// Counters of a node.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Extents that were not what their entry meant, and were looked up again.
@@ -43,7 +43,7 @@ impl Counts {
     }
 }
 
-/// A node.
+/// A node of DrTM-KV: a server, a client, or both.
 pub struct Node {
     id: NodeId,
     config: DrtmKvConfig,
@@ -53,7 +53,7 @@ pub struct Node {
     index: Mutex<Option<RKey>>,
     values: Mutex<Option<RKey>>,
     kept: Mutex<Option<RKey>>,
-    /// What its clients have found to be faster.
+    /// The way that its clients have found to be faster.
     choice: Option<Choice>,
     /// Work of the server that is not done.
     open: Arc<AtomicU64>,
@@ -79,12 +79,12 @@ impl Node {
         view.primary(view.shard_of(key))
     }
 
-    /// How its clients choose between READs and asking, if they do.
+    /// The run-time choice of its clients between READs and asking, if it is on.
     pub(super) const fn choice(&self) -> Option<&Choice> {
         self.choice.as_ref()
     }
 
-    /// True if it is a server, with its memory in place.
+    /// Whether it is a server, with its memory in place.
     pub(super) const fn is_server(&self) -> bool {
         self.table.is_some()
     }

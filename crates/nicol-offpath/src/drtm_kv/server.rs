@@ -15,7 +15,7 @@ use super::messages::{Answer, GET, Get, HELLO, PUT, Put};
 use super::node::Node;
 use super::table::{Full, bucket_of};
 
-/// How long a put waits for another one of its key.
+/// Time that a put waits for another one of its key.
 const WAIT: Nanos = Nanos::from_micros(1);
 /// One miss in so many brings its value into the cache: what is asked for often comes soon.
 const KEPT_ONE_IN: u64 = 4;
@@ -24,7 +24,7 @@ const STALE_MAX: u32 = 1_000;
 /// Buckets of a chain at most; a longer one has no end.
 const CHAIN_MAX: u64 = 1 << 20;
 
-/// What a NIC engine of a server answers: on an off-path card a core of the SoC.
+/// The service of a server's NIC engine: on an off-path card a core of the SoC.
 pub(super) struct Server<F> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,

@@ -20,7 +20,7 @@ struct Record {
     address: ValueAddress,
 }
 
-/// See the module.
+/// A server's table: the index with its copies, the extents, and the values that the SoC keeps.
 pub struct Table {
     /// Buckets, as many times as there are copies.
     pub(super) index: Arc<Region>,
@@ -112,13 +112,13 @@ impl Table {
         self.index_copies(at).all(|at| self.index.store(at, word).is_ok())
     }
 
-    /// Where a word of the index stands in each copy of it.
+    /// The addresses of a word of the index, one in each copy.
     pub(super) fn index_copies(&self, at: u64) -> impl Iterator<Item = u64> + use<> {
         let stride = self.index_stride;
         (0..self.config.copies).map(move |copy| copy * stride + at)
     }
 
-    /// Where a slot's value stands in each copy.
+    /// The addresses of a slot's value, one in each copy.
     fn kept_copies(&self, slot: u32) -> impl Iterator<Item = u64> + use<> {
         let (stride, bytes) = (self.kept_stride, extent_bytes(self.config.value_bytes));
         (0..self.config.copies).map(move |copy| copy * stride + u64::from(slot) * bytes)
@@ -153,7 +153,7 @@ impl Table {
         }
     }
 
-    /// Where the value of `key` stands.
+    /// The address of the value of `key`.
     pub(super) fn address(&self, key: Key) -> Option<ValueAddress> {
         self.records.get(&key).map(|record| record.address)
     }
@@ -192,8 +192,8 @@ impl Table {
         Ok(Some(record.address.next(extent)))
     }
 
-    /// Takes `key` out of the cache: was it there? From here on it is not cached before the put
-    /// ends, and who READs its slot finds no version of it.
+    /// Takes `key` out of the cache, and returns whether it was there. Until the put ends it is not
+    /// cached, and a READ of its slot finds no version of it.
     pub(super) fn forget(&mut self, key: Key) -> bool {
         if let Some(slot) = self.slots.get(&key) {
             let retired =

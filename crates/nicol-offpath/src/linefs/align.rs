@@ -21,7 +21,7 @@ const ANSWER: Timeout = Timeout::After(Nanos::from_millis(2));
 /// Bytes of a page of several blocks at most: a chunk is as long as the shortest may be set to.
 const PAGE: usize = 2 << 10;
 
-/// What a member had that was asked for files.
+/// The answer of a member that was asked for files.
 enum Copied {
     /// All of them; they are here now.
     All,

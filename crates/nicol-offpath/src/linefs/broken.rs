@@ -25,7 +25,8 @@ pub enum Sabotage {
     RejoinsEmpty,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -34,42 +35,42 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// Is a write acknowledged when it is in the log?
+    /// Whether a write is acknowledged as soon as it is in the log.
     pub(super) fn acknowledges_early(self) -> bool {
         self.is(Sabotage::AcknowledgesEarly)
     }
 
-    /// Can a write be read before it is replicated?
+    /// Whether a write can be read before it is replicated.
     pub(super) fn publishes_early(self) -> bool {
         self.is(Sabotage::AcknowledgesEarly) || self.is(Sabotage::PublishesEarly)
     }
 
-    /// Does publishing overwrite newer blocks?
+    /// Whether publishing overwrites newer blocks.
     pub(super) fn overwrites_newer(self) -> bool {
         self.is(Sabotage::PublishesOld)
     }
 
-    /// Does a backup take a chunk? `fits`: it has its CRC.
+    /// Whether a backup takes a chunk. `fits`: the CRC of the chunk is right.
     pub(super) fn accepts(self, fits: bool) -> bool {
         fits || self.is(Sabotage::TrustsChunks)
     }
 
-    /// Does a backup pass a chunk on along the chain?
+    /// Whether a backup passes a chunk on along the chain.
     pub(super) fn passes_on(self) -> bool {
         !self.is(Sabotage::BreaksChain)
     }
 
-    /// Are some chunks written with a byte that is not theirs?
+    /// Whether some chunks are written with a wrong byte.
     pub(super) fn corrupts_chunks(self) -> bool {
         self.is(Sabotage::CorruptsChunks) || self.is(Sabotage::TrustsChunks)
     }
 
-    /// Does a node that comes back count as one that has copied the files?
+    /// Whether a node that comes back counts as one that has copied the files.
     pub(super) fn is_complete(self, complete: bool) -> bool {
         complete || self.is(Sabotage::RejoinsEmpty)
     }
 
-    /// Does a node count as aligned with a new head before it has looked?
+    /// Whether a node counts as aligned with a new head before it has compared.
     pub(super) fn aligns_at_once(self, complete: bool) -> bool {
         self.is(Sabotage::RejoinsEmpty) || complete && self.is(Sabotage::SkipsAlignment)
     }

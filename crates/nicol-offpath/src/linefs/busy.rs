@@ -8,9 +8,8 @@ use nicol_core::units::Nanos;
 
 use super::member::Member;
 
-/// How long the operating system lets either run: assumed, shorter than what a Linux scheduler
-/// gives (milliseconds), so that a short run sees many turns. Of two that want the core, each has
-/// half of it.
+/// Time for which the operating system lets either program run, in turn. Assumed: it is shorter
+/// than the slices of a Linux scheduler (milliseconds), so that a short run sees many turns.
 const TURN: Nanos = Nanos::from_micros(100);
 /// Points of a step, and coordinates of each.
 const POINTS: usize = 128;

@@ -113,7 +113,7 @@ impl<F: Fabric> KeyValue for Client<F> {
     }
 }
 
-/// What a host engine answers: as a primary to clients elsewhere, as a backup to the chain of A3.
+/// The service of a host engine: as a primary to clients elsewhere, as a backup to the chain of A3.
 pub(super) struct HostServer<F: Fabric>(pub(super) Rc<Log<F>>);
 
 impl<F: Fabric> Service for HostServer<F> {
@@ -160,7 +160,7 @@ impl<F: Fabric> Service for HostServer<F> {
     }
 }
 
-/// May this node, its memory being `state`, tell what a block is?
+/// Checks that this node, its memory being `state`, may answer for the block of `key`.
 fn may_serve<F: Fabric>(fabric: &F, node: &Node, state: &State, key: Key) -> Result<(), Reason> {
     if !state.serves(node.shard_of(key)) {
         return Err(Reason::ShardUnavailable);
@@ -194,7 +194,7 @@ async fn write<F: Fabric>(log: &Rc<Log<F>>, to: ReplyTo, key: Key, value: Option
     fabric.reply(to, &answer);
 }
 
-/// What a NIC engine answers: on an off-path card a core of the SoC.
+/// The service of a NIC engine: on an off-path card a core of the SoC.
 pub(super) struct SocServer<F: Fabric>(pub(super) Rc<Member<F>>);
 
 impl<F: Fabric> Service for SocServer<F> {
@@ -216,7 +216,7 @@ impl<F: Fabric> Service for SocServer<F> {
     }
 }
 
-/// What an engine of either side answers to the one before it in a chain.
+/// Answers the engine before this one in a chain, on either side.
 fn serve_chain<F: Fabric>(
     member: &Rc<Member<F>>,
     to: ReplyTo,

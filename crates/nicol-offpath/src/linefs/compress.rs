@@ -9,8 +9,8 @@ pub(super) const BLOCK: usize = 64 << 10;
 /// Bytes before each packed block: its lengths, packed and not.
 const HEADER: usize = 8;
 
-/// What packing, or unpacking, costs a core of the SoC: so much for each byte that is not packed,
-/// and for each sequence (a run of literals and a match) that the packed form consists of.
+/// The cost of packing, or unpacking, on a core of the SoC: for each unpacked byte, and for each
+/// sequence (a run of literals and a match) of the packed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Picoseconds of a byte.

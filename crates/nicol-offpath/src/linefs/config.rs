@@ -5,7 +5,7 @@ use nicol_core::units::{Bytes, Nanos};
 use super::broken::{Hooks, Sabotage};
 use super::compress::Cost;
 
-/// Which way chunks take. [OffPath23 5.1]
+/// The path that chunks take. [OffPath23 5.1]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alternative {
     /// The SoC fetches by RDMA (3), compresses and replicates.
@@ -17,7 +17,7 @@ pub enum Alternative {
     A2AndA3,
 }
 
-/// What else the hosts' cores do. [OffPath23 figure 13]
+/// Other work on the hosts' cores. [OffPath23 figure 13]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostLoad {
     Idle,
@@ -25,12 +25,10 @@ pub enum HostLoad {
     Busy,
 }
 
-/// How a system of this kind runs.
+/// Configuration of a `linefs` system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineFsConfig {
-    /// Which way chunks take.
     pub alternative: Alternative,
-    /// What else the hosts' cores do.
     pub host: HostLoad,
     /// Bytes of a chunk at most. [OffPath23 5.1: 16 MB by default, 256 KB by advice 3]
     pub chunk: Bytes,
@@ -41,21 +39,21 @@ pub struct LineFsConfig {
     /// Transfers are posted in pieces of so many bytes; as a whole where there is none. [OffPath23
     /// advices 2 and 3]
     pub segment: Option<Bytes>,
-    /// Does the host compress what A3 sends? The study leaves that out, for what it costs its
+    /// Whether the host compresses what A3 sends. The study leaves that out, since it costs host
     /// cores.
     pub host_compresses: bool,
-    /// What compression costs a core of the SoC.
+    /// The cost of compression on a core of the SoC.
     pub compression: Cost,
-    /// What decompression costs it.
+    /// The cost of decompression on a core of the SoC.
     pub decompression: Cost,
-    /// How long a client on another node waits for the answer to a request.
+    /// Time that a client on another node waits for the answer to a request.
     pub timeout: Nanos,
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
 impl LineFsConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }
@@ -76,7 +74,7 @@ impl LineFsConfig {
         }
     }
 
-    /// Does A3 take the `turn`-th chunk of a host engine? Evenly spread.
+    /// Whether A3 takes the `turn`-th chunk of a host engine. Its chunks are spread evenly.
     pub(super) fn by_host(&self, turn: u64) -> bool {
         match self.alternative {
             Alternative::A1 | Alternative::A2 => false,

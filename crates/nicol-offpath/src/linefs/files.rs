@@ -17,7 +17,7 @@ struct Block {
     value: Option<Box<[u8]>>,
 }
 
-/// See the module.
+/// The published blocks of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Files(BTreeMap<Key, Block>);
 
@@ -84,7 +84,7 @@ impl Files {
     }
 }
 
-/// What a block adds to the digest of its shard.
+/// The part of a block in the digest of its shard.
 pub(super) fn digest_of(key: Key, version: u64, value: &[u8]) -> u64 {
     let parts = [key.0, version, digest(value)];
     let mixed = parts

@@ -24,7 +24,7 @@ pub const fn payload_max(chunk: Bytes) -> u64 {
 pub(super) struct Record<'a> {
     pub(super) key: Key,
     pub(super) version: u64,
-    /// What the block becomes; `None`: it is removed.
+    /// The new content of the block; `None`: it is removed.
     pub(super) value: Option<&'a [u8]>,
 }
 

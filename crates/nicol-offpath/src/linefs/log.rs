@@ -47,11 +47,11 @@ struct Sealed {
     slot: Slot,
     bytes: Vec<u8>,
     outcome: Rc<ChunkOutcome>,
-    /// Does A3 take it?
+    /// Whether A3 takes it.
     by_host: bool,
 }
 
-/// See the module.
+/// A host engine's log of writes that have not left as a chunk.
 pub(super) struct Log<F: Fabric> {
     pub(super) member: Rc<Member<F>>,
     /// By shard: a chain is one shard's.
@@ -214,7 +214,7 @@ impl<F: Fabric> Log<F> {
         self.seal();
     }
 
-    /// Has a chunk replicated along the chain of now: that chain, if it is.
+    /// Replicates a chunk once along the chain as it is now. Returns that chain if it succeeded.
     async fn replicate_once(&self, sealed: &Sealed) -> Option<Chain> {
         let Sealed { shard, slot, bytes, by_host, .. } = sealed;
         let slot = *slot;

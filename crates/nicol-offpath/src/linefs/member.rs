@@ -31,7 +31,7 @@ pub(super) struct Replicated(());
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// How many things an engine has to do now; the busy program on its core asks.
+/// The number of things that an engine is doing now, for the busy program on its core.
 pub(super) struct Working {
     count: Cell<u32>,
     begun: Signal,
@@ -62,7 +62,7 @@ impl Working {
     }
 }
 
-/// See the module.
+/// An engine as a member of chains: it sends chunks and takes them.
 pub(super) struct Member<F: Fabric> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
@@ -71,7 +71,7 @@ pub(super) struct Member<F: Fabric> {
     pub(super) working: Rc<Working>,
     /// By node: the keys of its memory, if it has told, and in which life.
     keys: RefCell<Vec<Option<(Life, Keys)>>>,
-    /// Is a chunk of this engine on the wire?
+    /// Whether a chunk of this engine is on the wire.
     is_writing: Cell<bool>,
     written: Signal,
 }
@@ -145,7 +145,7 @@ impl<F: Fabric> Member<F> {
         acknowledged.map(drop)
     }
 
-    /// How the bytes of a chunk are to be read that this engine passes on.
+    /// How to read the bytes of a chunk that this engine passes on.
     fn content_of<'a>(&self, chunk: &Chunk, bytes: &'a [u8]) -> Content<'a> {
         let is_host = self.fabric.here().side == Side::Host;
         match is_host && !self.node.config().host_compresses {

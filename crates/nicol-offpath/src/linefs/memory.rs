@@ -17,7 +17,7 @@ use super::messages::{Chunk, Keys, Slot, Submit, Way};
 const LOG: u32 = 1;
 const COPIES: u32 = 2;
 
-/// See the module.
+/// The memory of one life: the log, and the slots into which others write chunks.
 pub(super) struct Memory {
     /// Slots of the own host engines.
     log: Arc<Region>,

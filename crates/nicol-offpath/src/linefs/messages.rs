@@ -10,7 +10,7 @@ use super::chain::{Chain, Life, Page};
 use super::compress::unpacked;
 use super::layout::records;
 
-/// Which memory may I write chunks to?
+/// Asks which memory it may write chunks to.
 pub(super) const HELLO: u16 = 1;
 /// Host to its SoC: replicate what is in this slot of my log.
 pub(super) const SUBMIT: u16 = 2;
@@ -30,7 +30,7 @@ pub(super) const SHIP: u16 = 10;
 pub(super) const ALIGNED: u16 = 11;
 const SHIPPED: u16 = 12;
 
-/// HELLO.
+/// HELLO: asks which memory takes chunks.
 pub(super) struct Hello;
 
 impl Message for Hello {
@@ -63,7 +63,7 @@ impl Keys {
     }
 }
 
-/// Which slot of whose log: of a host engine of a primary.
+/// The slot of a log, and whose log: that of a host engine of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) node: NodeId,
@@ -345,10 +345,10 @@ impl Aligned {
     }
 }
 
-/// WRITE.
+/// WRITE: a write of a client on another node.
 pub(super) struct Write<'a> {
     pub(super) key: Key,
-    /// What the block becomes; `None`: it is removed.
+    /// The new content of the block; `None`: it is removed.
     pub(super) value: Option<&'a [u8]>,
 }
 
@@ -417,7 +417,7 @@ impl Written {
     }
 }
 
-/// READ.
+/// READ: asks the head of a chain for a block.
 pub(super) struct Read(pub(super) Key);
 
 impl Message for Read {

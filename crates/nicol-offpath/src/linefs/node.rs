@@ -17,7 +17,7 @@ use super::files::{Files, digest_of};
 use super::memory::Memory;
 use super::standing::State;
 
-/// What a node has counted.
+/// Counters of a node.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Chunks of this node's log that the SoC replicated, and the host.
@@ -35,12 +35,11 @@ pub(super) struct Counts {
     copied: AtomicU64,
     /// Time of the host's cores that another program took.
     elsewhere_ns: AtomicU64,
-    /// Where the time of chunks went.
     pub(super) times: Times,
 }
 
-/// Where the time of chunks went that a node has sent or taken, all of them together. Parts of a
-/// chunk overlap, and those of several chunks do.
+/// The time of the chunks that a node has sent or taken, by part, summed up. Parts of a chunk
+/// overlap, and so do chunks.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// The SoC fetches a chunk of its host.
@@ -81,7 +80,7 @@ impl Counts {
     }
 }
 
-/// A node.
+/// A node of LineFS: it holds files, has clients, or both.
 pub struct Node {
     id: NodeId,
     config: LineFsConfig,

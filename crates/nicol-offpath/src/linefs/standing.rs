@@ -38,7 +38,7 @@ pub(super) struct Due {
     pub(super) step: Step,
 }
 
-/// See [`Due`].
+/// The step of an alignment or copy that a [`Due`] asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Copy the files of the first of these that has them.
@@ -47,7 +47,7 @@ pub(super) enum Step {
     Tell,
 }
 
-/// What a node has to say that is asked for files.
+/// The answer of a node that is asked for files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shipment {
     /// Files from the asked key on as writes of a chunk, and the last key that these cover.
@@ -58,7 +58,7 @@ pub(super) enum Shipment {
     Later,
 }
 
-/// What becomes of a chunk at the head.
+/// What the head does with a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Every member has it: it may be published.
@@ -73,17 +73,17 @@ pub(super) enum Verdict {
 struct Standing {
     /// In its order; empty if no replica is a member.
     chain: Vec<Life>,
-    /// True if everything that was acknowledged is here.
+    /// Whether everything that was acknowledged is here.
     complete: bool,
-    /// Does no member of the chain have that?
+    /// Whether no member of the chain has it any more.
     lost: bool,
     /// With whose files these are aligned.
     aligned: Option<Life>,
-    /// Does that head know?
+    /// Whether that head knows.
     told: bool,
     /// Of a head: the members that have aligned.
     followers: BTreeSet<Life>,
-    /// Of a head: have all?
+    /// Of a head: whether all have.
     ready: bool,
 }
 
@@ -200,7 +200,7 @@ impl State {
         self.of(shard).head().map(|head| head.node)
     }
 
-    /// Is this node the head of the chain of `shard`, and may it serve?
+    /// Whether this node is the head of the chain of `shard` and may serve.
     pub(super) fn serves(&self, shard: ShardId) -> bool {
         let standing = self.of(shard);
         standing.ready && standing.head().is_some_and(|head| head.node == self.here)
@@ -214,7 +214,7 @@ impl State {
         self.serves(shard).then(|| Chain { epoch, head: standing.chain[0], backups })
     }
 
-    /// May a chunk that every one of `held` has be published?
+    /// Decides whether a chunk that all of `held` have may be published.
     pub(super) fn judge(&self, shard: ShardId, held: &Chain) -> Verdict {
         match self.led(shard) {
             Some(now) if now.head == held.head => {
@@ -225,13 +225,13 @@ impl State {
         }
     }
 
-    /// Is `node` a member of the chain of `shard`, and since when?
+    /// The life in which `node` is a member of the chain of `shard`; `None` if it is none.
     pub(super) fn member(&self, shard: ShardId, node: NodeId) -> Option<Life> {
         self.of(shard).life_of(node)
     }
 
-    /// Is a chunk of the head that this node knows, which is a backup of it and knows the view in
-    /// which it was sent?
+    /// Whether to take a chunk: it comes from the head that this node knows and is a backup of, and
+    /// this node knows the view in which it was sent.
     pub(super) fn admits(&self, chunk: &Chunk) -> bool {
         let standing = self.of(chunk.way.shard);
         let known = self.view.as_ref().is_some_and(|view| view.epoch() >= chunk.way.epoch);
@@ -239,7 +239,7 @@ impl State {
         known && aligned && self.follows(chunk) && chunk.slot.node != self.here
     }
 
-    /// Is this node a member of the chain that a chunk travels along, and is its head the chunk's?
+    /// Whether this node is a member of the chain that a chunk travels along, with the same head.
     pub(super) fn follows(&self, chunk: &Chunk) -> bool {
         let standing = self.of(chunk.way.shard);
         standing.head() == Some(chunk.head()) && standing.life_of(self.here).is_some()
@@ -270,8 +270,7 @@ impl State {
         view.shard_ids().filter_map(due).collect()
     }
 
-    /// True if everything is still as it was when `due` was found, so that what was copied since
-    /// counts.
+    /// Whether everything is as it was when `due` was found, so that what was copied since counts.
     fn is_current(&self, due: &Due) -> bool {
         let standing = self.of(due.shard);
         standing.head() == Some(due.head) && standing.life_of(self.here) == Some(due.here)
@@ -305,7 +304,7 @@ impl State {
         true
     }
 
-    /// Notes that everybody lacks the files who `due` says may have them.
+    /// Notes that every node lacks the files which `due` expected them to have.
     pub(super) fn give_up(&mut self, due: &Due) {
         if self.is_current(due) {
             self.of_mut(due.shard).lost = true;
@@ -319,7 +318,7 @@ impl State {
         }
     }
 
-    /// A member has aligned with `head`: is that this node?
+    /// A member has aligned with `head`. Returns whether that is this node.
     pub(super) fn follow(&mut self, shard: ShardId, head: Life, follower: Life) -> bool {
         let here = self.here;
         let standing = self.of_mut(shard);
@@ -357,7 +356,7 @@ impl State {
         if looks { Shipment::Later } else { Shipment::Lacking }
     }
 
-    /// True if there is nothing left to do, as far as it can be done.
+    /// Whether nothing is left to do, as far as it can be done.
     pub(super) fn is_settled(&self) -> bool {
         self.shards.iter().all(|standing| {
             let (head, here) = (standing.head(), standing.life_of(self.here));
@@ -370,7 +369,7 @@ impl State {
         })
     }
 
-    /// Is every shard complete that this node is to hold?
+    /// Whether every shard that this node is to hold is complete.
     pub(super) fn is_complete(&self) -> bool {
         let held = |standing: &&Standing| standing.life_of(self.here).is_some();
         self.view.is_some()

@@ -55,7 +55,7 @@ pub(super) struct RawStep {
     pub(super) time: Option<Spanned<String>>,
 }
 
-/// What to write where TOML has another type than is wanted.
+/// The remedy for an error of TOML about a type.
 pub(super) fn remedy(message: &str) -> &'static str {
     const REMEDIES: [(&str, &str); 4] = [
         ("expected a sequence", ": write a list, such as [\"throughput\"]"),

@@ -33,7 +33,7 @@ impl Message for Answer {
     }
 }
 
-/// Who takes the steps after a SEND.
+/// The receiver of a SEND, which takes the steps after it.
 pub(super) struct Server<F: Fabric> {
     pub(super) fabric: F,
     pub(super) requests: Arc<Requests>,

@@ -5,7 +5,6 @@
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// A client takes any answer to its CAS for the lock.
     NoLocks,
@@ -21,7 +20,8 @@ pub enum Sabotage {
     KeepsLocks,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -30,27 +30,27 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// How many replicas a phase waits for.
+    /// The number of replicas that a phase waits for.
     pub(super) fn needed(self, majority: usize) -> usize {
         if self.is(Sabotage::SmallQuorum) { (majority - 1).max(1) } else { majority }
     }
 
-    /// Does an operation lock and write? Of the protocol every one does.
+    /// Whether an operation locks and writes. In the protocol every one does.
     pub(super) fn locks(self, is_put: bool) -> bool {
         is_put || !self.is(Sabotage::GetsWithoutLocks)
     }
 
-    /// Does a CAS that found this word in the lock have it?
+    /// Whether a CAS that found this word has taken the lock.
     pub(super) fn acquired(self, found: Option<u64>) -> bool {
         found == Some(0) || self.is(Sabotage::NoLocks)
     }
 
-    /// Does a client release the locks that it has got in vain?
+    /// Whether a client releases locks that it has acquired in vain.
     pub(super) fn releases_in_vain(self) -> bool {
         !self.is(Sabotage::KeepsLocks)
     }
 
-    /// Are locks released before the WRITEs?
+    /// Whether locks are released before the WRITEs.
     pub(super) fn unlocks_first(self) -> bool {
         self.is(Sabotage::UnlocksFirst)
     }

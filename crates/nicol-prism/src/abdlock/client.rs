@@ -18,13 +18,12 @@ use crate::messages::Handles;
 use crate::servers::{Servers, voids_handles};
 use crate::tag::{Name, Tag, Writer, parse};
 
-/// How long who does not know yet how a majority is reached waits before it looks again, at first;
-/// the wait doubles.
+/// First wait of an operation that does not yet know how to reach a majority; it doubles.
 const REACH_WAIT: Nanos = Nanos::from_micros(2);
 /// The longest wait before an attempt to lock.
 const BACKOFF_MOST: Nanos = Nanos::from_micros(512);
-/// How often an unlock that was not answered is tried again, and how long after: a card gives up
-/// before a cut has healed.
+/// Attempts at an unlock that is not answered, and the wait between them: a card gives up before a
+/// cut has healed.
 const UNLOCKS_MAX: u32 = 256;
 const UNLOCK_WAIT: Nanos = Nanos::from_micros(200);
 
@@ -61,8 +60,8 @@ struct Locked {
     late: LateLocks,
 }
 
-/// The locks that are granted after a majority's, until the write phase begins. `None`: it has, or
-/// never will; who is granted a lock from then on releases it.
+/// Locks that are granted after a majority of them, until the write phase begins. `None`: it has
+/// begun, or never will. A lock that is granted from then on is released.
 #[derive(Clone, Default)]
 struct LateLocks(Rc<RefCell<Option<Vec<Posted>>>>);
 
@@ -104,7 +103,7 @@ struct Operation<'a> {
     block: Block,
     replicas: Vec<NodeId>,
     needed: usize,
-    /// What a PUT writes.
+    /// The value that a PUT writes.
     new: Option<&'a [u8]>,
     /// The tag that a PUT has chosen, once it has.
     chosen: Option<Tag>,
@@ -205,7 +204,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// What a PUT writes as; what a GET has found. A PUT that begins anew keeps its tag.
+    /// The tag that a PUT writes, or that a GET has found. A PUT that begins anew keeps its tag.
     fn choose(&self, operation: &mut Operation<'_>, found: Tag) -> Tag {
         if operation.new.is_none() {
             return found;
@@ -388,7 +387,8 @@ impl<F: Fabric> Client<F> {
         newest.filter(|_| is_read)
     }
 
-    /// WRITEs tag and value to the locked replicas, and unlocks them. Has a quorum acknowledged?
+    /// WRITEs tag and value to the locked replicas, and unlocks them. Returns whether a quorum has
+    /// acknowledged.
     ///
     /// A lock is released once its replica has answered the WRITE: one that came after the release
     /// would overwrite what others have written since.
@@ -530,7 +530,7 @@ impl<F: Fabric> Client<F> {
     }
 }
 
-/// Was a verb not answered by a replica that may live?
+/// Whether a replica that may live has not answered a verb.
 fn is_unanswered(answer: &Result<&[u8], FabricError>) -> bool {
     let again = |error: &FabricError| !matches!(error, FabricError::AccessDenied(_));
     answer.as_ref().is_err_and(again)

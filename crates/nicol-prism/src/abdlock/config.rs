@@ -6,7 +6,7 @@ use crate::Verbs;
 
 use super::broken::{Hooks, Sabotage};
 
-/// Which replicas the write phase writes. AMB-54
+/// The replicas that the write phase writes. AMB-54.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteTo {
     /// "Each replica on which it has acquired a lock" [PRISM21 7.2]: also those that grant theirs
@@ -16,22 +16,19 @@ pub enum WriteTo {
     Quorum,
 }
 
-/// How ABDLOCK runs.
+/// Configuration of `abdlock`: the lock-based baseline of PRISM-RS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbdlockConfig {
     /// Blocks of the whole cluster, numbered from 0: the rows of their keys.
     pub blocks: u64,
     /// Bytes of a block.
     pub value_bytes: u64,
-    /// What executes its verbs.
     pub verbs: Verbs,
-    /// Which replicas are written.
     pub write_to: WriteTo,
     /// The longest wait before the second attempt to lock; it doubles with every further one.
     pub backoff: Nanos,
-    /// How long an operation looks for a majority.
+    /// Time that an operation tries to reach a majority.
     pub timeout: Nanos,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
@@ -41,7 +38,7 @@ pub(super) const LOCK: u64 = 8;
 const TAG: u64 = 8;
 
 impl AbdlockConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }

@@ -35,7 +35,6 @@ pub(super) struct Memory {
 }
 
 impl Node {
-    /// How it runs.
     pub fn config(&self) -> &AbdlockConfig {
         &self.config
     }
@@ -44,7 +43,8 @@ impl Node {
         &self.open
     }
 
-    /// What clients may reach here, if it is a replica that has not crashed.
+    /// The handles of this node's memory for clients; `None` unless it is a replica that has not
+    /// crashed.
     pub(super) fn open_memory<F: Fabric>(&self, fabric: &F) -> Option<Handles> {
         let memory = self.memory()?;
         let rkey = || fabric.register(&memory.region, Access::ReadWrite);
@@ -90,7 +90,7 @@ impl Node {
 }
 
 impl Memory {
-    /// What node `id` replicates; nothing of a node for clients.
+    /// Loads what node `id` replicates; `None` for a node of clients.
     fn load(from: &Origin<'_, AbdlockConfig>, id: NodeId) -> Option<Self> {
         let config = from.config;
         let held =

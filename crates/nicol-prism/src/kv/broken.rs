@@ -10,7 +10,6 @@ pub(super) mod server;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// A GET takes what its first slot holds for its key's.
     TrustsSlots,
@@ -33,7 +32,8 @@ pub enum Sabotage {
     ForgetsTheDead,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -42,7 +42,7 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// True if the CAS is skipped where there was no buffer.
+    /// Whether the CAS runs only if a buffer was allocated.
     pub(super) fn swaps_conditionally(self) -> bool {
         !self.is(Sabotage::InstallsUnconditionally)
     }

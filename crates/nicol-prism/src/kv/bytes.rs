@@ -18,14 +18,12 @@ pub enum Unfit {
     EmptyKey,
     /// The key alone is too long.
     Key {
-        /// Its bytes.
         bytes: u64,
         /// Bytes of the longest key.
         most: u64,
     },
     /// The value is too long beside its key.
     Value {
-        /// Its bytes.
         bytes: u64,
         /// Bytes of the longest value beside this key.
         most: u64,
@@ -79,7 +77,7 @@ impl From<Reason> for BytesFailure {
 }
 
 impl KvConfig {
-    /// Is there space for an item with such a key, and a value of so many bytes?
+    /// Checks that there is space for an item with such a key and a value of so many bytes.
     pub fn admits(&self, key: &[u8], value_bytes: usize) -> Result<(), Unfit> {
         let (bytes, value) = (key.len() as u64, value_bytes as u64);
         let most = self.largest_item().saturating_sub(ITEM_HEADER);

@@ -12,14 +12,14 @@ use super::client::{Client, NOT_READY_TRIES, NOT_READY_WAIT, Server, malformed};
 use super::layout::{Located, SLOT_WORDS_MAX};
 use super::name::Name;
 
-/// Client to server: which slot does this key get?
+/// Client to server: asks which slot this key gets.
 pub(super) const CLAIM: u16 = 6;
 const CLAIMED: u16 = 7;
 
-/// How long a CLAIM waits for its answer before it is sent anew: a slot is claimed once.
+/// Time that a CLAIM waits for its answer before it is sent anew: a slot is claimed once.
 const CLAIM_TIMEOUT: Nanos = Nanos::from_millis(2);
 
-/// CLAIM: a key.
+/// CLAIM: asks the server for a slot for this key.
 pub(super) struct Claim<'a>(pub(super) &'a [u8]);
 
 impl Message for Claim<'_> {
@@ -34,7 +34,7 @@ impl Message for Claim<'_> {
     }
 }
 
-/// The answer.
+/// The answer to a [`Claim`].
 pub(super) enum Claimed {
     /// The key has this slot, with what was there when the server looked.
     Slot(Located),

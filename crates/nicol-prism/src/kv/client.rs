@@ -20,7 +20,7 @@ use super::node::Node;
 use crate::messages::{Handles, List, Suspicion, Unused};
 use crate::servers::{Servers, Unreached, voids_handles};
 
-/// How long a client waits after a chain that found no buffer, at first; the wait doubles.
+/// First wait after a chain that found no buffer; it doubles.
 pub(super) const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);
 /// So often a chain that found no buffer is tried again: some 10 ms.
 pub(super) const NOT_READY_TRIES: u32 = 11;
@@ -38,7 +38,6 @@ pub(super) struct Engine<F: Fabric> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
     servers: Servers<F>,
-    /// PUTs so far.
     puts: Cell<u32>,
 }
 
@@ -61,14 +60,14 @@ impl Server {
     }
 }
 
-/// Where a key is, or is to be.
+/// The slot of a key, or the slot that it may get.
 pub(super) struct Found {
     server: Server,
     located: Located,
 }
 
 impl Found {
-    /// Is there a value?
+    /// Whether there is a value.
     pub(super) const fn is_live(&self) -> bool {
         self.located.live
     }
@@ -470,7 +469,7 @@ pub(super) fn parse<P: AsRef<[u8]>>(answer: &P) -> Result<ChainResults<'_>, Reas
     ChainResults::parse(answer.as_ref()).map_err(malformed)
 }
 
-/// What operation `index` has yielded; its refusal is the chain's.
+/// The output of operation `index`; if it was refused, the chain is.
 pub(super) fn output<'a>(results: &ChainResults<'a>, index: usize) -> Result<&'a [u8], Reason> {
     match results.outcome(index) {
         Outcome::Done(bytes) => Ok(bytes),

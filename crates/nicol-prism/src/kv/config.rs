@@ -25,7 +25,7 @@ const SERVING_LARGEST: u64 = 64;
 const SERVING_WATERMARK: u32 = 8_192;
 const SERVING_REFILL: Nanos = Nanos::from_millis(5);
 
-/// Where the search for a key begins.
+/// The slot at which the search for a key begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
     /// At a hash of the key.
@@ -46,16 +46,16 @@ pub enum Operands {
     OneUnmasked,
 }
 
-/// How a system of this kind runs.
+/// Configuration of `prism-kv`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvConfig {
-    /// What stands in a slot.
+    /// The content of a slot.
     pub slots: Slots,
-    /// What a PUT compares.
+    /// The comparison of a PUT.
     pub reuse: Reuse,
-    /// What becomes of the slots of deleted keys.
+    /// The use of a deleted key's slot.
     pub deleted_slots: DeletedSlots,
-    /// Where probing begins.
+    /// The slot at which the search for a key begins.
     pub hash: Hash,
     /// Slots of a server's index.
     pub entries: u64,
@@ -67,17 +67,16 @@ pub struct KvConfig {
     pub deleted: u64,
     /// Buffers of each size beyond those: under way, or not reported yet.
     pub spare_buffers: u32,
-    /// How they are recycled.
+    /// The recycling of buffers.
     pub recycling: Recycling,
     /// The operands of the CAS.
     pub operands: Operands,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
 impl KvConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }
@@ -123,12 +122,12 @@ impl KvConfig {
         Some(Self { items, probes, deleted, spare_buffers, recycling, ..config })
     }
 
-    /// May another key take the slot of a deleted one?
+    /// Whether another key may take the slot of a deleted one.
     pub(super) fn reuses_slots(&self) -> bool {
         self.deleted_slots == DeletedSlots::Reused
     }
 
-    /// What a slot looks like.
+    /// The layout of a slot.
     pub(super) const fn form(&self) -> SlotForm {
         SlotForm::new(self.slots, self.reuse)
     }

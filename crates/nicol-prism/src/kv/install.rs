@@ -15,11 +15,12 @@ pub(super) struct Install<'a> {
     pub(super) config: &'a KvConfig,
     pub(super) located: &'a Located,
     pub(super) item: &'a [u8],
-    /// Does the slot get a key that it did not have? Then whatever has changed of it is in the way.
+    /// Whether the slot gets a key that it did not have. Then any change of the slot stops the
+    /// install.
     pub(super) is_claim: bool,
 }
 
-/// What a chain came to.
+/// The result of a chain that installs an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installed {
     /// The item is installed, instead of the one that this pointer points to; 0: there was none.
@@ -86,7 +87,7 @@ impl Install<'_> {
         chain
     }
 
-    /// What the CAS compares, and where it takes the compare operand from unless that is given.
+    /// The CAS of the slot, and the address of its compare operand, unless that is given.
     fn swap(&self, tmp: u64) -> (MaskedSwap, Option<u64>) {
         let form = self.config.form();
         if self.is_claim {

@@ -30,7 +30,7 @@ pub(super) const LOADED: u64 = u64::MAX;
 /// Words of a slot at most.
 pub(super) const SLOT_WORDS_MAX: usize = 4;
 
-/// What stands in a slot of the index.
+/// The content of a slot of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slots {
     /// A pointer: a GET asks for as many bytes as the largest item may have.
@@ -40,8 +40,8 @@ pub enum Slots {
     Bounded,
 }
 
-/// What keeps a PUT from overwriting a slot that belongs to another object by now. [PRISM21 6.1,
-/// footnote 2]
+/// The way that keeps a PUT from overwriting a slot which by now belongs to another object.
+/// [PRISM21 6.1, footnote 2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     /// The pointer is compared. This prevents every concurrent update, and is only enough where a
@@ -51,7 +51,7 @@ pub enum Reuse {
     Generation,
 }
 
-/// What becomes of the slot of a deleted key. AMB-48
+/// The use of a deleted key's slot. AMB-48.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletedSlots {
     /// It keeps its key for ever: no PUT takes part of a server's CPU.
@@ -60,7 +60,7 @@ pub enum DeletedSlots {
     Reused,
 }
 
-/// Where the words of a slot are.
+/// Offsets of the words of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotForm {
     /// Words of a slot: one, two or four, as a CAS has.
@@ -109,7 +109,7 @@ impl SlotForm {
         slot + (self.pointer * WORD) as u64
     }
 
-    /// What the slot at `slot` points to, up to its bound where there is one.
+    /// The item to which the slot at `slot` points, up to its bound if there is one.
     pub(super) const fn item_of(&self, slot: u64) -> Target {
         match self.bound {
             Some(_) => Target::Bounded(self.pointer_at(slot)),
@@ -199,7 +199,7 @@ impl<'a> Item<'a> {
         Ok(Some(Self { stamp, key, value }))
     }
 
-    /// Its bytes.
+    /// The item as it stands in a buffer.
     pub(super) fn emit(&self) -> Vec<u8> {
         let value = self.value.unwrap_or_default();
         let mut bytes = Vec::with_capacity(ITEM_HEADER as usize + self.key.len() + value.len());
@@ -226,12 +226,12 @@ pub(super) struct Located {
     pub(super) slot: u64,
     pub(super) words: SlotWords,
     pub(super) stamp: Option<u64>,
-    /// Does it hold a value of the key?
+    /// Whether it holds a value of the key.
     pub(super) live: bool,
 }
 
 impl Located {
-    /// Does it hold an item of the key, with a value or without?
+    /// Whether it holds an item of the key, with a value or without.
     pub(super) const fn is_slot_of_key(&self) -> bool {
         self.stamp.is_some()
     }

@@ -18,7 +18,7 @@ use super::store::Store;
 use crate::pool::BufferPool;
 use crate::recycling::{Recycled, Recycles, Recycling};
 
-/// What a node has counted.
+/// Counters of a node.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// READs of slots beyond a search's first.
@@ -31,14 +31,14 @@ pub(super) struct Counts {
     pub(super) reused_slots: AtomicU64,
 }
 
-/// A node.
+/// A node of PRISM-KV: a server, a client, or both.
 pub struct Node {
     id: NodeId,
     config: KvConfig,
     lost: LostNodes,
     /// The memory of a server.
     store: Option<Store>,
-    /// What its engines have still to do: reports, scans.
+    /// Reports and scans that its engines have not finished.
     pub(super) open: Arc<AtomicU64>,
     pub(super) recycled: Recycled,
     pub(super) counts: Counts,
@@ -104,7 +104,7 @@ impl SystemNode for Node {
 
     type Shard = Store;
 
-    /// What others hold they go on serving; a lost server's shard is refused.
+    /// Servers go on; the shard of a lost server is refused.
     const FOLLOWS_VIEWS: bool = true;
 
     fn load(from: &Origin<'_, KvConfig>, shard: ShardId) -> Result<Store, TooSmall> {

@@ -20,7 +20,7 @@ use super::store::Store;
 use crate::messages::{Done, HELLO, Handles, Suspicion, UNUSED, Unused, parse_report};
 use crate::recycling::scan_later;
 
-/// What a host engine of a server answers.
+/// The service of a server's host engine.
 pub(super) struct Server<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
@@ -80,7 +80,7 @@ impl<F: Fabric> Server<F> {
 }
 
 impl<F: Fabric> Server<F> {
-    /// Has the slots freed that are given back, where slots are used again. Returns the reports of
+    /// Frees the slots that are given back, where slots are used again. Returns the reports of
     /// buffers.
     fn take_back_slots<'r>(&self, reported: &'r [Unused]) -> Cow<'r, [Unused]> {
         let Some(keeper) = &self.keeper else { return Cow::Borrowed(reported) };
@@ -94,7 +94,7 @@ impl<F: Fabric> Server<F> {
         of_buffers.copied().collect()
     }
 
-    /// Has those slots freed whose deletion nobody has reported.
+    /// Frees slots of deleted keys whose deletion nobody has reported.
     fn retire_found(&self, keeper: &Rc<Keeper<F>>) {
         let mut deleted = self.node.deleted_slots.lock().unwrap_or_else(PoisonError::into_inner);
         deleted.drain(..).for_each(|index| keeper.retire(index));

@@ -35,10 +35,10 @@ use super::name::Name;
 
 /// As many bytes of a key are read at first.
 const KEY_BYTES: u32 = 32;
-/// How often a slot is looked for, while clients change what it was to be.
+/// Searches for a slot, while clients change the one that was found.
 const CLAIM_TRIES: u32 = 16;
 
-/// What is to be done.
+/// A task of the keeper.
 enum Task {
     /// A key is to get a slot.
     Claim(ReplyTo, Box<[u8]>),
@@ -47,7 +47,7 @@ enum Task {
     Retire { index: u64, claimed: Option<u64> },
 }
 
-/// Who decides about the slots of a server.
+/// The task that decides which slot of a server has which key.
 pub(super) struct Keeper<F: Fabric> {
     client: Client<F>,
     server: Server,
@@ -60,11 +60,11 @@ struct Seen {
     words: SlotWords,
     stamp: u64,
     header: Header,
-    /// Is the item one of the key that was asked for?
+    /// Whether the item is of the key that was asked for.
     is_key_s: bool,
 }
 
-/// Where a key can be put.
+/// A place for a key.
 enum Place {
     Has(Located),
     Free(Located),
@@ -87,7 +87,8 @@ impl<F: Fabric> Keeper<F> {
         self.push(Task::Retire { index, claimed: None });
     }
 
-    /// Who has claimed the slot of this index by the item with this stamp does not put the key.
+    /// Takes back the slot of this index: who claimed it, by the item with this stamp, does not put
+    /// the key.
     pub(super) fn give_back(self: &Rc<Self>, index: u64, claimed: u64) {
         self.push(Task::Retire { index, claimed: Some(claimed) });
     }
@@ -134,8 +135,8 @@ impl<F: Fabric> Keeper<F> {
         Ok(Seen { words, stamp, header: Header::of_lengths(lengths), is_key_s })
     }
 
-    /// Where `name` is; or else the first slot of those that nobody needs, or only a key that has
-    /// none but this.
+    /// The slot of `name`; if it has none, the first slot that no key needs, or that only a key
+    /// needs which has no other.
     async fn search(&self, name: Name<'_>) -> Result<Place, Reason> {
         let form = self.client.config().form();
         let (mut free, mut claimed) = (None, None);
@@ -277,7 +278,7 @@ impl<F: Fabric> Keeper<F> {
         Ok(())
     }
 
-    /// Does a search for any key pass the slot of this index before it comes to the key?
+    /// Whether a search for any key passes the slot of this index before it finds the key.
     async fn is_needed(&self, index: u64) -> Result<bool, Reason> {
         let config = self.client.config();
         let (pointer, entries) = (config.form().pointer, config.entries);

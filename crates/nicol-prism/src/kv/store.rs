@@ -14,7 +14,7 @@ use super::name::Name;
 use crate::messages::{Handles, Unused};
 use crate::pool::{BufferPool, Pointers};
 
-/// A server's memory.
+/// The memory of a server: index, buffers, free lists.
 pub struct Store {
     region: Arc<Region>,
     pub(super) pool: BufferPool,
@@ -25,7 +25,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// One without records.
+    /// A server's memory for the sizes of `config`, without records.
     pub(super) fn new(config: &KvConfig) -> Self {
         let (form, classes) = (config.form(), config.classes());
         let first = form.at(config.entries).next_multiple_of(64);
@@ -77,7 +77,7 @@ impl Store {
         Bytes(self.form.at(self.entries) + self.pool.used())
     }
 
-    /// What clients may reach, by whichever engine comes first.
+    /// The handles of this server's memory for clients. The first engine that asks opens it.
     pub(super) fn open<F: Fabric>(&self, fabric: &F, lives: Vec<Incarnation>) -> Handles {
         let rkey = &mut *self.rkey.lock().unwrap_or_else(PoisonError::into_inner);
         let register = || fabric.register(&self.region, Access::ReadWrite);
@@ -136,7 +136,7 @@ impl Store {
         pointers.filter_map(|pointer| self.deleted_at(pointer))
     }
 
-    /// How many slots end a search, and how many are free and do not.
+    /// Slots that end a search, and free slots that do not.
     #[cfg(test)]
     pub(super) fn free(&self) -> [u64; 2] {
         let pointer = |index| self.region.load(self.form.pointer_at(self.form.at(index)));

@@ -8,7 +8,6 @@ pub(super) mod server;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// A GET takes what an entry points to for its key's.
     TrustsEntries,
@@ -24,7 +23,8 @@ pub enum Sabotage {
     EmptiesEntries,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -33,22 +33,22 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// Is the item that an entry points to taken for its key's? `matches`: it has the key.
+    /// Whether the item of an entry is taken for its key's. `matches`: it has the key.
     pub(super) fn is_found(self, matches: bool) -> bool {
         matches || self.is(Sabotage::TrustsEntries)
     }
 
-    /// Does a search go on behind the first entry?
+    /// Whether a search goes on behind the first entry.
     pub(super) fn probes_on(self) -> bool {
         !self.is(Sabotage::ProbesOnce)
     }
 
-    /// Is a replaced extent freed?
+    /// Whether a replaced extent is freed.
     pub(super) fn frees_replaced(self) -> bool {
         !self.is(Sabotage::KeepsExtents)
     }
 
-    /// Does a DELETE make its entry look unused?
+    /// Whether a DELETE makes its entry look unused.
     pub(super) fn empties_entries(self) -> bool {
         self.is(Sabotage::EmptiesEntries)
     }

@@ -105,7 +105,8 @@ impl<F: Fabric> Client<F> {
         Ok(false)
     }
 
-    /// Looks at entry `index`: is the value of `key` there, or is there none? `None`: look further.
+    /// Looks at entry `index`: it has the value of `key`, or tells that there is none. `None`: the
+    /// search goes on.
     async fn probe(
         &self,
         server: Server,

@@ -5,7 +5,7 @@ use nicol_core::units::Nanos;
 use super::broken::{Hooks, Sabotage};
 use super::layout::{ENTRY, extent_bytes};
 
-/// How a hash table resolves collisions. [PRISM21 6]
+/// The index of a hash table: how it resolves collisions. [PRISM21 6]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
     /// An item is at or behind its hash.
@@ -15,7 +15,7 @@ pub enum Index {
     Cuckoo,
 }
 
-/// What executes READs at the server.
+/// The executor of READs at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// By plain verbs: the card executes them, if there is one.
@@ -24,14 +24,12 @@ pub enum Reads {
     Chains,
 }
 
-/// How a system of this kind runs.
+/// Configuration of `pilaf`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PilafConfig {
-    /// How collisions are resolved.
     pub index: Index,
-    /// Does a search begin at the number of the record, where it meets no other? [PRISM21 6.2]
+    /// A search begins at the number of the record, so that no two records collide. [PRISM21 6.2]
     pub collision_free: bool,
-    /// What executes READs.
     pub reads: Reads,
     /// Entries of a server's table.
     pub entries: u64,
@@ -39,17 +37,16 @@ pub struct PilafConfig {
     pub item_bytes: u64,
     /// Extents of a server: as many items, and those that PUTs under way write.
     pub extents: u64,
-    /// How long a client waits for the answer to an RPC.
+    /// Time that a client waits for the answer to an RPC.
     pub timeout: Nanos,
-    /// Do GETs verify extents by their CRC? They do; without it a checker must see what is torn.
+    /// GETs verify extents by their CRC. Without it a checker must see torn values.
     pub crc: bool,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
 impl PilafConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }

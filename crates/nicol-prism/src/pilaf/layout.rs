@@ -20,7 +20,7 @@ pub(super) const fn extent_bytes(item_bytes: u64) -> u64 {
 /// The extent of an entry that has held an item and does not any more: searches go on.
 const DELETED: u64 = 1;
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// It has never held an item.
@@ -31,7 +31,7 @@ pub(super) enum Entry {
     Item(Extent),
 }
 
-/// Where an item is.
+/// The place of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) at: u64,
@@ -67,7 +67,7 @@ impl Entry {
         })
     }
 
-    /// Its bytes.
+    /// The entry as it stands in the index.
     pub(super) fn emit(&self) -> [u8; ENTRY as usize] {
         let mut bytes = [0; ENTRY as usize];
         let (at, key, value, crc) = match *self {

@@ -6,14 +6,14 @@ use nicol_core::wire::{Malformed, Reader, Writer};
 
 use crate::kv::name::Name;
 
-/// Client to server: which memory may I read?
+/// Client to server: asks which memory it may read.
 pub(super) const HELLO: u16 = 1;
 /// Client to server: do this.
 pub(super) const ASK: u16 = 2;
 const KEY: u16 = 3;
 const ANSWER: u16 = 4;
 
-/// HELLO.
+/// HELLO: asks where a server's table is.
 pub(super) struct Hello;
 
 impl Message for Hello {
@@ -41,18 +41,15 @@ impl Opened {
     }
 }
 
-/// What is asked of the server's CPU.
+/// The operation that the server's CPU is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What<'a> {
-    /// Write this value.
     Put(&'a [u8]),
-    /// Remove the item.
     Delete,
-    /// Send the value.
     Get,
 }
 
-/// ASK.
+/// ASK: has the server's CPU do an operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask<'a> {
     pub(super) key: &'a [u8],

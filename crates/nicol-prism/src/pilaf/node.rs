@@ -17,7 +17,7 @@ use super::layout::Extent;
 use super::table::Table;
 use crate::kv::name::Name;
 
-/// What a node has counted.
+/// Counters of a node.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// READs that found an entry or an extent torn.
@@ -26,14 +26,14 @@ pub(super) struct Counts {
     pub(super) collisions: AtomicU64,
 }
 
-/// A node.
+/// A node of Pilaf: a server, a client, or both.
 pub struct Node {
     id: NodeId,
     config: PilafConfig,
     lost: LostNodes,
     table: Option<Mutex<Table>>,
     rkey: Mutex<Option<RKey>>,
-    /// PUTs under way.
+    /// PUTs that the server has begun and not ended.
     open: Arc<AtomicU64>,
     pub(super) counts: Counts,
 }
@@ -53,7 +53,7 @@ impl Node {
         view.primary(name.shard(view))
     }
 
-    /// Is it a server, with its memory in place?
+    /// Whether it is a server, with its memory in place.
     pub(super) const fn is_server(&self) -> bool {
         self.table.is_some()
     }

@@ -10,7 +10,7 @@ use super::layout::{CHECKED, Extent};
 use super::messages::{ASK, Answer, Ask, HELLO, Opened, What};
 use super::node::Node;
 
-/// What a host engine of a server answers.
+/// The service of a server's host engine.
 pub(super) struct Server<F> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,

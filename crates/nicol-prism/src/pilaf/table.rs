@@ -23,7 +23,7 @@ pub struct Table {
     free: VecDeque<u64>,
 }
 
-/// Where a key's item is, or may go.
+/// The entry of a key, or a free one for it.
 enum Found {
     At(u64, Extent),
     Unused(u64),
@@ -122,7 +122,6 @@ impl Table {
         Ok(true)
     }
 
-    /// Removes `key`.
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<(), AccessError> {
         let Found::At(index, old) = self.find(key) else { return Ok(()) };
         let empties = self.config.hooks().empties_entries();
@@ -132,8 +131,9 @@ impl Table {
         Ok(())
     }
 
-    /// Cuckoo: moves items to other places of theirs until one of `key` is unused. Each is copied
-    /// before its old entry is used again, the last one first, so that none is missing meanwhile.
+    /// Cuckoo: moves items to their other places until one of the places for `key` is unused. Each
+    /// item is copied before its old entry is used again, the last one first, so that none is
+    /// missing meanwhile.
     fn make_room(&mut self, key: &[u8]) -> Result<Option<u64>, AccessError> {
         if self.config.index == Index::Probing {
             return Ok(None);

@@ -13,7 +13,7 @@ use super::{BufferPool, Class, Pointers};
 /// Words that a scan looks at before the engine's other tasks have their turn: some tens of
 /// microseconds.
 pub(super) const PIECE: u64 = 4_096;
-/// How often a scan asks whether the chains that were under way have ended.
+/// Interval at which a scan asks whether the chains that were under way have ended.
 pub(super) const SCAN_POLL: Nanos = Nanos::from_micros(20);
 
 impl BufferPool {
@@ -97,7 +97,7 @@ struct Search<'a> {
     found: Vec<BufferUse>,
 }
 
-/// What a search looks at in one go.
+/// A part of the memory that a scan looks at without a pause.
 enum Piece {
     Pointers(Range<u64>),
     Buffers { class: usize, of: Range<u32> },

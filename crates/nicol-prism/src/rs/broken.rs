@@ -11,7 +11,6 @@ use nicol_core::memory::Compare;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// A GET does not write back what it has read.
     SkipsWriteBack,
@@ -33,7 +32,8 @@ pub enum Sabotage {
     SkipsFence,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -42,7 +42,8 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// Does a GET write back what it has read? `needed`: not all of its quorum is known to have it.
+    /// Whether a GET writes back what it has read. `needed`: not all of its quorum is known to have
+    /// it.
     pub(super) fn writes_back(self, needed: bool) -> bool {
         needed && !self.is(Sabotage::SkipsWriteBack)
     }
@@ -52,12 +53,13 @@ impl Hooks {
         if self.is(Sabotage::ReusesTimestamps) { found.max(1) } else { found.max(last) + 1 }
     }
 
-    /// How many replicas a phase waits for.
+    /// The number of replicas that a phase waits for.
     pub(super) fn needed(self, majority: usize) -> usize {
         if self.is(Sabotage::SmallQuorum) { (majority - 1).max(1) } else { majority }
     }
 
-    /// How the CAS that writes a block compares, and which bits of the tag: only if it is later.
+    /// The comparison of the CAS that writes a block, and the bits of the tag that it compares:
+    /// only a later tag is written.
     pub(super) fn swap_if(self) -> (Compare, u64) {
         if self.is(Sabotage::SwapsAlways) {
             // Nothing is compared, and nothing equals nothing.
@@ -67,12 +69,13 @@ impl Hooks {
         }
     }
 
-    /// Does a replica that comes back copy its blocks before it serves?
+    /// Whether a replica that comes back copies its blocks before it serves.
     pub(super) fn copies(self) -> bool {
         !self.is(Sabotage::RejoinsEmpty)
     }
 
-    /// Is what a replica has acknowledged void? `is_over`: its life is known to be.
+    /// Whether an acknowledgement of a replica is void. `is_over`: the life that sent it is known
+    /// to be over.
     pub(super) fn voids(self, is_over: bool) -> bool {
         is_over && !self.is(Sabotage::CountsTheDead)
     }

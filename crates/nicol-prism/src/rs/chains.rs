@@ -104,10 +104,10 @@ fn swap(config: &RsConfig, at: u64) -> Primitive<'static> {
     Primitive::CompareSwap { target, swap, compare_at: Some(TMP), swap_at: Some(TMP) }
 }
 
-/// What became of the write phase's chain at one replica.
+/// The result of the write phase's chain at one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
-    /// Does the replica hold this tag or a later one? If not, why.
+    /// Whether the replica holds this tag or a later one; if not, why.
     pub(super) acknowledged: Result<(), FabricError>,
     /// The buffer that nothing points to any more.
     pub(super) unused: Option<Unused>,

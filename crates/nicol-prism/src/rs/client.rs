@@ -21,8 +21,7 @@ use crate::recycling::Recycles;
 use crate::servers::{Servers, voids_handles};
 use crate::tag::{Tag, Writer};
 
-/// How long an operation that has found no quorum waits before it looks again: at first, and at
-/// most.
+/// First and longest wait of an operation that has found no quorum.
 const WAIT_FIRST: Nanos = Nanos::from_micros(4);
 const WAIT_MOST: Nanos = Nanos::from_micros(256);
 
@@ -44,7 +43,8 @@ impl<F: Fabric> Clone for Client<F> {
     }
 }
 
-/// What a read phase has found: the most recent tag of a quorum, and whether all of it has it.
+/// The result of a read phase: the most recent tag of a quorum, and whether all of the quorum has
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     tag: Tag,
@@ -95,7 +95,7 @@ impl<F: Fabric> KeyValue for Client<F> {
 #[derive(Clone, Copy, Debug)]
 struct Unwritten {
     why: Reason,
-    /// Is it certain that no replica has taken the value, or will?
+    /// Whether it is certain that no replica has taken, or will take, the value.
     nowhere: bool,
 }
 
@@ -230,7 +230,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Is the life of a replica over that has answered, for all that is known?
+    /// Whether the life of the replica that answered is known to be over.
     fn is_over(&self, (node, handles): &Posted) -> bool {
         let is_over = self.0.servers.is_over(*node, handles.lives[node.index()]);
         self.0.node.config().hooks().voids(is_over)
@@ -338,7 +338,7 @@ struct Tries<'a, F: Fabric> {
     client: &'a Client<F>,
     until: Nanos,
     wait: Nanos,
-    /// Has a replica refused for want of buffers?
+    /// Whether a replica has refused for want of buffers.
     full: bool,
 }
 

@@ -12,7 +12,7 @@ const SMALLEST: u64 = 32;
 /// Bytes of the tag before a value in its buffer.
 pub(super) const TAG: u64 = 8;
 
-/// How large blocks are.
+/// The sizes of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// All of [`RsConfig::value_bytes`], as the paper assumes "for simplicity".
@@ -22,33 +22,32 @@ pub enum Blocks {
     Variable,
 }
 
-/// How a system of replicated blocks runs.
+/// Configuration of `prism-rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RsConfig {
     /// Blocks of the whole cluster, numbered from 0: the rows of their keys.
     pub blocks: u64,
     /// Bytes of the largest block.
     pub value_bytes: u64,
-    /// How large blocks are.
     pub sizes: Blocks,
     /// Buffers of each size beyond one for each block. A chain that finds none is tried again.
     pub spare_buffers: u32,
-    /// How buffers are recycled.
+    /// The recycling of buffers.
     pub recycling: Recycling,
-    /// Does a GET write back what it has read even if a quorum has it already? As printed; else it
-    /// saves the write phase. AMB-40
+    /// A GET writes back what it has read even if a quorum has it already, as printed. Otherwise it
+    /// then leaves the write phase out. AMB-40.
     pub always_write_back: bool,
-    /// Does a chain whose CAS fails tell its client what it has allocated? Not as printed. AMB-12
+    /// Whether a chain whose CAS fails tells its client what it has allocated. As printed it does
+    /// not. AMB-12.
     pub faithful: Faithful,
-    /// How long an operation looks for a quorum.
+    /// Time that an operation tries to reach a quorum.
     pub timeout: Nanos,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
 impl RsConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }

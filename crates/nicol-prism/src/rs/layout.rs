@@ -9,7 +9,7 @@ use nicol_core::memory::WORD;
 use super::config::{Blocks, TAG};
 use crate::tag::Tag;
 
-/// Where the metadata stands.
+/// Offsets of the metadata.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metadata {
     sizes: Blocks,
@@ -44,7 +44,7 @@ impl Metadata {
     }
 }
 
-/// What a buffer holds: `tag | value`.
+/// The content of a buffer: `tag | value`.
 pub(super) fn buffer(tag: Tag, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(TAG as usize + value.len());
     bytes.extend(tag.0.to_le_bytes());

@@ -22,20 +22,18 @@ pub struct Node {
     pub(super) config: RsConfig,
     /// The table whose rows number the blocks.
     pub(super) table: TableId,
-    /// What it holds in this life, once it has every block of it.
+    /// The replica of this life, once it has every block.
     pub(super) replica: Mutex<Option<Arc<Replica>>>,
-    /// What its engines have to do for operations that have ended.
+    /// Work that its engines have not finished for operations that have ended.
     pub(super) open: Arc<AtomicU64>,
     pub(super) recycled: Recycled,
 }
 
 impl Node {
-    /// Its id.
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// How it runs.
     pub fn config(&self) -> &RsConfig {
         &self.config
     }

@@ -13,7 +13,7 @@ use crate::messages::Handles;
 use crate::pool::{BufferPool, Pointers};
 use crate::tag::{Tag, parse};
 
-/// How often a fence asks whether the chains that were under way have ended.
+/// Interval at which a fence asks whether the chains that were under way have ended.
 const FENCE_POLL: Nanos = Nanos::from_micros(1);
 
 /// Under which keys clients reach it, and which lives of others it knows.
@@ -104,7 +104,8 @@ impl Replica {
         }))
     }
 
-    /// What others may reach, by whichever engine comes first; `life` is this node's own.
+    /// The handles of this replica's memory, which the first engine that asks opens; `life` is this
+    /// node's own.
     pub(super) fn open<F: Fabric>(&self, fabric: &F, node: NodeId, life: Incarnation) -> Handles {
         let keys = &mut *self.keys();
         let (region, pointers) = *keys.open.get_or_insert_with(|| {

@@ -10,7 +10,6 @@ use crate::tag::Tag;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
     None,
     /// A read validation that has failed is taken for one that was not needed. [PRISM21 8.2]
     TrustsFailedReads,
@@ -34,7 +33,8 @@ pub enum Sabotage {
     LeavesReadsUnguarded,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
+/// spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -43,7 +43,7 @@ impl Hooks {
         self.0 == fault
     }
 
-    /// Is a read that a validation found so still current?
+    /// Whether a read is still current that a validation found to be `current`.
     pub(super) fn is_current(self, current: bool) -> bool {
         current || self.is(Sabotage::TrustsFailedReads)
     }
@@ -53,7 +53,8 @@ impl Hooks {
         refused.filter(|_| !self.is(Sabotage::CommitsUnchecked))
     }
 
-    /// Are reads that no write of their server follows validated before any write is staged?
+    /// Whether reads that no write of their server follows are validated before any write is
+    /// staged.
     pub(super) fn guards_reads(self) -> bool {
         !self.is(Sabotage::LeavesReadsUnguarded)
     }
@@ -63,12 +64,12 @@ impl Hooks {
         if self.is(Sabotage::ReusesTimestamps) { now | 0xff } else { now.max(last + 1) }
     }
 
-    /// Are the writes of a transaction installed before its outcome is told?
+    /// Whether the writes of a transaction are installed before its outcome is told.
     pub(super) fn installs(self) -> bool {
         !self.is(Sabotage::ForgetsInstalls)
     }
 
-    /// How the CAS that installs a write compares: only if TS > C.
+    /// The comparison of the CAS that installs a write: only if TS > C.
     pub(super) fn install_if(self) -> (Compare, [u64; 2]) {
         if self.is(Sabotage::InstallsAlways) {
             // Nothing is compared, and nothing equals nothing.
@@ -83,12 +84,12 @@ impl Hooks {
         after.filter(|_| !self.is(Sabotage::NeverBumps))
     }
 
-    /// Does a client report the buffer that it has replaced?
+    /// Whether a client reports the buffer that it has replaced.
     pub(super) fn reports_replaced(self) -> bool {
         !self.is(Sabotage::KeepsOldBuffers)
     }
 
-    /// Does a server that ends a dead client's transaction ask the others?
+    /// Whether a server that ends a dead client's transaction asks the others.
     pub(super) fn asks_others(self) -> bool {
         !self.is(Sabotage::RecoversAlone)
     }

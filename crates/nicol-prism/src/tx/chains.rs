@@ -29,7 +29,7 @@ pub(super) struct At<'a> {
     pub(super) slot: u64,
 }
 
-/// What a READ of a slot has found.
+/// The result of a READ of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found<'a> {
     /// RC: C as it was read, or the item's timestamp.
@@ -40,7 +40,7 @@ pub(super) struct Found<'a> {
     pub(super) item: Option<Item<'a>>,
 }
 
-/// What a read validation came to.
+/// The result of a read validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadCheck {
     /// PR has been raised.
@@ -49,11 +49,11 @@ pub(super) enum ReadCheck {
     NotNeeded,
     /// A transaction has prepared to write at this timestamp, or has written.
     Failed { pw: Tag },
-    /// What came before it in its chain did not succeed, and nothing has changed.
+    /// An operation before it in its chain did not succeed, so nothing has changed.
     Skipped,
 }
 
-/// What a write check came to.
+/// The result of a write check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteCheck {
     /// PW has been raised from this to the transaction's timestamp; PR was this at that time.
@@ -67,10 +67,10 @@ pub(super) enum WriteCheck {
     Skipped,
 }
 
-/// When a check runs that follows others in its chain.
+/// The condition under which a check runs that follows others in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// In any case.
+    /// Whether or not the operation before it succeeded.
     Always,
     /// If the operation before it has succeeded.
     AfterSuccess,
@@ -101,7 +101,7 @@ pub(super) const fn write_operations(staging: Staging) -> usize {
     }
 }
 
-/// What an install came to.
+/// The result of an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installed {
     /// It is there, in place of the item at this address.
@@ -120,7 +120,7 @@ pub(super) fn parse(reply: &[u8]) -> Result<ChainResults<'_>, FabricError> {
     ChainResults::parse(reply).map_err(|_| FabricError::Malformed)
 }
 
-/// What operation `index` has yielded; its refusal is the chain's.
+/// The output of operation `index`; if it was refused, the chain is.
 fn output<'a>(results: &ChainResults<'a>, index: usize) -> Result<&'a [u8], FabricError> {
     match results.outcome(index) {
         Outcome::Done(bytes) => Ok(bytes),
@@ -147,7 +147,7 @@ impl At<'_> {
         chain
     }
 
-    /// What [`At::read`] has brought.
+    /// The result of [`At::read`]
     pub(super) fn found(self, reply: &[u8]) -> Result<Found<'_>, FabricError> {
         let results = parse(reply)?;
         let (slot, item) = match self.config.read_version {
@@ -187,7 +187,7 @@ impl At<'_> {
         chain
     }
 
-    /// What [`At::claim`] came to.
+    /// The result of [`At::claim`]
     pub(super) fn claimed(self, reply: &[u8]) -> Result<Installed, FabricError> {
         let results = parse(reply)?;
         let allocated = results.outcome(2).words()[0];
@@ -203,7 +203,7 @@ impl At<'_> {
         chain.push(when.of(swap));
     }
 
-    /// What the [`At::check_read`] at operation `at` came to: "the client can distinguish the two
+    /// The result of the [`At::check_read`] at operation `at`: "the client can distinguish the two
     /// using the value returned".
     pub(super) fn read_checked(
         self,
@@ -223,8 +223,8 @@ impl At<'_> {
         }
     }
 
-    /// What the write checks of a chain need before them: TS as the first word of their marks.
-    /// Appends [`mark_operations`].
+    /// Appends the operations that the write checks of a chain need before them: TS as the first
+    /// word of their marks. There are [`mark_operations`] of them.
     pub(super) fn begin_writes(self, chain: &mut Chain, when: When, ts: Tag) {
         if self.config.staging == Staging::AtPrepare {
             let data = &ts.0.to_le_bytes();
@@ -275,7 +275,7 @@ impl At<'_> {
         chain.push(told.of(found));
     }
 
-    /// What the [`At::check_write`] whose first operation is `at` came to.
+    /// The result of the [`At::check_write`] whose first operation is `at`.
     pub(super) fn write_checked(
         self,
         results: &ChainResults<'_>,
@@ -337,7 +337,7 @@ impl At<'_> {
         chain
     }
 
-    /// What [`At::install`] came to.
+    /// The result of [`At::install`]
     pub(super) fn installed(self, reply: &[u8]) -> Result<Installed, FabricError> {
         let results = parse(reply)?;
         match self.config.staging {
@@ -356,7 +356,7 @@ impl At<'_> {
         chain
     }
 
-    /// READ of C.
+    /// A chain that reads C of the slot.
     pub(super) fn read_c(self) -> Chain {
         let from = Target::At(self.slot + word::C);
         let mut chain = Chain::default();
@@ -375,7 +375,7 @@ pub(super) fn only_word(reply: &[u8]) -> Result<u64, FabricError> {
     }
 }
 
-/// What became of the swap of `C | addr` at `swap`, after an ALLOCATE at `allocate`.
+/// The result of the swap of `C | addr` at `swap`, after an ALLOCATE at `allocate`.
 fn installed(
     results: &ChainResults<'_>,
     swap: usize,

@@ -29,11 +29,11 @@ use super::config::{Prepare, Staging, TxConfig};
 const OPERATION_BYTES: usize = 96;
 const _: () = assert!(OPERATIONS_MAX * OPERATION_BYTES < CHAIN_BYTES_MAX / 4);
 
-/// What is still to be checked of a key.
+/// The checks that a key still needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     pub(super) server: NodeId,
-    /// Is it to be validated that it is as it was read?
+    /// Whether to validate that it is as it was read.
     pub(super) read: bool,
     /// Bytes of the item that is to be written.
     pub(super) write: Option<usize>,
@@ -60,7 +60,7 @@ impl Bundle {
     }
 }
 
-/// How checks are put together.
+/// The rules by which checks are put into chains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     prepare: Prepare,
@@ -97,7 +97,8 @@ impl Plan {
         whole.iter().flat_map(|bundle| self.chunks(due, &bundle.writes)).collect()
     }
 
-    /// May the checks of a server's keys be one chain, beside those of the others?
+    /// Whether the checks of a server's keys may be one chain, sent together with those of other
+    /// servers.
     fn goes_whole(self, due: &[Due], bundle: &Bundle) -> bool {
         let Bundle { reads, writes } = bundle;
         let may_be_ended = self.staging == Staging::AtPrepare && self.hooks.guards_reads();
@@ -107,7 +108,7 @@ impl Plan {
             && self.fits(due, reads.len(), writes)
     }
 
-    /// Is a chain of so many reads and of these writes one that its target takes?
+    /// Whether the target takes a chain of so many reads and of these writes.
     fn fits(self, due: &[Due], reads: usize, writes: &[usize]) -> bool {
         let operations =
             reads + mark_operations(self.staging) + writes.len() * write_operations(self.staging);

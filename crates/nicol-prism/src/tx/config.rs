@@ -9,7 +9,7 @@ use crate::kv::Hash;
 use crate::pool::SizeClass;
 use crate::recycling::Recycling;
 
-/// How a transaction that has read a key and writes it fares in its own write check. AMB-13
+/// The write check of a key that its own transaction has read. AMB-13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnReads {
     /// "TS > PR", as printed: its own read validation has set PR to TS, so that it aborts.
@@ -18,7 +18,7 @@ pub enum OwnReads {
     Pass,
 }
 
-/// What an abort does to C of keys whose PW it has raised. AMB-14
+/// The effect of an abort on C of keys whose PW it has raised. AMB-14.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bump {
     /// "The client updates C to TS if TS > C, for every key it successfully completed the write
@@ -29,7 +29,7 @@ pub enum Bump {
     InOrder,
 }
 
-/// Where RC comes from. AMB-14b
+/// The source of RC. AMB-14b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadVersion {
     /// From the buffer: a key whose C an abort has raised can never be read again.
@@ -40,7 +40,8 @@ pub enum ReadVersion {
     SlotLast,
 }
 
-/// When the new value goes to the server, and so what a client leaves there that dies. AMB-14c
+/// The step in which a new value goes to the server, and so what a client that dies leaves there.
+/// AMB-14c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staging {
     /// In the commit phase, as printed. Of a prepared write only PW tells, for ever.
@@ -60,10 +61,10 @@ pub enum Prepare {
     ReadsFirst,
 }
 
-/// How a system of this kind runs.
+/// Configuration of `prism-tx`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxConfig {
-    /// Where probing begins.
+    /// The slot at which the search for a key begins.
     pub hash: Hash,
     /// Slots of a server's table.
     pub entries: u64,
@@ -75,28 +76,27 @@ pub struct TxConfig {
     pub absent: u64,
     /// Buffers of each size beyond those: staged, or not reported yet.
     pub spare_buffers: u32,
-    /// How buffers are recycled. Where a scan finds them, clients still report which transactions
-    /// are complete.
+    /// The recycling of buffers. Where a scan finds unused ones, clients still report which
+    /// transactions are complete.
     pub recycling: Recycling,
     /// By how much the clocks of two client engines may differ.
     pub clock_skew: Nanos,
-    /// AMB-13.
+    /// Write check of a key that the transaction has read. AMB-13.
     pub own_reads: OwnReads,
-    /// AMB-14.
+    /// Effect of an abort on C. AMB-14.
     pub bump: Bump,
-    /// AMB-14b.
+    /// Source of the version that a read returns. AMB-14b.
     pub read_version: ReadVersion,
-    /// AMB-14c.
+    /// When a write's new value goes to the server. AMB-14c.
     pub staging: Staging,
-    /// AMB-53.
+    /// Round trips of the prepare phase. AMB-53.
     pub prepare: Prepare,
-    /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
 impl TxConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// Questions of the steps that a planted fault may answer wrongly.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }

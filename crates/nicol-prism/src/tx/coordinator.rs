@@ -30,18 +30,17 @@ impl<F: Fabric> Clone for Coordinator<F> {
     }
 }
 
-/// What the steps of one engine's transactions work with.
+/// The state that the steps of one engine's transactions share.
 pub(super) struct Steps<F: Fabric> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
     procedures: Procedures,
     pub(super) servers: Servers<F>,
     pub(super) clock: Clock<F>,
-    /// Transactions so far.
     sequence: Cell<u64>,
 }
 
-/// Where the key of an entry is, and what was read of it.
+/// The slot of an entry's key, and what was read of it.
 #[derive(Clone)]
 pub(super) struct Access {
     pub(super) key: Key,

@@ -18,7 +18,7 @@ use crate::messages::{Handles, Suspicion, Unused};
 use crate::servers::{Unreached, voids_handles};
 use crate::tag::Tag;
 
-/// How long a client waits after a chain that found no buffer, at first; the wait doubles.
+/// First wait after a chain that found no buffer; it doubles.
 pub(super) const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);
 /// So often a chain that found no buffer is tried again: some 10 ms.
 pub(super) const NOT_READY_TRIES: u32 = 11;
@@ -46,7 +46,7 @@ struct Search {
     probes: Box<dyn Iterator<Item = u64>>,
 }
 
-/// What a READ has told.
+/// The result of a READ.
 enum Looked {
     /// This is the key's slot.
     Here,
@@ -184,7 +184,7 @@ impl<F: Fabric> Steps<F> {
         Err(Abort::NoResources)
     }
 
-    /// How the server of a shard is reached.
+    /// The handles of the server of a shard.
     pub(super) async fn reach(&self, shard: ShardId, server: NodeId) -> Result<Rc<Handles>, Abort> {
         let reached = self.servers.reach(server, || self.node.lost().contain(server)).await;
         reached.map_err(|why| match why {

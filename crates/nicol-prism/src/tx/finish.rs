@@ -17,8 +17,7 @@ use super::recovery::UNDECIDED_AFTER;
 use crate::messages::{Suspicion, Unused};
 use crate::tag::Tag;
 
-/// How long a client waits before it looks at C again, or sends again what must happen: at first,
-/// and at most.
+/// First and longest wait of a client before it reads C again, or sends again what must happen.
 const WAIT_FIRST: Nanos = Nanos::from_micros(2);
 const WAIT_MOST: Nanos = Nanos::from_micros(64);
 
@@ -214,13 +213,13 @@ impl<F: Fabric> Steps<F> {
 
 /// A write that is there, or that a later one has overtaken.
 struct Ended {
-    /// What it has replaced; 0: nothing that is known.
+    /// The buffer that it has replaced; 0: none, as far as known.
     replaced: u64,
-    /// Was it sent more than once?
+    /// Whether it was sent more than once.
     again: bool,
 }
 
-/// Where the item of a write is staged; 0: nowhere.
+/// The buffer in which the item of a write is staged; 0: none.
 fn staged(write: &Write) -> u64 {
     match write.state {
         WriteCheck::Raised { staged, .. } | WriteCheck::Failed { staged, .. } => staged,

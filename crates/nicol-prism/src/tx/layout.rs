@@ -50,7 +50,6 @@ const CLAIM: u16 = 4;
 pub(super) mod word {
     /// PW; PR follows it.
     pub(in super::super) const PW: u64 = 0;
-    /// PR.
     pub(in super::super) const PR: u64 = 8;
     /// C; the address follows it.
     pub(in super::super) const C: u64 = 16;
@@ -60,7 +59,6 @@ pub(super) mod word {
 
 /// Words of an item, as offsets.
 pub(super) mod item {
-    /// Its stamp.
     pub(in super::super) const STAMP: u64 = 0;
     /// The value's length, the count of writes, the flags.
     pub(in super::super) const META: u64 = 32;
@@ -73,7 +71,7 @@ pub(super) const fn slot_at(index: u64) -> u64 {
     NULL + index * SLOT
 }
 
-/// A slot.
+/// The words of a slot, as a READ returns them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     /// Of the last transaction that has prepared to write the key.
@@ -82,12 +80,11 @@ pub(super) struct Slot {
     pub(super) pr: Tag,
     /// Of the last committed transaction that wrote the key, or of one that has given up later.
     pub(super) c: Tag,
-    /// Where the item is; 0: the slot has no key.
+    /// The address of the item; 0: the slot has no key.
     pub(super) addr: u64,
 }
 
 impl Slot {
-    /// Parses its words.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(bytes);
         let (pw, pr, c) = (Tag(from.u64()?), Tag(from.u64()?), Tag(from.u64()?));
@@ -128,7 +125,7 @@ impl Meta {
         self.flags() & CLAIM != 0
     }
 
-    /// How many records its transaction writes.
+    /// The number of records that its transaction writes.
     pub(super) const fn writes(self) -> u16 {
         (self.0 >> 32) as u16
     }
@@ -188,7 +185,7 @@ impl<'a> Item<'a> {
         Ok(Some(Self { stamp, ts, old_pw, old_pr, key, meta, value }))
     }
 
-    /// Its bytes.
+    /// The item as it stands in a buffer.
     pub(super) fn emit(&self) -> Vec<u8> {
         let value = self.value.unwrap_or_default();
         let mut bytes = Vec::with_capacity(HEADER as usize + value.len());
@@ -198,12 +195,12 @@ impl<'a> Item<'a> {
         bytes
     }
 
-    /// Has it raised PW?
+    /// Whether it has raised PW.
     pub(super) fn has_raised(&self) -> bool {
         self.old_pw != UNCHECKED
     }
 
-    /// Has the write check succeeded?
+    /// Whether the write check has succeeded.
     pub(super) fn has_passed(&self) -> bool {
         self.has_raised() && self.old_pr <= self.ts
     }

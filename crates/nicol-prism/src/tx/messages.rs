@@ -8,7 +8,7 @@ use nicol_core::wire::{Malformed, Reader, Writer};
 use super::layout::Item;
 use crate::tag::Tag;
 
-/// What is staged at you?
+/// STOCK: asks a server for the writes that are staged at it.
 pub(super) const STOCK: u16 = 16;
 const STAGED: u16 = 17;
 
@@ -59,13 +59,13 @@ impl Stock {
 pub(super) struct StagedWrite {
     pub(super) ts: Tag,
     pub(super) key: Key,
-    /// Its buffer.
+    /// Offset of the buffer in which the write is staged.
     pub(super) offset: u64,
-    /// What its write check has found, if that has raised PW.
+    /// PW and PR that its write check has found, if it has raised PW.
     pub(super) raised: Option<(Tag, Tag)>,
-    /// Has it passed?
+    /// Whether the write check has passed.
     pub(super) passed: bool,
-    /// How many writes the transaction has.
+    /// The number of the transaction's writes.
     pub(super) writes: u16,
 }
 
@@ -99,7 +99,7 @@ impl StagedWrite {
     }
 }
 
-/// A transaction that a server has ended in its client's place: has it committed?
+/// The outcome of a transaction that a server has ended in its client's place.
 pub(super) type Decided = (Tag, bool);
 
 /// STAGED: the answer to a STOCK.

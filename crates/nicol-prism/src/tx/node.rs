@@ -21,7 +21,7 @@ use crate::pool::BufferPool;
 use crate::recycling::{Recycled, Recycles, Recycling};
 use crate::tag::Tag;
 
-/// What a node has counted.
+/// Counters of a node.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// READs of slots beyond a search's first.
@@ -30,7 +30,7 @@ pub(super) struct Counts {
     pub(super) not_needed: AtomicU64,
     /// Keys whose C an abort has raised.
     pub(super) bumps: AtomicU64,
-    /// Looks at C by which aborts have waited for the writes before theirs.
+    /// Reads of C by which aborts have waited for earlier writes.
     pub(super) bump_waits: AtomicU64,
     /// Write checks that went unanswered, and that servers have told of.
     pub(super) resolved: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) struct Counts {
 pub(super) struct Ended {
     /// Nodes of which no chain can stage anything here any more.
     pub(super) drained: BTreeSet<NodeId>,
-    /// Transactions that it has ended: did they commit?
+    /// Transactions that it has ended, and whether they committed.
     pub(super) decided: BTreeMap<Tag, bool>,
 }
 
@@ -72,14 +72,14 @@ impl Left {
         all.filter(|key| !self.undecided.contains(key))
     }
 
-    /// Is this buffer that of a write whose fate nobody can decide?
+    /// Whether this buffer is of a write that nobody can decide.
     fn keeps(&self, buffer: &BufferUse) -> bool {
         let mut kept = self.staged.iter().filter(|write| self.undecided.contains(&write.key));
         kept.any(|write| write.offset == buffer.offset)
     }
 }
 
-/// A node.
+/// A node of PRISM-TX: a server, a client, or both.
 pub struct Node {
     id: NodeId,
     config: TxConfig,
@@ -87,9 +87,9 @@ pub struct Node {
     /// The memory of a server.
     store: Option<Store>,
     ended: Mutex<Ended>,
-    /// What its engines have still to do: aborts, reports, recoveries.
+    /// Aborts, reports and recoveries that its engines have not finished.
     pub(super) open: Arc<AtomicU64>,
-    /// What had turned when nothing was found left to do.
+    /// The value of the pool's `turned` when nothing was found left to do.
     clean_at: AtomicU64,
     pub(super) recycled: Recycled,
     pub(super) counts: Counts,
@@ -108,7 +108,7 @@ impl Node {
         &self.lost
     }
 
-    /// Is it a server, with its memory in place?
+    /// Whether it is a server, with its memory in place.
     pub(super) const fn is_server(&self) -> bool {
         self.store.is_some()
     }
@@ -140,18 +140,18 @@ impl Node {
         self.lost.loaded().nodes_of(Role::Server)
     }
 
-    /// Has a server lost its data? Then transactions that had writes there may stay undecided.
+    /// Whether a server has lost its data. Transactions that had writes there may stay undecided.
     pub(super) fn has_lost_server(&self) -> bool {
         self.lost.are_any() && self.servers().any(|server| self.lost.contain(server))
     }
 
-    /// Has a client of node `of` chosen `ts`?
+    /// Whether a client of node `of` has chosen `ts`.
     pub(super) fn is_of(&self, ts: Tag, of: NodeId) -> bool {
         ts.writer().engine(self.lost.loaded()).is_some_and(|engine| engine.node == of)
     }
 
-    /// May the transaction of `ts` stay undecided for ever, because its client and a server are
-    /// lost?
+    /// Whether the transaction of `ts` may stay undecided for ever, because its client and a server
+    /// are lost.
     pub(super) fn may_stay_undecided(&self, ts: Tag) -> bool {
         let client = || ts.writer().engine(self.lost.loaded());
         self.has_lost_server() && client().is_some_and(|engine| self.lost.contain(engine.node))
@@ -173,8 +173,8 @@ impl Node {
         Left { unreadable, staged, undecided }
     }
 
-    /// Is there no transaction of a dead client here that a server will end? What has been found
-    /// once is remembered.
+    /// Whether no transaction of a dead client is here that a server will end. Once true it is
+    /// remembered.
     fn is_clean(&self) -> bool {
         let turned = self.store.as_ref().map_or(0, |store| store.pool.turned());
         let known = self.clean_at.load(Ordering::Relaxed) == turned;
@@ -186,7 +186,8 @@ impl Node {
         clean
     }
 
-    /// Is what no pointer refers to kept for ever, since nobody can decide about it?
+    /// Whether buffers to which no pointer refers are kept for ever, since nobody can decide about
+    /// them.
     fn keeps_undecided_alone(&self) -> bool {
         // The simulator asks at each event, and the rest goes over every slot and buffer.
         if !self.has_lost_server() {
@@ -228,7 +229,7 @@ impl SystemNode for Node {
 
     type Shard = Store;
 
-    /// What others hold they go on serving; a lost server's shard is refused.
+    /// Servers go on; the shard of a lost server is refused.
     const FOLLOWS_VIEWS: bool = true;
 
     fn load(from: &Origin<'_, TxConfig>, shard: ShardId) -> Result<Store, TooSmall> {

@@ -20,7 +20,7 @@ use super::messages::{Of, Staged, Stock};
 use crate::messages::List;
 use crate::tag::Tag;
 
-/// How long a client waits before it asks a server again what has become of a write.
+/// Wait before a client asks a server again about the fate of a write.
 const ASK_AGAIN: Nanos = Nanos::from_micros(200);
 
 /// A write of a transaction, and how far it has come.
@@ -29,7 +29,7 @@ pub(super) struct Write {
     /// Its place among the transaction's entries.
     pub(super) index: usize,
     pub(super) access: Access,
-    /// Where its buffer comes from.
+    /// The free list that its buffer comes from.
     pub(super) list: List,
     pub(super) state: WriteCheck,
 }
@@ -45,7 +45,7 @@ impl Prepared {
     }
 }
 
-/// What will be installed of the write at `index`.
+/// The item that will be installed for the write at `index`.
 pub(super) fn item_of(txn: &Txn, index: usize, ts: Tag, writes: u16, staging: Staging) -> Item<'_> {
     let value = txn.update(index).and_then(|write| write.value);
     let mut item = Item::new(ts, txn.entries()[index].key, value, writes);
@@ -58,7 +58,7 @@ pub(super) fn item_of(txn: &Txn, index: usize, ts: Tag, writes: u16, staging: St
 /// A key of a transaction while its checks are made.
 struct Checked {
     access: Access,
-    /// Is it still to be validated that it is as it was read?
+    /// Whether its read is still to be validated.
     read: bool,
     write: Option<Write>,
     /// Bytes of the item.
@@ -74,7 +74,7 @@ impl Checked {
     }
 }
 
-/// What a round of checks has come to.
+/// The refusals of a round of checks.
 #[derive(Default)]
 struct Refusals {
     /// Why the transaction aborts, whatever its write checks come to: a read validation has failed,
@@ -82,7 +82,7 @@ struct Refusals {
     end: Option<Abort>,
     /// Why a write check has failed.
     write: Option<Abort>,
-    /// Has a write found no buffer?
+    /// Whether a write has found no buffer.
     not_ready: bool,
 }
 
@@ -303,7 +303,7 @@ impl<F: Fabric> Steps<F> {
         refusals.write.get_or_insert(refused);
     }
 
-    /// Is a write at `ts` late enough, where PR is `pr`?
+    /// Whether a write at `ts` is late enough, where PR is `pr`.
     pub(super) fn passes(&self, pr: Tag, ts: Tag) -> bool {
         match self.node.config().own_reads {
             OwnReads::Conflict => pr < ts,
@@ -350,8 +350,8 @@ impl<F: Fabric> Steps<F> {
         }
     }
 
-    /// What a transaction has staged at a server whose answer is missing: the server tells, once
-    /// nothing can arrive any more. `None`: nothing, or the server has died.
+    /// What a transaction has staged at a server whose answer is missing, as the server tells once
+    /// nothing of it can arrive any more. `None`: nothing is staged, or the server has died.
     async fn resolve(&self, access: &Access, ts: Tag, error: FabricError) -> Option<Staged> {
         let is_silent = matches!(error, FabricError::Unreachable | FabricError::TimedOut { .. });
         if !is_silent || self.node.config().staging == Staging::AtCommit {

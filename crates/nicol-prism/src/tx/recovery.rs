@@ -34,13 +34,13 @@ use super::node::Node;
 use crate::recycling::drain;
 use crate::tag::Tag;
 
-/// How often what is waited for is asked for again.
+/// Interval at which a condition is looked at again.
 const POLL: Nanos = Nanos::from_micros(20);
-/// How long a STOCK waits for its answer, and the next one after a refusal.
+/// Time that a STOCK waits for its answer, and the next one after a refusal.
 const STOCK_TIMEOUT: Nanos = Nanos::from_millis(5);
 const STOCK_WAIT: Nanos = Nanos::from_micros(500);
-/// How long a write that was given up waits for the one before it, if a server has died: that one
-/// may stay undecided. Many times what a recovery takes.
+/// Wait of a write that was given up for the one before it, if a server has died: that one may stay
+/// undecided. Many times what a recovery takes.
 pub(super) const UNDECIDED_AFTER: Nanos = Nanos::from_millis(60);
 
 /// Ends the transactions of every node that dies, for ever.
@@ -75,7 +75,7 @@ async fn end_those_of<F: Fabric>(fabric: F, node: Arc<Node>, dead: NodeId, open:
     drop(open);
 }
 
-/// What is known of the transactions of a node that has died.
+/// What servers have told of the transactions of a node that has died.
 #[derive(Default)]
 struct Stocks {
     /// Writes that have passed.
@@ -83,7 +83,7 @@ struct Stocks {
     /// Transactions with a write that has not.
     failed: BTreeSet<Tag>,
     decided: BTreeMap<Tag, bool>,
-    /// Has every server told?
+    /// Whether every server has told.
     complete: bool,
 }
 
@@ -98,7 +98,8 @@ impl Stocks {
         self.decided.extend(staged.decided.iter().copied());
     }
 
-    /// Does the transaction of `write` commit? `None`: a server may have known that has died.
+    /// Whether the transaction of `write` commits; `None`: only a server that has died may have
+    /// known.
     fn verdict(&self, write: &StagedWrite) -> Option<bool> {
         let all_passed = self.passed.get(&write.ts) == Some(&u64::from(write.writes));
         let failed = self.complete || self.failed.contains(&write.ts);

@@ -15,7 +15,7 @@ use crate::messages::{Done, HELLO, Handles, Suspicion, UNUSED, Unused, parse_rep
 use crate::recycling::{self, drain, scan_later};
 use crate::tag::Tag;
 
-/// What a host engine of a server answers.
+/// The service of a server's host engine.
 pub(super) struct Server<F> {
     fabric: F,
     node: Arc<Node>,

@@ -16,7 +16,7 @@ use crate::messages::{Handles, Unused};
 use crate::pool::{BufferPool, Pointers};
 use crate::tag::Tag;
 
-/// A server's memory.
+/// The memory of a server: slots, buffers, free lists.
 pub struct Store {
     region: Arc<Region>,
     pub(super) pool: BufferPool,
@@ -32,7 +32,7 @@ pub(super) struct Stored<'a> {
 }
 
 impl Store {
-    /// One without records.
+    /// A server's memory for the sizes of `config`, without records.
     pub(super) fn new(config: &TxConfig) -> Self {
         let classes = config.classes();
         let first = slot_at(config.entries).next_multiple_of(64);
@@ -69,7 +69,7 @@ impl Store {
         Ok(())
     }
 
-    /// What clients may reach, by whichever engine comes first.
+    /// The handles of this server's memory for clients. The first engine that asks opens it.
     pub(super) fn open<F: Fabric>(&self, fabric: &F, lives: Vec<Incarnation>) -> Handles {
         let rkey = &mut *self.rkey.lock().unwrap_or_else(PoisonError::into_inner);
         let register = || fabric.register(&self.region, Access::ReadWrite);

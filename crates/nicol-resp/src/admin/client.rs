@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::commands::errors::{arity_error, unknown_subcommand};
+use crate::commands::errors::arity_error;
 use crate::commands::number::parse_i64;
+use crate::commands::rights;
 use crate::commands::spec::takes;
-use crate::commands::{COMMANDS, TABLE};
 use crate::connection::address::Address;
 use crate::connection::clients::{Client, CommandNumber};
 use crate::connection::parse::Command;
@@ -27,6 +27,8 @@ const SUBCOMMANDS: [(&str, i32); 9] = [
     ("client|setinfo", 4),
     ("client|setname", 3),
 ];
+
+const HELP: (&str, i32) = ("client|help", 2);
 
 const CLIENT_HELP: [&str; 11] = [
     "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
@@ -50,17 +52,13 @@ pub fn answer(
     out: &mut Vec<u8>,
 ) -> After {
     let asked = [b"client|", command.arg(1).to_ascii_lowercase().as_slice()].concat();
-    let Some(place) = SUBCOMMANDS.iter().position(|(name, _)| name.as_bytes() == asked) else {
-        session.reply(out).error(&unknown_subcommand(command));
-        return After::Go;
-    };
-    let (name, arity) = &SUBCOMMANDS[place];
+    // One that does not exist was refused before.
+    let known = SUBCOMMANDS.iter().find(|(name, _)| name.as_bytes() == asked);
+    let (name, arity) = known.unwrap_or(&HELP);
     if !takes(*arity, command.len()) {
         session.reply(out).error(&arity_error(name));
         return After::Go;
     }
-    session.last_command = CommandNumber((1 + COMMANDS + place) as u16);
-    session.publish(Instant::now());
     let done = match *name {
         "client|getname" => {
             let name = session.client.seen().name.clone();
@@ -133,15 +131,20 @@ pub fn set_name(session: &Session, name: &[u8]) -> Result<(), &'static [u8]> {
 fn name_of(number: CommandNumber) -> &'static str {
     match usize::from(number.0).checked_sub(1) {
         None => "NULL",
-        Some(place) if place < COMMANDS => TABLE[place].name,
-        Some(place) => SUBCOMMANDS.get(place - COMMANDS).map_or("NULL", |(name, _)| name),
+        Some(number) => rights::name(number),
     }
 }
 
-fn info(session: &Session, out: &mut Vec<u8>) {
+/// The client's line of CLIENT LIST.
+pub fn line(session: &Session) -> String {
     let mut text = String::new();
     session.client.describe(Instant::now(), name_of, &mut text);
-    session.reply(out).verbatim(&text);
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn info(session: &Session, out: &mut Vec<u8>) {
+    session.reply(out).verbatim(&(line(session) + "\n"));
 }
 
 fn list(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -191,14 +194,19 @@ struct Filter<'a> {
     local: Option<&'a [u8]>,
     /// False if clients of another kind are meant, of which there are none.
     normal: bool,
+    user: Option<&'a [u8]>,
     spares_caller: bool,
 }
 
 impl<'a> Filter<'a> {
+    fn all() -> Self {
+        let (id, peer, local, user) = (None, None, None, None);
+        Self { id, peer, local, normal: true, user, spares_caller: false }
+    }
+
     /// The filters of a CLIENT KILL in its newer form.
-    fn parse(command: &Command<'a>) -> Result<Self, Vec<u8>> {
-        let mut filter =
-            Self { id: None, peer: None, local: None, normal: true, spares_caller: true };
+    fn parse(command: &Command<'a>, shared: &Shared) -> Result<Self, Vec<u8>> {
+        let mut filter = Self { spares_caller: true, ..Self::all() };
         if !command.len().is_multiple_of(2) {
             return Err(SYNTAX.into());
         }
@@ -212,7 +220,7 @@ impl<'a> Filter<'a> {
                 b"addr" => filter.peer = Some(value),
                 b"laddr" => filter.local = Some(value),
                 b"type" => filter.normal &= is_normal(value)?,
-                b"user" if value == b"default" => {}
+                b"user" if shared.users.get(value).is_some() => filter.user = Some(value),
                 b"user" => return Err([b"ERR No such user '", value, b"'"].concat()),
                 b"skipme" => match value.to_ascii_lowercase().as_slice() {
                     b"yes" => filter.spares_caller = true,
@@ -233,6 +241,7 @@ impl<'a> Filter<'a> {
             && self.id.is_none_or(|id| id as u64 == client.id)
             && is(&client.peer, self.peer)
             && is(&client.local, self.local)
+            && self.user.is_none_or(|user| client.user() == user)
             && !(self.spares_caller && client.id == caller)
     }
 }
@@ -241,10 +250,9 @@ impl<'a> Filter<'a> {
 fn kill(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) -> After {
     let by_address = command.len() == 3;
     let filter = if by_address {
-        let peer = Some(command.arg(2));
-        Ok(Filter { id: None, peer, local: None, normal: true, spares_caller: false })
+        Ok(Filter { peer: Some(command.arg(2)), ..Filter::all() })
     } else {
-        Filter::parse(command)
+        Filter::parse(command, shared)
     };
     let filter = match filter {
         Ok(filter) => filter,

@@ -3,6 +3,7 @@
 use crate::commands::errors::{arity_error, unknown_subcommand};
 use crate::commands::glob::matches;
 use crate::commands::key_places::KeyPlaces;
+use crate::commands::rights::{self, Categories, NUMBERS};
 use crate::commands::{TABLE, lookup};
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
@@ -80,8 +81,13 @@ fn listed(command: &Command<'_>) -> Result<Vec<&'static str>, &'static [u8]> {
     let value = command.arg(4).to_ascii_lowercase();
     match command.arg(3).to_ascii_lowercase().as_slice() {
         b"pattern" => Ok(names.filter(|name| matches(&value, name.as_bytes())).collect()),
-        // There are no modules, and no command has a category.
-        b"module" | b"aclcat" => Ok(Vec::new()),
+        b"aclcat" => {
+            let category = Categories::named(&value).unwrap_or_default();
+            let in_it = |number: &usize| rights::categories(*number).meets(category);
+            Ok((0..NUMBERS).filter(in_it).map(rights::name).collect())
+        }
+        // There are no modules.
+        b"module" => Ok(Vec::new()),
         _ => Err(b"ERR syntax error"),
     }
 }
@@ -99,5 +105,6 @@ fn keys<'a>(command: &Command<'a>) -> Result<Vec<&'a [u8]>, Vec<u8>> {
     if !spec.accepts(len) {
         return Err(b"ERR Invalid number of arguments specified for command".into());
     }
-    Ok(spec.keys.of(len).map(|place| command.arg(2 + place)).collect())
+    let places = spec.keys.of(len, |place| command.arg(2 + place));
+    Ok(places.iter().map(|place| command.arg(2 + place)).collect())
 }

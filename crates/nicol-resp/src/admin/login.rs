@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
+use super::acl::note_refusal;
 use super::client::set_name;
+use crate::acl::log::Reason;
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
 use crate::connection::parse::Command;
@@ -31,12 +33,13 @@ pub fn auth(
         session.reply(out).error(b"ERR syntax error");
         return After::Go;
     }
-    if command.len() == 2 && shared.config.password.is_none() {
+    if command.len() == 2 && shared.users.default_user().takes_any() {
         session.reply(out).error(NO_PASSWORD);
         return After::Go;
     }
     let user = if command.len() == 3 { command.arg(1) } else { b"default" };
-    let (right, wait) = login(session, shared, user, command.arg(command.len() - 1));
+    let (right, wait) =
+        login(session, shared, (user, command.arg(command.len() - 1)), command.arg(0));
     match right {
         true => session.reply(out).status("OK"),
         false => session.reply(out).error(refusal(wait)),
@@ -52,24 +55,32 @@ fn refusal(after: After) -> &'static [u8] {
     }
 }
 
-/// Judges a user and a password; the only user is `default`.
-fn login(session: &mut Session, shared: &Shared, user: &[u8], password: &[u8]) -> (bool, After) {
-    let judged = match &shared.config.password {
-        Some(expected) => {
-            let peer = session.client.peer.ip();
-            shared.logins.judge(peer, expected, password, Instant::now())
-        }
-        // As in Redis, the user without a password accepts any.
-        None => Judged::Answer(true, None),
+/// Judges a user and a password.
+fn login(
+    session: &mut Session,
+    shared: &Shared,
+    (user, password): (&[u8], &[u8]),
+    how: &[u8],
+) -> (bool, After) {
+    let account = shared.users.get(user);
+    let judged = match &account {
+        // As in Redis, a user without a password accepts any.
+        Some(account) if account.takes_any() => Judged::Answer(true, None),
+        _ => shared.logins.judge(session.client.peer.ip(), Instant::now(), || {
+            // The time does not tell whether there is such a user.
+            let judge = account.as_ref().unwrap_or(&session.user);
+            judge.accepts(password) && account.is_some()
+        }),
     };
     let (right, after) = match judged {
-        Judged::Answer(right, wait) => {
-            (right && user == b"default", wait.map_or(After::Go, After::Wait))
-        }
+        Judged::Answer(right, wait) => (right, wait.map_or(After::Go, After::Wait)),
         Judged::TooMany => (false, After::Close),
     };
-    session.authenticated |= right;
+    if right && let Some(account) = account {
+        session.log_in(account);
+    }
     if !right {
+        note_refusal(session, shared, Reason::Auth, how, user);
         count(&shared.counters.login_failures, 1);
         shared.events.note(Event::LoginRefused, &session.client.peer);
     }
@@ -102,7 +113,7 @@ pub fn hello(
         match command.arg(index).to_ascii_uppercase().as_slice() {
             b"AUTH" if more >= 2 => {
                 let (user, password) = (command.arg(index + 1), command.arg(index + 2));
-                let (right, waits) = login(session, shared, user, password);
+                let (right, waits) = login(session, shared, (user, password), command.arg(0));
                 wait = waits;
                 if !right {
                     session.reply(out).error(refusal(wait));

@@ -1,11 +1,14 @@
 //! Commands that need no record: about the connection, its MULTI, and the server.
 
+mod acl;
 mod client;
 mod command;
 mod config;
 mod info;
 mod login;
 mod slowlog;
+
+pub use acl::note_refusal;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,6 +30,7 @@ pub fn answer(
 ) -> After {
     let mut reply = session.reply(out);
     match admin {
+        Admin::Acl => return acl::answer(session, shared, command, out),
         Admin::Auth => return login::auth(session, shared, command, out),
         Admin::Client => return client::answer(session, shared, command, out),
         Admin::Cluster => reply.error(b"ERR This instance has cluster support disabled"),

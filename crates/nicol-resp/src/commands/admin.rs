@@ -7,6 +7,7 @@ const CLIENT: &[&str] = &["noscript", "loading", "stale", "fast"];
 const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
 const FAST: &[&str] = &["fast"];
 const NO_SCRIPT: &[&str] = &["noscript"];
+const NO_SCRIPT_SERVER: &[&str] = &["noscript", "loading", "stale"];
 const SERVER: &[&str] = &["loading", "stale"];
 const LOADING: &[&str] = &["loading", "stale", "fast"];
 
@@ -14,6 +15,7 @@ const REFUSED: InMulti = InMulti::Refused;
 const AT_ONCE: InMulti = InMulti::AtOnce;
 
 pub const COMMANDS: &[Spec] = &[
+    server("acl", -2, NO_SCRIPT_SERVER, Admin::Acl, "Tell and change users and their rights"),
     Spec::admin(
         CONNECTION,
         "auth",
@@ -44,7 +46,14 @@ pub const COMMANDS: &[Spec] = &[
         "Execute a script: there are none",
     ),
     at_once("discard", 1, Admin::Discard, "Discard all commands issued after MULTI"),
-    at_once("exec", 1, Admin::Exec, "Execute all commands issued after MULTI"),
+    Spec::admin(
+        "transactions",
+        "exec",
+        1,
+        NO_SCRIPT_SERVER,
+        (Admin::Exec, AT_ONCE),
+        "Execute all commands issued after MULTI",
+    ),
     unlisted("flushall", -1),
     unlisted("flushdb", -1),
     Spec::admin(

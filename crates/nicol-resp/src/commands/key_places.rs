@@ -1,44 +1,105 @@
 //! Where the keys of a command stand.
 
-use std::iter::StepBy;
-use std::ops::RangeInclusive;
+use std::ops::Range;
 
-/// First key, last key (-1: the last argument), step; zeros without keys.
+use super::number::parse_i64;
+
+/// First key, last key (-1: the last argument), step; zeros without keys. Further keys may follow
+/// their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyPlaces {
     pub first: i64,
     pub last: i64,
     pub step: i64,
+    /// The place of the number of further keys, which stand behind it; 0: there are none.
+    pub counted: usize,
 }
 
 impl KeyPlaces {
-    pub const NONE: Self = Self { first: 0, last: 0, step: 0 };
-    pub const ONE: Self = Self { first: 1, last: 1, step: 1 };
-    pub const ALL: Self = Self { first: 1, last: -1, step: 1 };
+    pub const NONE: Self = Self { first: 0, last: 0, step: 0, counted: 0 };
+    pub const ONE: Self = Self { first: 1, last: 1, step: 1, counted: 0 };
+    pub const TWO: Self = Self { first: 1, last: 2, step: 1, counted: 0 };
+    pub const ALL: Self = Self { first: 1, last: -1, step: 1, counted: 0 };
+    pub const PAIRS: Self = Self { first: 1, last: -1, step: 2, counted: 0 };
 
-    /// The places of the keys in a command of `len` arguments, the name included.
-    pub fn of(self, len: usize) -> StepBy<RangeInclusive<usize>> {
-        let Self { first, last, step } = self;
-        let last = if last < 0 { len as i64 + last } else { last.min(len as i64 - 1) };
-        // Without keys the range is empty.
-        (first.max(1) as usize..=last.max(0) as usize).step_by(step.max(1) as usize)
+    /// Keys behind their number, which stands at `place`.
+    pub const fn counted(place: usize) -> Self {
+        Self { counted: place, ..Self::NONE }
     }
 
-    /// The number of keys in a command of `len` arguments, which must have its arity.
+    /// The same, and further keys behind their number, which stands at `place`.
+    pub const fn and_counted(self, place: usize) -> Self {
+        Self { counted: place, ..self }
+    }
+
+    /// The places of the keys in a command of `len` arguments, the name included. A number of keys
+    /// that is wrong counts as 0: the command answers what is wrong with it.
+    pub fn of<'a>(self, len: usize, arg: impl Fn(usize) -> &'a [u8]) -> Places {
+        let Self { first, last, step, counted } = self;
+        let last = if last < 0 { len as i64 + last } else { last.min(len as i64 - 1) };
+        let fixed = match first {
+            0 => 0..0,
+            first => first as usize..(last + 1).max(first) as usize,
+        };
+        let number = if counted == 0 { None } else { parse_i64(arg(counted)) };
+        let behind = |number: usize| counted + 1..counted + 1 + number;
+        let number = number.and_then(|number| usize::try_from(number).ok());
+        let counted = number.filter(|number| *number < len.saturating_sub(counted)).map(behind);
+        Places { fixed, step: step.max(1) as usize, counted: counted.unwrap_or(0..0) }
+    }
+
+    /// At least the number of keys in a command of `len` arguments, which must have its arity.
     pub fn count(self, len: usize) -> usize {
         match self {
-            Self { first: 1, last: -1, step } => (len - 1).div_ceil(step as usize),
+            Self { counted: 1.., .. } => len,
+            Self { first: 1, last: -1, step, .. } => (len - 1).div_ceil(step as usize),
             Self { first, last, .. } if first > 0 => (last - first + 1) as usize,
             _ => 0,
         }
     }
+}
 
+/// The places of the keys of one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    fixed: Range<usize>,
+    step: usize,
+    counted: Range<usize>,
+}
+
+impl Places {
     /// Whether the argument at `place` is a key.
-    pub fn has(self, place: usize) -> bool {
-        let (Self { first, last, step }, place) = (self, place as i64);
-        first > 0
-            && place >= first
-            && (last < 0 || place <= last)
-            && (step == 1 || (place - first) % step == 0)
+    pub fn has(&self, place: usize) -> bool {
+        self.counted.contains(&place)
+            || self.fixed.contains(&place) && (place - self.fixed.start).is_multiple_of(self.step)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
+        self.fixed.clone().step_by(self.step).chain(self.counted.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stand_where_the_table_and_their_number_say() {
+        let places = |keys: KeyPlaces, words: &[&'static str]| -> Vec<usize> {
+            let places = keys.of(words.len(), |place| words[place].as_bytes());
+            let all = places.iter().collect();
+            assert_eq!(all, (0..words.len() + 2).filter(|at| places.has(*at)).collect::<Vec<_>>());
+            all
+        };
+        assert_eq!(places(KeyPlaces::PAIRS, &["mset", "a", "1", "b", "2"]), [1, 3]);
+        assert_eq!(places(KeyPlaces::ALL, &["del", "a", "b"]), [1, 2]);
+        let stored = KeyPlaces::ONE.and_counted(2);
+        assert_eq!(places(stored, &["zunionstore", "d", "2", "a", "b", "weights"]), [1, 3, 4]);
+        for wrong in ["3", "-1", "x", "0"] {
+            assert_eq!(places(stored, &["zunionstore", "d", wrong, "a", "b"]), [1], "{wrong}");
+        }
+        assert_eq!(places(KeyPlaces::counted(1), &["lmpop", "1", "a", "left"]), [2]);
+        assert_eq!(places(KeyPlaces::NONE, &["ping", "a"]), [0; 0]);
     }
 }

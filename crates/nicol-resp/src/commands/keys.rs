@@ -12,18 +12,16 @@ use crate::transactions::work::{Stop, Work};
 
 const SAME_OBJECT: &[u8] = b"ERR source and destination objects are the same";
 
-const TWO_KEYS: KeyPlaces = KeyPlaces { first: 1, last: 2, step: 1 };
-
 pub const COMMANDS: &[Spec] = &[
     Spec::data(
         "generic",
         "copy",
         -3,
-        (GROW, TWO_KEYS),
+        (GROW, KeyPlaces::TWO),
         (plan_copy, copy),
         "Copy a key, to another database if asked",
     ),
-    generic("del", -2, (REMOVE, KeyPlaces::ALL), del, "Delete keys").single(2),
+    generic("del", -2, (SLOW_WRITE, KeyPlaces::ALL), del, "Delete keys").single(2),
     generic("exists", -2, (READ, KeyPlaces::ALL), exists, "Count the keys that exist").single(2),
     Spec::data(
         "generic",
@@ -37,12 +35,18 @@ pub const COMMANDS: &[Spec] = &[
         "generic",
         "object",
         -2,
-        (SLOW_READ, KeyPlaces { first: 2, last: 2, step: 1 }),
+        (SLOW_READ, KeyPlaces { first: 2, last: 2, step: 1, counted: 0 }),
         (object::plan, object::run),
         "Tell how the value of a key is kept",
     ),
-    generic("rename", 3, (SLOW_WRITE, TWO_KEYS), rename, "Rename a key"),
-    generic("renamenx", 3, (REMOVE, TWO_KEYS), rename_nx, "Rename a key, if the new one is free"),
+    generic("rename", 3, (SLOW_WRITE, KeyPlaces::TWO), rename, "Rename a key"),
+    generic(
+        "renamenx",
+        3,
+        (REMOVE, KeyPlaces::TWO),
+        rename_nx,
+        "Rename a key, if the new one is free",
+    ),
     generic("touch", -2, (READ, KeyPlaces::ALL), exists, "Count the keys that exist").single(2),
     generic("type", 2, (READ, KeyPlaces::ONE), type_of, "Determine the type of the value of a key"),
     generic("unlink", -2, (REMOVE, KeyPlaces::ALL), del, "Delete keys").single(2),

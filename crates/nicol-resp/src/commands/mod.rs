@@ -6,14 +6,24 @@
 
 mod admin;
 mod deadlines;
+mod draw;
 pub mod errors;
 pub mod expiry;
+pub mod float;
 pub mod glob;
+mod hash;
 pub mod key_places;
 mod keys;
 pub mod kind;
+mod list;
+mod long_double;
 pub mod number;
 mod object;
+mod packed;
+pub mod rights;
+mod scan;
+mod set;
+mod sorted_set;
 pub mod spec;
 mod string;
 
@@ -22,7 +32,11 @@ use self::spec::Spec;
 
 /// The types of value, each with its commands.
 pub const TYPES: &[(&Type, &[Spec])] = &[
-    (&string::TYPE, string::COMMANDS), //
+    (&string::TYPE, string::COMMANDS),
+    (&list::TYPE, list::COMMANDS),
+    (&set::TYPE, set::COMMANDS),
+    (&sorted_set::TYPE, sorted_set::COMMANDS),
+    (&hash::TYPE, hash::COMMANDS),
 ];
 
 /// Commands that belong to no type of value.

@@ -1,6 +1,7 @@
 //! What a line of the table of commands says.
 
 use super::key_places::KeyPlaces;
+use super::rights::Categories;
 use crate::connection::clients::CommandNumber;
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
@@ -16,6 +17,7 @@ pub type Run = for<'t> fn(&mut Work<'t>, &[Arg<'t>], &mut Reply<'_>) -> Result<(
 /// A command that the front answers; `admin` says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin {
+    Acl,
     Auth,
     Client,
     Cluster,
@@ -195,15 +197,17 @@ impl Spec {
 
     /// The element of COMMAND and COMMAND INFO.
     pub fn describe(&self, reply: &mut Reply<'_>) {
-        let KeyPlaces { first, last, step } = self.keys;
+        let KeyPlaces { first, last, step, .. } = self.keys;
         reply.array(10);
         reply.bulk(self.name.as_bytes());
         reply.integer(i64::from(self.arity));
         reply.set(self.flags.len());
         self.flags.iter().for_each(|flag| reply.status(flag));
         [first, last, step].into_iter().for_each(|number| reply.integer(number));
-        // No ACL categories, tips, key specifications or subcommands.
-        reply.set(0);
+        let categories: Vec<_> = Categories::of(self).names().collect();
+        reply.set(categories.len());
+        categories.iter().for_each(|name| reply.status(&format!("@{name}")));
+        // No tips, key specifications or subcommands.
         (0..3).for_each(|_| reply.array(0));
     }
 
@@ -231,11 +235,43 @@ pub fn as_sent(
     command: &Command<'_>,
 ) -> Result<(), Vec<u8>> {
     spec.begin(plan);
+    let places = spec.keys.of(command.len(), |place| command.arg(place));
     for (index, arg) in command.args(1).enumerate() {
-        match spec.keys.has(index + 1) {
+        match places.has(index + 1) {
             true => planner.key(plan, arg),
             false => plan.plain(arg),
         }
     }
+    Ok(())
+}
+
+/// As [`as_sent`], for a command that writes its first key and reads the others.
+pub fn into_first(
+    planner: &Planner<'_>,
+    plan: &mut PlanBuilder,
+    spec: &'static Spec,
+    command: &Command<'_>,
+) -> Result<(), Vec<u8>> {
+    spec.begin(plan);
+    planner.key(plan, command.arg(1));
+    let places = spec.keys.of(command.len(), |place| command.arg(place));
+    for (index, arg) in command.args(2).enumerate() {
+        match places.has(index + 2) {
+            true => planner.source(plan, arg),
+            false => plan.plain(arg),
+        }
+    }
+    Ok(())
+}
+
+/// As [`as_sent`], and behind the arguments a seed for what the command draws.
+pub fn with_seed(
+    planner: &Planner<'_>,
+    plan: &mut PlanBuilder,
+    spec: &'static Spec,
+    command: &Command<'_>,
+) -> Result<(), Vec<u8>> {
+    as_sent(planner, plan, spec, command)?;
+    plan.plain(&planner.seed.to_le_bytes());
     Ok(())
 }

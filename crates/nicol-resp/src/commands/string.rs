@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::expiry::{Expiry, Timing, Unit};
 use super::key_places::KeyPlaces;
 use super::kind::Type;
-use super::number::{Decimal, NOT_AN_INTEGER, NotADecimal, parse_i64, push_i64};
+use super::long_double::{LongDouble, NotFinite};
+use super::number::{NOT_AN_INTEGER, parse_i64, push_i64};
 use super::spec::{GROW, Plan, READ, REMOVE, Run, SLOW_READ, Spec, WRITE, as_sent};
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
@@ -14,8 +15,6 @@ use crate::transactions::planner::Planner;
 use crate::transactions::work::{Stop, Work};
 
 pub const TYPE: Type = Type { name: "string", number: 0, encoding };
-
-const PAIRS: KeyPlaces = KeyPlaces { first: 1, last: -1, step: 2 };
 
 pub const COMMANDS: &[Spec] = &[
     string("append", 3, (WRITE, KeyPlaces::ONE), append, "Append a value to a key"),
@@ -48,8 +47,14 @@ pub const COMMANDS: &[Spec] = &[
         "Add to the decimal value of a key",
     ),
     string("mget", -2, (READ, KeyPlaces::ALL), mget, "Get the values of keys"),
-    string("mset", -3, (WRITE, PAIRS), mset, "Set keys to values"),
-    string("msetnx", -3, (WRITE, PAIRS), mset_nx, "Set keys, only if none of them exists"),
+    string("mset", -3, (GROW, KeyPlaces::PAIRS), mset, "Set keys to values"),
+    string(
+        "msetnx",
+        -3,
+        (GROW, KeyPlaces::PAIRS),
+        mset_nx,
+        "Set keys, only if none of them exists",
+    ),
     planned(
         "psetex",
         4,
@@ -57,8 +62,7 @@ pub const COMMANDS: &[Spec] = &[
         (plan_set_ex::<false>, set),
         "Set a key that expires, in milliseconds",
     ),
-    planned("set", -3, (WRITE, KeyPlaces::ONE), (plan_set, set), "Set the value of a key")
-        .single(3),
+    planned("set", -3, (GROW, KeyPlaces::ONE), (plan_set, set), "Set the value of a key").single(3),
     planned(
         "setex",
         4,
@@ -369,13 +373,13 @@ fn add<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Resu
 fn add_float<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, amount] = args else { return Err(Stop::Malformed) };
     let found = work.typed(key, &TYPE)?;
-    let current = work.value(found).map_or(Ok(Decimal::ZERO), Decimal::parse);
-    let sum = match (current, Decimal::parse(amount.bytes)) {
+    let current = work.value(found).map_or(Ok(LongDouble::ZERO), LongDouble::parse);
+    let sum = match (current, LongDouble::parse(amount.bytes)) {
         (Ok(current), Ok(amount)) => current.checked_add(amount),
-        (Err(NotADecimal::Malformed), _) | (_, Err(NotADecimal::Malformed)) => {
+        (Err(NotFinite::Malformed), _) | (_, Err(NotFinite::Malformed)) => {
             return Err(Stop::Error(NOT_A_FLOAT));
         }
-        (Err(NotADecimal::TooLarge), _) | (_, Err(NotADecimal::TooLarge)) => None,
+        (Err(NotFinite::Infinite), _) | (_, Err(NotFinite::Infinite)) => None,
     };
     let text = sum.ok_or(TOO_LARGE)?.to_string().into_bytes();
     reply.bulk(&text);

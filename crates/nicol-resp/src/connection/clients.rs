@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::acl::DEFAULT;
 use crate::connection::address::Address;
 use crate::connection::encode::Protocol;
 use crate::connection::mailbox::Mailbox;
@@ -52,6 +53,8 @@ struct Latest {
 /// The choices of a client.
 #[derive(Debug, Default)]
 pub struct Seen {
+    /// Who it is; nobody: the default user.
+    pub user: Vec<u8>,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
     /// CLIENT SETINFO LIB-NAME.
@@ -85,6 +88,12 @@ impl Client {
     /// What it has chosen and did last. Held for moments only.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of its user.
+    pub fn user(&self) -> Vec<u8> {
+        let seen = self.seen();
+        if seen.user.is_empty() { DEFAULT.to_vec() } else { seen.user.clone() }
     }
 
     /// Forgets what it has chosen.
@@ -123,6 +132,7 @@ impl Client {
         name_of: fn(CommandNumber) -> &'static str,
         out: &mut String,
     ) {
+        let user = self.user();
         let seen = self.seen();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let latest = &self.latest;
@@ -134,7 +144,7 @@ impl Client {
         let flags = if flags.is_empty() { "N" } else { &flags };
         out.push_str(&format!(
             "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
-             ssub=0 multi={} tot-mem={} cmd={} user=default resp={} lib-name={} lib-ver={}\n",
+             ssub=0 multi={} tot-mem={} cmd={} user={} resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.peer.endpoint(),
             self.local.endpoint(),
@@ -145,6 +155,7 @@ impl Client {
             queued as i64 - 1,
             latest.bytes.load(Ordering::Relaxed),
             name_of(CommandNumber(latest.command.load(Ordering::Relaxed))),
+            text(&user),
             protocol.unwrap_or(Protocol::Resp2).number(),
             text(&seen.library),
             text(&seen.library_version),

@@ -2,11 +2,16 @@
 
 use std::time::Instant;
 
+use super::clients::CommandNumber;
 use super::parse::Command;
 use super::session::{After, Session};
+use crate::acl::log::Reason;
+use crate::acl::selector::Denied;
 use crate::admin;
-use crate::commands::errors::{arity_error, unknown_command};
+use crate::commands::errors::{arity_error, unknown_command, unknown_subcommand};
+use crate::commands::rights;
 use crate::commands::spec::{Action, Admin, InMulti, Spec};
+use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::transactions::plan::{COMMANDS_MAX, Op, PlanBuilder};
 use crate::transactions::planner::Planner;
@@ -28,6 +33,38 @@ pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Ve
 /// Whether `command` has its number of arguments, and its client the right to give it.
 pub fn allows(session: &Session, spec: &Spec, command: &Command<'_>) -> bool {
     spec.accepts(command.len()) && (session.authenticated || spec.flags.contains(&"no_auth"))
+}
+
+/// Refuses `command`, of which the client's user may not do what is `denied`.
+pub fn deny(
+    session: &mut Session,
+    shared: &Shared,
+    (spec, command): (&Spec, &Command<'_>),
+    denied: Denied,
+    out: &mut Vec<u8>,
+) {
+    let words: Vec<_> = command.args(0).collect();
+    let number = rights::number(spec, &words);
+    let name = rights::name(number);
+    session.last_command = CommandNumber(1 + number as u16);
+    session.publish(Instant::now());
+    let (reason, object) = match denied {
+        Denied::Command => (Reason::Command, name.as_bytes()),
+        Denied::Key(place) => (Reason::Key, words[place]),
+    };
+    admin::note_refusal(session, shared, reason, object, &session.user.name);
+    let user = String::from_utf8_lossy(&session.user.name);
+    let peer = &session.client.peer;
+    shared.events.note(Event::CommandDenied, &format_args!("user {user} at {peer}: {name}"));
+    let text = match denied {
+        Denied::Command => {
+            format!("NOPERM this user has no permissions to run the '{name}' command")
+        }
+        Denied::Key(_) => "NOPERM this user has no permissions to access one of the keys used as \
+                           arguments"
+            .into(),
+    };
+    session.refuse(out, text.as_bytes());
 }
 
 /// Executes a command that is no data command, queues one of a MULTI, or answers what is wrong.
@@ -62,7 +99,20 @@ pub fn answer(
         session.refuse(out, b"NOAUTH Authentication required.");
         return After::Go;
     }
-    session.last_command = spec.command_number();
+    let names = rights::has_subcommands(spec) && command.len() > 1;
+    let subcommand = rights::subcommand(spec, command.arg(1));
+    if names && subcommand.is_none() {
+        session.refuse(out, &unknown_subcommand(command));
+        return After::Go;
+    }
+    if let Some(denied) = session.denied(spec, command) {
+        deny(session, shared, (spec, command), denied, out);
+        return After::Go;
+    }
+    session.last_command = match subcommand {
+        Some(number) => CommandNumber(1 + number as u16),
+        None => spec.command_number(),
+    };
     if matches!(spec.action, Action::Admin(Admin::Client, _)) {
         // Before a MULTI that is in progress is taken apart.
         session.publish(Instant::now());

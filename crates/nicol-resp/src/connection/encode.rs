@@ -1,5 +1,6 @@
 //! Replies, in the words of RESP2 or RESP3.
 
+use crate::commands::float::format_double;
 use crate::commands::number::push_i64;
 
 /// The protocol version that a connection chose with HELLO.
@@ -115,6 +116,31 @@ impl<'a> Reply<'a> {
     /// The head of an array; its elements follow.
     pub fn array(&mut self, len: usize) {
         self.length(b'*', len);
+    }
+
+    /// A floating point number.
+    pub fn double(&mut self, number: f64) {
+        let text = format_double(number);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => self.line(b',', text.as_bytes()),
+        }
+    }
+
+    /// The head of an array of `pairs`: in the third version of the protocol each is an array of
+    /// its own, whose head [`Reply::pair`] writes.
+    pub fn pairs(&mut self, pairs: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.array(pairs * 2),
+            Protocol::Resp3 => self.array(pairs),
+        }
+    }
+
+    /// The head of one pair of [`Reply::pairs`]; its two elements follow.
+    pub fn pair(&mut self) {
+        if self.protocol == Protocol::Resp3 {
+            self.array(2);
+        }
     }
 
     /// An array of lines, as HELP answers.

@@ -209,6 +209,7 @@ impl Connection {
     fn command(&mut self, shared: &Shared) -> Want {
         let command = self.parser.command(&self.input[self.consumed..]);
         let spec = lookup(command.arg(0));
+        self.session.refresh_user(shared);
         let ready = spec.filter(|spec| spec.accepts(command.len()) && self.session.authenticated);
         if let Some(spec) = ready
             && let Action::Data(..) = spec.action
@@ -220,8 +221,16 @@ impl Connection {
             let grouped = self.session.watches.is_empty();
             let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
             let refused = dispatch::refused(shared, spec, &command);
-            if !room || refused.is_some() && self.batch.commands() > 0 {
+            let denied = self.session.denied(spec, &command);
+            let answers = refused.is_some() || denied.is_some();
+            if !room || answers && self.batch.commands() > 0 {
                 return Want::Submit(Kind::Batch);
+            }
+            if let Some(denied) = denied {
+                let (session, out) = (&mut self.session, &mut self.output);
+                dispatch::deny(session, shared, (spec, &command), denied, out);
+                shared.stats.of(self.front).rejected(spec.number.into());
+                return Want::More;
             }
             if let Some(text) = refused {
                 self.session.refuse(&mut self.output, &text);

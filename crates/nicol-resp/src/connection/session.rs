@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::acl::selector::Denied;
+use crate::acl::user::User;
+use crate::commands::spec::Spec;
 use crate::connection::clients::{Client, CommandNumber};
 use crate::connection::encode::{Protocol, Reply};
+use crate::connection::parse::Command;
 use crate::shared::Shared;
 use crate::transactions::plan::{PlanBuilder, Watch};
 use crate::transactions::record::Database;
@@ -20,6 +24,10 @@ pub struct Session {
     pub protocol: Protocol,
     /// The database that its commands are for.
     pub database: Database,
+    /// Who it is; the default user until it has logged in.
+    pub user: Arc<User>,
+    /// The changes of users that it knows of.
+    user_changes: u64,
     /// True if it may use the store.
     pub authenticated: bool,
     /// The commands after MULTI.
@@ -58,12 +66,16 @@ pub enum After {
 
 impl Session {
     pub fn new(shared: &Shared, client: Arc<Client>) -> Self {
+        let user_changes = shared.users.changes();
+        let user = shared.users.default_user();
         Self {
             id: client.id,
             client,
             protocol: Protocol::Resp2,
             database: Database::default(),
-            authenticated: shared.config.password.is_none(),
+            authenticated: user.takes_any(),
+            user,
+            user_changes,
             multi: None,
             before_exec: None,
             watches: Vec::new(),
@@ -75,6 +87,34 @@ impl Session {
     pub fn reset(&mut self, shared: &Shared) {
         self.client.reset();
         *self = Self::new(shared, self.client.clone());
+    }
+
+    /// It is `user` from now on.
+    pub fn log_in(&mut self, user: Arc<User>) {
+        self.client.seen().user = user.name.clone();
+        self.user = user;
+        self.authenticated = true;
+    }
+
+    /// Learns what its user may do now, if a user has changed. One that is gone may do nothing.
+    pub fn refresh_user(&mut self, shared: &Shared) {
+        let changes = shared.users.changes();
+        if changes == self.user_changes {
+            return;
+        }
+        self.user_changes = changes;
+        match shared.users.get(&self.user.name) {
+            Some(user) => self.user = user,
+            None => (self.user, self.authenticated) = (shared.users.default_user(), false),
+        }
+    }
+
+    /// What of `command` its user may not do.
+    pub fn denied(&self, spec: &Spec, command: &Command<'_>) -> Option<Denied> {
+        if self.user.is_free() {
+            return None;
+        }
+        self.user.check(spec, &command.args(0).collect::<Vec<_>>()).err()
     }
 
     /// MULTI: the commands that follow are queued.

@@ -216,6 +216,13 @@ impl PlanBuilder {
         self.argument(bytes);
     }
 
+    /// Adds a key that the current command reads, whatever it does to its other keys.
+    pub fn source(&mut self, row: Key, bytes: &[u8]) {
+        let writes = std::mem::replace(&mut self.op_writes, false);
+        self.key(row, bytes);
+        self.op_writes = writes;
+    }
+
     /// Adds an argument that is no key to the current command.
     pub fn plain(&mut self, bytes: &[u8]) {
         self.body.push(PLAIN);
@@ -407,7 +414,8 @@ impl Planned {
             builder.begin(op, args.iter().any(|arg| arg.writes));
             for arg in &args {
                 match arg.row {
-                    Some(row) => builder.key(row, arg.bytes),
+                    Some(row) if arg.writes => builder.key(row, arg.bytes),
+                    Some(row) => builder.source(row, arg.bytes),
                     None => builder.plain(arg.bytes),
                 }
             }

@@ -21,18 +21,25 @@ pub struct Planner<'a> {
     hash_seed: u64,
     limits: &'a Limits,
     clock: Clock,
+    /// What a command that draws begins with: another one for each command.
+    pub seed: u64,
 }
 
 impl<'a> Planner<'a> {
     /// For keys of `database`, with the seed of the rows' hash, limits, and the clock by which keys
     /// expire.
     pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, clock: Clock) -> Self {
-        Self { database, hash_seed, limits, clock }
+        Self { database, hash_seed, limits, clock, seed: 0 }
     }
 
     /// Milliseconds of Unix time. Most commands do not ask.
     pub fn now(&self) -> i64 {
         self.clock.unix_ms()
+    }
+
+    /// The same, with a seed for what commands draw.
+    pub fn seeded(self, seed: u64) -> Self {
+        Self { seed, ..self }
     }
 
     /// The same for keys of another database.
@@ -51,8 +58,8 @@ impl<'a> Planner<'a> {
 
     /// The records of the keys of `command`, each once.
     pub fn rows(&self, keys: KeyPlaces, command: &Command<'_>) -> Vec<Key> {
-        let places = keys.of(command.len());
-        let mut rows: Vec<_> = places.map(|place| self.row(command.arg(place))).collect();
+        let places = keys.of(command.len(), |place| command.arg(place));
+        let mut rows: Vec<_> = places.iter().map(|place| self.row(command.arg(place))).collect();
         rows.sort_unstable();
         rows.dedup();
         rows
@@ -61,6 +68,11 @@ impl<'a> Planner<'a> {
     /// Adds a key to the current command of `plan`.
     pub fn key(&self, plan: &mut PlanBuilder, key: &[u8]) {
         plan.key(self.row(key), key);
+    }
+
+    /// Adds a key that the current command of `plan` reads, though it writes another.
+    pub fn source(&self, plan: &mut PlanBuilder, key: &[u8]) {
+        plan.source(self.row(key), key);
     }
 
     /// Adds the last argument of a command that moves the deadline of `key`.
@@ -86,9 +98,10 @@ impl<'a> Planner<'a> {
         if keys.count(command.len()) > max && self.rows(keys, command).len() > max {
             return Err(format!("ERR too many keys (limit {max} keys)").into());
         }
+        let places = keys.of(command.len(), |place| command.arg(place));
         let Limits { key_bytes, value_bytes, transaction_bytes, .. } = *self.limits;
         for (index, arg) in command.args(1).enumerate() {
-            let (what, max) = match keys.has(index + 1) {
+            let (what, max) = match places.has(index + 1) {
                 true => ("key", key_bytes),
                 false => ("value", value_bytes),
             };

@@ -5,6 +5,7 @@
 //! what a type of value writes is told apart from the others by the number in its record.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 use nicol_core::ids::Key;
@@ -16,7 +17,11 @@ use super::record::{self, Database, Pair};
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
 
-const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
+pub const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
+
+const TOO_MANY: &[u8] =
+    b"ERR collection is too large: its elements exceed the limit of a value (CONFIG GET \
+      proto-max-bulk-len)";
 
 /// Why a command was not executed. It has had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +84,7 @@ pub struct Work<'t> {
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
-    spent: usize,
+    spent: Cell<usize>,
     lookups: Lookups,
 }
 
@@ -94,7 +99,7 @@ impl<'t> Work<'t> {
             slots,
             purged: Vec::new(),
             heads,
-            spent: 0,
+            spent: Cell::new(0),
             lookups: Lookups::default(),
         }
     }
@@ -193,6 +198,37 @@ impl<'t> Work<'t> {
     /// Takes the value out to be changed; the command must put it back. An absent one is empty.
     pub fn take(&mut self, found: Found) -> Vec<u8> {
         self.slots[found.0].value.take().unwrap_or(Cow::Borrowed(&[])).into_owned()
+    }
+
+    /// The value, to be read while the key is changed; empty if the key is absent. Only a value
+    /// that this transaction has made is copied.
+    pub fn contents(&self, found: Found) -> Cow<'t, [u8]> {
+        self.slots[found.0].value.clone().unwrap_or_default()
+    }
+
+    /// Stores the packed elements of a collection, which takes the old one's deadline; without
+    /// elements the key is deleted.
+    pub fn put(&mut self, found: Found, packed: Vec<u8>) -> Result<(), Stop> {
+        self.put_until(found, packed, self.expires(found))
+    }
+
+    fn put_until(&mut self, found: Found, packed: Vec<u8>, at: Option<i64>) -> Result<(), Stop> {
+        if packed.is_empty() {
+            // What was absent stays as it was: a WATCH sees no change.
+            return if self.is_present(found) { self.replace(found, None, None) } else { Ok(()) };
+        }
+        if packed.len() > self.value_max() {
+            return Err(Stop::Error(TOO_MANY));
+        }
+        self.spend(packed.len())?;
+        self.replace(found, Some(Cow::Owned(packed)), at)
+    }
+
+    /// Stores the packed elements of a collection of `kind` without a deadline, whatever the key
+    /// held; without elements the key is deleted.
+    pub fn put_new(&mut self, found: Found, kind: &Type, packed: Vec<u8>) -> Result<(), Stop> {
+        self.slots[found.0].kind = kind.number;
+        self.put_until(found, packed, None)
     }
 
     /// Whether a command of this transaction has made the value: a further change copies nothing.
@@ -297,11 +333,12 @@ impl<'t> Work<'t> {
     }
 
     /// Takes `bytes` off the transaction's budget.
-    pub fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
-        if self.spent + bytes > TXN_BYTES_MAX {
+    pub fn spend(&self, bytes: usize) -> Result<(), Stop> {
+        let spent = self.spent.get().saturating_add(bytes);
+        if spent > TXN_BYTES_MAX {
             return Err(Stop::Overflow);
         }
-        self.spent += bytes;
+        self.spent.set(spent);
         Ok(())
     }
 

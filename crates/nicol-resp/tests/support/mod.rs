@@ -1,6 +1,7 @@
 //! A server on a free port, and a client that sees every byte.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod collections;
 mod memory;
 pub mod redis;
 
@@ -39,7 +40,7 @@ impl Client {
         Ok(Self(stream))
     }
 
-    /// A whole reply of the second version of the protocol.
+    /// A whole reply.
     pub fn reply(&mut self) -> Vec<u8> {
         read_reply(&mut self.0)
     }
@@ -98,7 +99,7 @@ pub fn command(args: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The next whole reply of the second version of the protocol.
+/// The next whole reply.
 pub fn read_reply(from: &mut impl Read) -> Vec<u8> {
     let mut reply = Vec::new();
     let mut left = 1;
@@ -118,9 +119,10 @@ pub fn read_reply(from: &mut impl Read) -> Vec<u8> {
                 reply.resize(end + len + 2, 0);
                 from.read_exact(&mut reply[end..]).unwrap();
             }
-            (b'*', Some(len)) => left += len,
-            (b'+' | b'-' | b':' | b'$' | b'*', _) => {}
-            _ => panic!("not a reply of version 2: {line}"),
+            (b'*' | b'~' | b'>', Some(len)) => left += len,
+            (b'%', Some(len)) => left += 2 * len,
+            (b'+' | b'-' | b':' | b'$' | b'*' | b'_' | b',', _) => {}
+            _ => panic!("not a reply: {line}"),
         }
     }
     reply

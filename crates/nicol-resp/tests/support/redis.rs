@@ -75,9 +75,8 @@ const NUMBERS: [&str; 16] = [
     " 1",
     "01",
 ];
-/// Fractions that are binary as well: others are exact here and rounded in Redis.
-const FLOATS: [&str; 12] =
-    ["0", "0.5", "-0.25", "3", "5.0e3", "25e-2", "+2", ".5", "x", "", "1.2.3", "nan"];
+const FLOATS: [&str; 13] =
+    ["0", "0.1", "0.5", "-0.25", "3", "5.0e3", "25e-2", "+2", ".5", "x", "", "1.2.3", "nan"];
 const VALUES: [&str; 10] =
     ["", "v", "10", "-7", "0.5", "hello world", "3.25", "1e2", "x\r\ny", "0"];
 /// Databases that a conversation uses, and what is none.

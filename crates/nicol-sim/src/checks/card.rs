@@ -367,14 +367,14 @@ fn within(bed: &Testbed) -> Lines {
     Ok(lines)
 }
 
-/// What one core does that posts READs of 64 B.
+/// The work of one core that posts READs of 64 B.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Posting {
     /// Millions of them a second.
     pub mops: f64,
     /// The core's time to post one and to poll its completion.
     pub core_ns: f64,
-    /// How busy the resources of every node were meanwhile.
+    /// The utilization of the resources of every node meanwhile.
     pub resources: Vec<Utilization>,
 }
 

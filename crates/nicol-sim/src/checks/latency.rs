@@ -76,8 +76,8 @@ pub(super) fn on_path_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>
     Ok(lines)
 }
 
-/// What a NIC that has cores of its own saves, in nanoseconds: round trips of 256 B from such a
-/// core to another node's. [Xenic21 4.3.4]
+/// The time that cores of its own save a NIC, in nanoseconds: round trips of 256 B from such a core
+/// to another node's. [Xenic21 4.3.4]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offload {
     /// To the other NIC, which answers from its own memory.
@@ -89,7 +89,7 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// True if a request is served sooner on the NIC than on the host, even if it needs the host's
+    /// Whether a request is served sooner on the NIC than on the host, even if it needs the host's
     /// memory.
     pub fn saves_latency(&self) -> bool {
         self.served_ns < self.host_rpc_ns && self.fetched_ns < self.host_rpc_ns

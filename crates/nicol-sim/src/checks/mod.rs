@@ -32,17 +32,17 @@ pub struct CheckLine {
     /// The model's value; 1 for an ordering that holds, 0 for one that does not.
     pub measured: f64,
     pub unit: &'static str,
-    /// How far outside the published range, as a share of its nearest end; 0 within, infinite of
+    /// The distance from the published range, as a share of its nearest end; 0 within, infinite for
     /// what is no number.
     pub relative_error: f64,
-    /// Does the model's value rest mainly on assumed numbers?
+    /// Whether the model's value rests mainly on assumed numbers.
     pub assumed: bool,
-    /// Was a number of the profile fitted to this line, by a mechanism that no publication shows?
-    /// Then the line holds by construction. The note says what is known.
+    /// Whether a number of the profile was fitted to this line, by a mechanism that no publication
+    /// shows.
     pub fitted: bool,
-    /// Does the published value contradict other published ones? The note says which.
+    /// Whether the published value contradicts other published ones. The note says which.
     pub contradicted: bool,
-    /// How it was measured, and what explains a difference.
+    /// The way of the measurement, and what explains a difference.
     pub note: &'static str,
 }
 
@@ -107,12 +107,12 @@ impl CheckLine {
         self.note(note)
     }
 
-    /// True if it is within [`TOLERANCE`], or contradicted by what else is published.
+    /// Whether it is within [`TOLERANCE`], or contradicted by other published values.
     pub fn holds(&self) -> bool {
         self.is_close() || self.contradicted
     }
 
-    /// True if it is within [`TOLERANCE`].
+    /// Whether it is within [`TOLERANCE`]
     pub fn is_close(&self) -> bool {
         self.relative_error.abs() <= TOLERANCE
     }

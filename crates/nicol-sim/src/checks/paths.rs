@@ -64,7 +64,7 @@ impl Path {
     }
 }
 
-/// What is asked.
+/// The verb that a load posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// A one-sided READ, or a DMA read.
@@ -127,7 +127,7 @@ pub struct Load {
     pub doorbell_batch: DoorbellBatch,
     /// Run before it is measured.
     pub warmup: Nanos,
-    /// How long it is measured.
+    /// The measured time.
     pub window: Nanos,
 }
 
@@ -186,7 +186,7 @@ impl Flow {
         (self.others().max(1) * self.cores * self.workers * self.batch * self.bytes) as u64
     }
 
-    /// How many other machines ask.
+    /// The number of other machines that ask.
     fn others(&self) -> usize {
         if self.path.is_within() { 0 } else { self.machines }
     }
@@ -245,19 +245,19 @@ impl Measured {
         std::array::from_fn(|at| (last[at] - first[at]) as f64 * 1e3 / self.window.0 as f64)
     }
 
-    /// What all cores spent on verbs while it was measured, in nanoseconds.
+    /// The time that all cores spent on verbs in the measured time, in nanoseconds.
     pub fn posting_ns(&self) -> f64 {
         let report = self.last.since(&self.first);
         let on_verbs = report.spent.iter().filter(|spent| spent.on == "verbs");
         on_verbs.map(|spent| spent.time.0 as f64).sum()
     }
 
-    /// How busy each resource of every node was while it was measured.
+    /// The utilization of each resource of every node in the measured time.
     pub fn resources(&self) -> Vec<Utilization> {
         self.last.since(&self.first).resources
     }
 
-    /// How busy each resource of the target was, by its name.
+    /// The utilization of each resource of the target, by its name.
     pub fn busy(&self) -> Vec<(String, f64)> {
         let named =
             |line: &Utilization| Some((line.name.strip_prefix("n0.")?.to_owned(), line.busy()));

@@ -58,11 +58,11 @@ const DATA: u64 = 64;
 /// Memory of the buffers that ALLOCATEs pop, behind all else.
 const BUFFERS: u64 = 1 << 20;
 
-/// Who does what, and how much at once.
+/// The engines of a measurement, and how much each has under way.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
     pub(super) action: Action,
-    /// Which engines of the sources work.
+    /// The side of the sources whose engines work.
     pub(super) source: Side,
     /// Operations that each engine keeps in flight; echoes keep one with each server core.
     pub(super) in_flight: usize,
@@ -76,7 +76,7 @@ pub(super) struct Probe {
     waited_ns: Arc<AtomicU64>,
 }
 
-/// What a measurement found.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     /// Operations in a second, in millions.

@@ -25,7 +25,7 @@ const ACK: usize = 16;
 const PERIOD: Nanos = Nanos::from_micros(10);
 const MEASURED: Nanos = Nanos::from_micros(400);
 
-/// What is timed.
+/// The operation that a check times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timed {
     /// An access to memory that cores share: a compare-and-swap.

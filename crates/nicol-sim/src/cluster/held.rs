@@ -25,11 +25,11 @@ pub struct Held {
     pub digest: u64,
 }
 
-/// What has been made durable or moved, and whose engine does not know yet. Equal ones have the
+/// A persist or transfer that has ended, and whose engine does not know it yet. Equal ones have the
 /// same effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HeldCompletion {
-    /// Who waits for it.
+    /// The engine that waits for it.
     pub engine: EngineId,
     pub of: Completes,
     pub bytes: u64,
@@ -37,7 +37,7 @@ pub struct HeldCompletion {
     pub digest: u64,
 }
 
-/// What a completion that is held is of.
+/// The kind of a completion that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Completes {
     /// A write to the node's log device. It is not synced before it is released.
@@ -51,7 +51,7 @@ pub enum Completes {
 }
 
 impl Completes {
-    /// What is held; `None` for transfers that never are.
+    /// The kind of completion of `operation`; `None` if such completions are never held.
     fn of(operation: &Operation) -> Option<Self> {
         match (&operation.transfer, Device::of(operation)) {
             (Transfer::DmaTouch { .. }, _) => Some(Self::Crossing),
@@ -119,7 +119,7 @@ impl SimCluster {
         vectors::complete(&self.shared, state, number);
     }
 
-    /// How many frames and completions wait.
+    /// The number of frames and completions that wait.
     pub fn held_count(&self) -> usize {
         let state = self.shared.state.borrow();
         state.held.len() + state.held_completions.len()

@@ -38,7 +38,7 @@ use crate::{frames, vectors, verbs};
 pub use held::{Completes, Held, HeldCompletion};
 use nicol_core::faults::{FaultPlan, Faults};
 
-/// What to simulate.
+/// A simulated cluster: hardware, view, faults, seed, and what tests may hold back.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
     pub view: View,
@@ -47,26 +47,25 @@ pub struct SimConfig {
     /// The seed of every stream of randomness.
     pub seed: u64,
     pub faults: FaultPlan,
-    /// How engines behave. [`SimCluster::new`] turns checksums on where faults damage frames.
+    /// Settings of engines. [`SimCluster::new`] turns checksums on if faults damage frames.
     pub tuning: Tuning,
-    /// Where the run is recorded, if it is. It computes the same with and without.
+    /// The sink that records the run, if any. The run computes the same with and without.
     pub trace: Option<Arc<Sink>>,
-    /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
-    /// detector, for clusters without a service of views. `None`: from frames only.
+    /// Time after a crash or a restart at which the engines of other nodes learn of it: a perfect
+    /// detector, for clusters without a service of views. `None`: they learn from frames only.
     pub detect_after: Option<Nanos>,
-    /// True if there is a service of views, which hands out leases. Without one every engine serves
-    /// for ever.
+    /// Whether a service of views hands out leases. Without one every engine serves for ever.
     pub view_service: bool,
-    /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
-    /// with crashes switches it on.
+    /// Whether log devices keep what is written, for crashes that [`SimCluster::crash`] brings. A
+    /// plan with crashes switches it on.
     pub keeps_content: bool,
-    /// Do frames between nodes wait on the wire until [`SimCluster::release`] lets them arrive? For
-    /// tests that explore the orders of arrival.
+    /// Whether frames between nodes wait on the wire until [`SimCluster::release`] lets them
+    /// arrive. For tests that explore orders of arrival.
     pub holds_frames: bool,
-    /// Do completions of persists, of the NIC's queues and of crossings to the other side wait
-    /// until [`SimCluster::complete`] lets them reach their engines? For such tests as well.
+    /// Whether completions of persists, of the NIC's queues and of crossings to the other side wait
+    /// until [`SimCluster::complete`] lets them reach their engines. For such tests as well.
     pub holds_completions: bool,
-    /// Do log devices say that a write is durable without syncing it? For negative tests only.
+    /// Whether log devices call a write durable without syncing it. For negative tests only.
     #[doc(hidden)]
     pub syncs_nothing: bool,
     /// Crashes broken on purpose; for negative tests only.
@@ -114,7 +113,7 @@ impl SimConfig {
     }
 }
 
-/// What an event asks for once the state is free again.
+/// The part of an event that needs the state to be free again.
 enum Next {
     Done,
     Round(u32),
@@ -125,7 +124,7 @@ enum Next {
     ViewAnswers,
 }
 
-/// What has been handled.
+/// The result of handling an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handled {
     /// There is no event by the limit.
@@ -139,7 +138,7 @@ enum Handled {
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// What was waited for happened.
+    /// The awaited condition holds.
     Done,
     /// The time limit came first.
     Limit,
@@ -152,9 +151,9 @@ pub enum RunEnd {
 pub struct SimCluster {
     shared: Rc<Shared>,
     engines: RefCell<Vec<Engine<SimWorld>>>,
-    /// What runs on the engines, for telling it of crashes.
+    /// The system that runs on the engines, to tell it of crashes.
     started: RefCell<Option<Arc<dyn StartOn<SimWorld>>>>,
-    /// What engines had counted that crashed.
+    /// Statistics of engines that have crashed.
     retired: RefCell<EngineStats>,
     /// Memory that crashes have taken away.
     lost: RefCell<Vec<Arc<Region>>>,
@@ -329,7 +328,7 @@ impl SimCluster {
         views_are_current && living().all(|(engine, _)| engine.calls_in_flight() == 0)
     }
 
-    /// What the run was.
+    /// The report of the run.
     pub fn report(&self) -> SimReport {
         let state = self.shared.state.borrow();
         let engines = self.engines.borrow();

@@ -25,7 +25,7 @@ pub struct PciePackets {
     pub outer_control: u64,
 }
 
-/// What an endpoint takes, in the form that the event handlers use.
+/// The costs of an endpoint, in the form that the event handlers use.
 #[derive(Clone, Copy, Debug)]
 struct End {
     times: MemoryTimes,
@@ -37,7 +37,7 @@ struct End {
     way: Picos,
 }
 
-/// The lanes' numbers.
+/// The rate of PCIe lanes, and what each packet adds.
 #[derive(Clone, Copy, Debug)]
 struct Lanes {
     rate: PerByte,
@@ -55,7 +55,7 @@ impl Lanes {
     }
 }
 
-/// When transfers block, and how slow they are then.
+/// The size from which on transfers block, and their speed then.
 #[derive(Clone, Copy, Debug)]
 struct Blocking {
     read: u64,
@@ -99,8 +99,8 @@ impl Banks {
         }
     }
 
-    /// When an access to `bytes` at address `at` is made that arrives at `from`: what is close
-    /// together is in few banks.
+    /// The time of an access to `bytes` at address `at` that arrives at `from`. Addresses that are
+    /// close together are in few banks.
     fn access(&mut self, at: u64, bytes: u64, reads: bool, from: Picos) -> Picos {
         let span = if reads { self.read } else { self.write };
         let (first, last) = (at / self.interleave, (at + bytes.max(1) - 1) / self.interleave);
@@ -128,7 +128,8 @@ pub struct CardParts {
     inner: Option<Lanes>,
     outer: Lanes,
     blocking: Option<Blocking>,
-    /// When each unit is free: first those for both endpoints, then the host's, then the others.
+    /// The time at which each unit is free: first the units for both endpoints, then the host's,
+    /// then the others.
     units: Vec<Picos>,
     reserved: usize,
     units_busy: Picos,
@@ -142,7 +143,7 @@ pub struct CardParts {
     packets: PciePackets,
 }
 
-/// Which way between memory and the units.
+/// The direction between memory and the units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From an endpoint's memory.
@@ -209,8 +210,8 @@ impl CardParts {
         end.post_latency + end.way
     }
 
-    /// What the card takes to fetch each of `count` requests that a core of `side` has posted, and
-    /// before the first of them. One alone comes with its doorbell.
+    /// The time that the card takes to fetch each of `count` requests that a core of `side` has
+    /// posted, and the time before the first. A single request comes with its doorbell.
     pub fn fetches(&self, side: Side, count: usize) -> (Picos, Picos) {
         let end = self.end(side);
         if count > 1 { (end.chain_start, end.chained) } else { (Picos(0), Picos(0)) }
@@ -264,8 +265,8 @@ impl CardParts {
         self.blocking.as_ref().is_some_and(|blocking| bytes > limit(blocking))
     }
 
-    /// Does the READ of `bytes` of memory of `side` block its unit? `asker` is the requester's side
-    /// if it is of the same node.
+    /// Whether the READ of `bytes` of memory of `side` blocks its unit. `asker` is the requester's
+    /// side if it is of the same node.
     fn blocks(&self, side: Side, asker: Option<Side>, bytes: u64) -> bool {
         match asker {
             Some(asker) => self.blocks_within(asker, bytes),
@@ -311,9 +312,9 @@ impl CardParts {
         last
     }
 
-    /// When an access to address `at` of memory of `side`, begun at `from`, is made. `first` of its
-    /// request, it takes the unit's time for the packet as well. `asker` is the requester's side if
-    /// it is of the same node.
+    /// The time of an access to address `at` of memory of `side`, begun at `from`. If `first` of
+    /// its request, it also takes the unit's time for the packet. `asker` is the requester's side
+    /// if it is of the same node.
     pub fn access(
         &mut self,
         outer: &mut Resource,
@@ -353,7 +354,7 @@ impl CardParts {
         }
     }
 
-    /// When the card has what an access made at `now` yields.
+    /// The time at which the card has the result of an access made at `now`.
     pub fn fetched(
         &mut self,
         outer: &mut Resource,
@@ -413,7 +414,7 @@ impl CardParts {
         self.packets
     }
 
-    /// How long each of its parts was taken until `now`, and how many there are of it.
+    /// The time that each kind of part was taken until `now`, and the number of such parts.
     pub fn busy(&self, now: Picos) -> Vec<(&'static str, Picos, usize)> {
         let ahead = self.units.iter().fold(0, |sum, unit| sum + unit.0.saturating_sub(now.0));
         let units = Picos(self.units_busy.0.saturating_sub(ahead));

@@ -33,7 +33,7 @@ pub struct Costs {
     access: Picos,
 }
 
-/// What named computation costs on this core.
+/// The cost of named computation on this core.
 #[derive(Clone, Copy, Debug)]
 struct Computation {
     index_lookup: Picos,
@@ -112,7 +112,7 @@ impl Costs {
         (self.packet_received + self.packet_sent) * self.packets(bytes)
     }
 
-    /// What `charge` costs.
+    /// The time that `charge` takes of this core.
     #[inline]
     pub fn of(&self, charge: Charge) -> Picos {
         match charge {
@@ -170,7 +170,7 @@ impl Costs {
         packets(bytes, self.packet_payload)
     }
 
-    /// Does a frame between here and `other` stay in one memory?
+    /// Whether a frame between here and `other` stays in one memory.
     fn is_local(&self, other: EngineId) -> bool {
         other.node == self.here.node && (other.side == self.here.side || !self.separate)
     }

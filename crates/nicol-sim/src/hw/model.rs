@@ -14,7 +14,7 @@ use crate::profile::{Card, OneSidedBy, Profile, TwoSided};
 #[derive(Debug)]
 pub struct NodeModel {
     pub profile: Arc<Profile>,
-    /// How its engines behave.
+    /// Settings of its engines.
     pub tuning: Tuning,
     pub hardware: Hardware,
     pub nic_is_separate: bool,
@@ -63,7 +63,8 @@ impl NodeModel {
         }
     }
 
-    /// Which memory an engine of the node works in: stand-ins for NIC engines work in the host's.
+    /// The memory in which an engine of the node works: stand-ins for NIC engines work in the
+    /// host's.
     pub fn memory_of(&self, engine: EngineId) -> Side {
         if self.nic_is_separate { engine.side } else { Side::Host }
     }
@@ -73,23 +74,23 @@ impl NodeModel {
         if self.nic_is_separate { Side::Nic } else { Side::Host }
     }
 
-    /// True if its card has an engine for verbs.
+    /// Whether its card has an engine for verbs.
     pub fn has_verbs(&self) -> bool {
         self.profile.verbs.present.value
     }
 
-    /// Does its card execute chains as well as plain verbs? [PRISM21 4.2]
+    /// Whether its card executes chains as well as plain verbs. [PRISM21 4.2]
     pub fn runs_chains(&self) -> bool {
         self.profile.capabilities().chains_by == OneSidedBy::Card
     }
 
-    /// Are transfers to the other side's memory verbs, for want of a DMA engine?
+    /// Whether transfers to the other side's memory are verbs, for want of a DMA engine.
     pub fn transfers_by_verbs(&self) -> bool {
         let engine = self.profile.card.as_ref().is_some_and(|card| card.dma.is_some());
         self.profile.off_path.is_some() && !engine
     }
 
-    /// Is memory of `side` that of NIC cores off the path?
+    /// Whether memory of `side` is that of NIC cores off the path.
     pub fn is_off_path(&self, side: Side) -> bool {
         side == Side::Nic && self.profile.off_path.is_some()
     }
@@ -99,15 +100,15 @@ impl NodeModel {
         if side == Side::Nic { self.off_path } else { self.host_way }
     }
 
-    /// True if memory is durable by itself.
+    /// Whether memory is durable by itself.
     pub fn memory_is_durable(&self) -> bool {
         let persist = &self.profile.persist;
         persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
     }
 }
 
-/// How much later software on the cores beside the path takes a message than on the host, where the
-/// card's inside is modelled: elsewhere their latencies are published as they are.
+/// The time by which software on the cores beside the path takes a message later than on the host,
+/// where the card's inside is modelled. Elsewhere their latencies are published as they are.
 fn slower(profile: &Profile) -> Picos {
     let software = profile.two_sided.as_ref().filter(|_| profile.card.is_some());
     let software = software.map_or(0, |parts| parts.polling.value.0 + parts.scheduling.value.0);

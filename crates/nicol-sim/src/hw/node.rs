@@ -39,7 +39,7 @@ impl Hardware {
         }
     }
 
-    /// How long `payload` bytes occupy a link, cut into packets.
+    /// The time that `payload` bytes, cut into packets, occupy a link.
     pub fn on_wire(&self, payload: u64) -> Picos {
         let whole = self.packets(payload) - 1;
         let last = payload - whole * self.packet_payload;
@@ -47,34 +47,33 @@ impl Hardware {
         self.wire.of(Bytes(before + (last + self.packet_overhead).max(self.packet_minimum)))
     }
 
-    /// How long after a sender's first bit this link takes the first of `payload` bytes, at the
-    /// latest: who takes them faster than the sender, which needs `sent` for them, waits for the
-    /// last ones.
+    /// The latest time after a sender's first bit at which this link must begin with `payload`
+    /// bytes. A link that is faster than the sender, which needs `sent`, waits for the last bytes.
     pub fn behind(&self, sent: Picos, payload: u64) -> Picos {
         Picos(sent.0.saturating_sub(self.on_wire(payload).0))
     }
 
-    /// How many packets `payload` bytes are on a link.
+    /// The number of packets that `payload` bytes are on a link.
     #[inline]
     pub fn packets(&self, payload: u64) -> u64 {
         packets(payload, self.packet_payload)
     }
 
-    /// How long `data` bytes occupy PCIe, cut into transaction-layer packets.
+    /// The time that `data` bytes occupy PCIe, cut into transaction-layer packets.
     pub fn on_lanes(&self, data: u64) -> Picos {
         let packets = data.div_ceil(self.tlp_payload).max(1);
         self.lanes.of(Bytes(data + packets * self.tlp_overhead))
     }
 }
 
-/// How many packets `bytes` are, of which each takes `most`.
+/// The number of packets for `bytes`, each of which takes `most`.
 #[inline]
 pub fn packets(bytes: u64, most: u64) -> u64 {
     // Most frames are one packet, and a division takes as long as all the rest.
     if bytes <= most { 1 } else { bytes.div_ceil(most) }
 }
 
-/// Which way over PCIe.
+/// The direction over PCIe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crossing {
     /// From the host to the NIC.
@@ -83,7 +82,7 @@ pub enum Crossing {
     ToHost,
 }
 
-/// What a node's engines share.
+/// The hardware that a node's engines share.
 #[derive(Debug, Default)]
 pub struct NodeHardware {
     /// The link towards the switch.
@@ -97,7 +96,7 @@ pub struct NodeHardware {
     pub lanes_to_host: Resource,
     /// Whether only frames from the link have taken them.
     pub to_host_alone: Alone,
-    /// What drains from the queues of the NIC over the lanes to the host, in the background.
+    /// Background transfers from the queues of the NIC over the lanes to the host.
     pub drains: Resource,
     /// The host-to-NIC packet queues' doorbells and descriptors.
     pub queue_to_nic: Resource,

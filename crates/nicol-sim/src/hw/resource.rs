@@ -9,7 +9,7 @@ pub struct Resource {
     busy: Picos,
 }
 
-/// When a resource serves something.
+/// The time in which a resource serves something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub start: Picos,
@@ -33,12 +33,12 @@ impl Resource {
         }
     }
 
-    /// When it is free, as far as it is reserved now.
+    /// The time from which on it is free, as far as it is reserved now.
     pub const fn free_at(&self) -> Picos {
         self.free_at
     }
 
-    /// How long it was taken until `now`.
+    /// The time that it was taken until `now`.
     pub const fn busy(&self, now: Picos) -> Picos {
         Picos(self.busy.0.saturating_sub(self.free_at.0.saturating_sub(now.0)))
     }
@@ -49,14 +49,14 @@ impl Resource {
 /// before passes it on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone {
-    /// When the resource is free, by the last of these frames.
+    /// The time at which the last of these frames leaves the resource free.
     free_at: Picos,
-    /// True if anything else has taken it.
+    /// Whether anything else has taken it.
     ended: bool,
 }
 
 impl Alone {
-    /// True if it is so, before another frame takes `resource`.
+    /// Whether that still holds, asked before another frame takes `resource`.
     pub fn holds(&mut self, resource: &Resource) -> bool {
         self.ended |= resource.free_at() != self.free_at;
         !self.ended

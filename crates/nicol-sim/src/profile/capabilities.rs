@@ -3,7 +3,7 @@
 
 use super::Profile;
 
-/// Where a node's NIC engines run.
+/// The place where a node's NIC engines run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NicCores {
     /// Nowhere but on cores of the host that stand in for them.
@@ -14,7 +14,7 @@ pub enum NicCores {
     OffPath,
 }
 
-/// What executes the one-sided operations that reach a node.
+/// The executor of the one-sided operations that reach a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneSidedBy {
     /// The card, in hardware, if the requester's card posts verbs as well; else software as below.
@@ -25,23 +25,21 @@ pub enum OneSidedBy {
     HostCores,
 }
 
-/// See the module.
+/// What a system may need of a node's hardware, as one profile has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Where its NIC engines run.
     pub nic_cores: NicCores,
-    /// What executes one-sided operations.
     pub one_sided_by: OneSidedBy,
-    /// What executes chains of them. [PRISM21 4]
+    /// The executor of chains of one-sided operations. [PRISM21 4]
     pub chains_by: OneSidedBy,
-    /// True if there is a log device, because memory by itself is not durable.
+    /// Whether there is a log device, because memory by itself is not durable.
     pub log_device: bool,
-    /// Do host and NIC cores reach some memory each as their own? [MINOS24 V-B2]
+    /// Whether host and NIC cores reach some memory each as their own. [MINOS24 V-B2]
     pub coherent: bool,
 }
 
 impl Profile {
-    /// What the hardware can do.
+    /// What the hardware offers to a system.
     pub fn capabilities(&self) -> Capabilities {
         let cores = &self.cores;
         let nic_cores = match (cores.nic_is_separate.value, cores.on_path.value) {

@@ -18,7 +18,7 @@ pub struct Card {
     pub packet: Sourced<Picos>,
     /// Data of one request to read memory over PCIe.
     pub read_request: Sourced<Bytes>,
-    /// What a request to the host's memory takes, and what its cores take to post one.
+    /// The costs of a request to the host's memory, and of posting one by its cores.
     pub host: Endpoint,
     /// The same for the cores beside the path; none where there are no such cores.
     pub soc: Option<Endpoint>,
@@ -26,11 +26,11 @@ pub struct Card {
     pub switch: Option<Switch>,
     /// The memory of the cores beside the path.
     pub memory: Option<Memory>,
-    /// Does the network write to the host's last-level cache?
+    /// Whether the network writes to the host's last-level cache.
     pub ddio: Sourced<bool>,
     /// The DMA engine of the cores beside the path; without one their DMAs are verbs.
     pub dma: Option<DmaEngine>,
-    /// What the study suspects and could not show. [OffPath23 table 3: H, AMB-33]
+    /// Mechanisms that the study suspects and could not show. [OffPath23 table 3: H, AMB-33]
     pub suspected: Suspected,
 }
 
@@ -63,8 +63,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Has the last of so many requests left sooner with one doorbell, after which the card fetches
-    /// them, than with a doorbell each?
+    /// Whether the last of so many requests leaves sooner with one doorbell, after which the card
+    /// fetches them, than with a doorbell each.
     pub fn doorbell_pays(&self, requests: u64) -> bool {
         let fetched = self.chain_start.value + self.chained.value * requests;
         self.doorbell.value + fetched < self.doorbell.value * requests
@@ -80,8 +80,8 @@ pub struct Switch {
     pub rate: Sourced<BitsPerSec>,
     /// One pass through the switch and PCIe1, on the way to or from the host.
     pub pass: Sourced<Picos>,
-    /// What a verb between the endpoints takes of the host's memory controller, from which READs
-    /// and WRITEs of the card come next.
+    /// The time that a verb between the endpoints takes of the host's memory controller, which
+    /// READs and WRITEs of the card must then wait for.
     pub within_interval: Sourced<Picos>,
 }
 
@@ -97,7 +97,7 @@ pub struct Memory {
     pub bank_read: Sourced<Picos>,
     /// Time of a bank for a write.
     pub bank_write: Sourced<Picos>,
-    /// What the channel moves.
+    /// The rate of the channel.
     pub bandwidth: Sourced<BitsPerSec>,
 }
 
@@ -107,7 +107,8 @@ pub struct Memory {
 pub struct DmaEngine {
     pub way: Sourced<BitsPerSec>,
     pub both: Sourced<BitsPerSec>,
-    /// What a DMA takes of the host's memory controller, from which READs of the card come next.
+    /// The time that a DMA takes of the host's memory controller, which READs of the card must then
+    /// wait for.
     pub host_interval: Sourced<Picos>,
     /// A transfer of more bytes moves as slowly as `[card.suspected]` says.
     pub stalls_beyond: Sourced<Bytes>,
@@ -121,21 +122,21 @@ pub struct DmaEngine {
 pub struct Suspected {
     /// Units that serve one endpoint only, of each endpoint: no others of several endpoints.
     pub reserved_units: Sourced<u64>,
-    /// Does the switch hold the units up? If not, the host's intervals are those of `direct_read`
-    /// and `direct_write`.
+    /// Whether the switch holds the units up. If not, the host's intervals are those of
+    /// `direct_read` and `direct_write`.
     pub switch_stalls: Sourced<bool>,
     /// From one READ of the host's memory to the next without a switch.
     pub direct_read: Sourced<Picos>,
     /// From one WRITE to the host's memory to the next without a switch.
     pub direct_write: Sourced<Picos>,
-    /// Does a READ hold a unit up less if the memory is beside the switch? If not, it takes what
-    /// the host's takes.
+    /// Whether a READ holds a unit up for less time if the memory is beside the switch. If not, it
+    /// takes what the host's takes.
     pub near_memory: Sourced<bool>,
-    /// Does the memory beside the switch take WRITEs more slowly, for want of channels? If not,
-    /// they come as the host's do without a switch. [OffPath23 3.2: one channel, and four of the
-    /// host]
+    /// Whether the memory beside the switch takes WRITEs more slowly, since it has few channels. If
+    /// not, they take as long as the host's do without a switch. [OffPath23 3.2: one channel, and
+    /// four of the host]
     pub few_channels: Sourced<bool>,
-    /// Does a transfer with too many PCIe packets block the unit's queue?
+    /// Whether a transfer with too many PCIe packets blocks the unit's queue.
     pub head_of_line: Sourced<bool>,
     /// READs of the memory beside the switch block beyond this.
     pub read_beyond: Sourced<Bytes>,
@@ -145,12 +146,12 @@ pub struct Suspected {
     pub host_beyond: Sourced<Bytes>,
     /// Time on the lanes of what blocks, for what takes 1000 otherwise.
     pub blocked_permille: Sourced<u64>,
-    /// True if the DMA engine is slower than PCIe. If not, it moves what PCIe moves, at the card's
+    /// Whether the DMA engine is slower than PCIe. If not, it moves what PCIe moves, at the card's
     /// rate.
     pub weak_dma: Sourced<bool>,
 }
 
-/// What the card takes to reach an endpoint's memory, with what is suspected switched on or off.
+/// The card's times to reach an endpoint's memory, with each suspected mechanism on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryTimes {
     /// Time of a unit for a READ, beyond that for a packet.
@@ -164,7 +165,7 @@ pub struct MemoryTimes {
 }
 
 impl Card {
-    /// What requests to the memory of `side` take.
+    /// The times of requests to the memory of `side`.
     pub fn memory_times(&self, side: Side) -> MemoryTimes {
         let of = |end: &Endpoint| MemoryTimes {
             read: end.read.value,
@@ -189,8 +190,8 @@ impl Card {
         soc
     }
 
-    /// What its DMA engine moves in one direction, and in both together: what PCIe does, which is
-    /// `pcie`, unless the engine is suspected to be slower. None without an engine.
+    /// The rates of its DMA engine in one direction, and in both together: those of PCIe, which is
+    /// `pcie`, unless the engine is suspected to be slower. `None` without an engine.
     pub fn dma_rates(&self, pcie: BitsPerSec) -> Option<(BitsPerSec, BitsPerSec)> {
         let engine = self.dma.as_ref()?;
         Some(match self.suspected.weak_dma.value {
@@ -199,7 +200,7 @@ impl Card {
         })
     }
 
-    /// What the endpoint of `side` takes; the host's where there is no other.
+    /// The endpoint of `side`; the host's if there is no other.
     pub fn endpoint(&self, side: Side) -> &Endpoint {
         match (&self.soc, side) {
             (Some(soc), Side::Nic) => soc,

@@ -40,7 +40,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("stingray", include_str!("../../../../profiles/stingray.toml")),
 ];
 
-/// Does it look like the path of a file, and not like a name with a slip in it?
+/// Whether it looks like the path of a file, and not like a misspelt name.
 fn is_path(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/')
 }
@@ -54,7 +54,7 @@ pub enum ProfileError {
          values to change, as in liquidio3:link.rate=50Gbps:dma.queues=4{meant}"
     )]
     Missing {
-        /// The request.
+        /// The name or path that was asked for.
         name: String,
         known: String,
         /// The question whether one of these was meant, or nothing.
@@ -62,11 +62,7 @@ pub enum ProfileError {
     },
     /// A file that cannot be read.
     #[error("cannot read the profile {name:?}")]
-    Unreadable {
-        name: String,
-        /// The system's message.
-        source: std::io::Error,
-    },
+    Unreadable { name: String, source: std::io::Error },
     /// The view has more engines than the hardware has cores.
     #[error("{asked} {side:?} engines a node, but {profile} has {there}: ask for {there} or fewer")]
     Engines { profile: String, side: Side, asked: usize, there: usize },
@@ -83,30 +79,30 @@ pub enum ProfileError {
     },
 }
 
-/// Where in a file an error is.
+/// The place of an error in a file.
 fn place(line: Option<usize>, key: &str) -> String {
     let line = line.map_or_else(String::new, |line| format!("{line}:"));
     let key = if key.is_empty() { String::new() } else { format!(" {key}:") };
     format!("{line}{key} ")
 }
 
-/// A testbed's hardware.
+/// The hardware of a testbed, as a file of `profiles/` describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     pub name: String,
     pub summary: String,
     pub cores: Cores,
-    /// What a host core spends.
     pub host_core: CoreCosts,
-    /// What the core of a NIC engine spends.
+    /// Costs of the core of a NIC engine.
     pub nic_core: CoreCosts,
     /// Named computation, on a host core.
     pub work: WorkCosts,
     /// Transfers to the other side's memory.
     pub dma: Dma,
     pub verbs: Verbs,
-    /// How late software takes what arrives; none where that is measured as a part of `[pcie]`.
+    /// The delay until software takes what arrives; `None` where it is measured as a part of
+    /// `[pcie]`.
     pub two_sided: Option<TwoSided>,
     pub link: Link,
     /// PCIe and its packet queues.
@@ -120,20 +116,20 @@ pub struct Profile {
     pub off_path: Option<OffPath>,
     /// The inside of the card; none where a card is one queue of packets.
     pub card: Option<Card>,
-    /// What two-sided RPCs of the testbed took, where that was measured.
+    /// The time of two-sided RPCs of the testbed, where that was measured.
     pub null_rpc: Option<NullRpc>,
-    /// What was measured on this hardware and its component checks are held to, where these are not
+    /// Values measured on this hardware to which its component checks are held, where these are not
     /// those of all hardware of its kind.
     pub published: Option<Published>,
     /// Every value, in the order of their keys.
     #[serde(skip)]
     stated: Vec<Stated>,
-    /// What no source gives.
+    /// Values that no source gives.
     #[serde(skip)]
     assumed: Vec<Assumption>,
 }
 
-/// `[cores]`
+/// `[cores]`: the cores of a node, and where its NIC engines run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cores {
@@ -143,14 +139,14 @@ pub struct Cores {
     pub nic: Sourced<u64>,
     /// The memory that NIC engines work in.
     pub nic_memory: Sourced<Bytes>,
-    /// Do NIC engines run on cores of the NIC? If not, on host cores.
+    /// Whether NIC engines run on cores of the NIC. If not, they run on host cores.
     pub nic_is_separate: Sourced<bool>,
-    /// Do packets from and to the host pass through NIC cores?
+    /// Whether packets from and to the host pass through NIC cores.
     pub on_path: Sourced<bool>,
     /// Time of a NIC engine's core for what takes a host core 1000.
     pub nic_slowdown_permille: Sourced<u64>,
-    /// Does hardware keep some memory coherent between host and NIC, so that each side's cores
-    /// reach it as they reach their own? Left out: only where both work in the same memory.
+    /// Whether hardware keeps some memory coherent between host and NIC, so that each side's cores
+    /// reach it as they reach their own. Left out: only where both work in the same memory.
     /// [MINOS24 V-B2]
     pub coherent: Option<Sourced<bool>>,
 }
@@ -178,7 +174,7 @@ pub struct CoreCosts {
     pub synchronize: Option<Sourced<Picos>>,
 }
 
-/// `[work]`
+/// `[work]`: the time of named computation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkCosts {
@@ -202,7 +198,7 @@ pub struct WorkCosts {
     pub access: Option<Sourced<Picos>>,
 }
 
-/// `[dma]`
+/// `[dma]`: the DMA engine between host and NIC.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dma {
@@ -222,11 +218,11 @@ pub struct Dma {
     pub write_latency: Sourced<Picos>,
 }
 
-/// `[verbs]`
+/// `[verbs]`: one-sided operations that the card executes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verbs {
-    /// Does the NIC execute verbs?
+    /// Whether the NIC executes verbs.
     pub present: Sourced<bool>,
     /// Time of the core to ring the doorbell of a batch.
     pub doorbell: Sourced<Picos>,
@@ -234,11 +230,11 @@ pub struct Verbs {
     pub post: Sourced<Picos>,
     /// Time of the core to poll a completion.
     pub completed: Sourced<Picos>,
-    /// Does the NIC execute chains of operations as well, as a future one might? Else software of
-    /// the node's NIC engines does. Left out: it does. [PRISM21 4.1, 4.2]
+    /// Whether the NIC also executes chains of operations, as a future one might. If not, software
+    /// of the node's NIC engines does. Left out: it does. [PRISM21 4.1, 4.2]
     pub chains: Option<Sourced<bool>>,
-    /// True if the card is only known as that of machines that ask. Then what is published of cards
-    /// that answer does not hold it. Left out: it is known as both.
+    /// Whether the card is only known from machines that ask. Then what is published of cards that
+    /// answer does not hold it. Left out: it is known as both.
     pub asks_only: Option<Sourced<bool>>,
     /// The NIC's time per operation of one requester.
     pub requester_interval: Sourced<Picos>,
@@ -264,7 +260,7 @@ pub struct Verbs {
     pub header: Sourced<Bytes>,
 }
 
-/// `[link]`
+/// `[link]`: the link between a node and the switch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
@@ -280,12 +276,12 @@ pub struct Link {
     pub latency: Sourced<Picos>,
     /// Frames that an engine may have waiting for the link or the PCIe queue.
     pub queue_frames: Sourced<u64>,
-    /// True if a module of the card sends the copies of one deposit to many. Left out: it has not.
-    /// [MINOS24 V-B3]
+    /// Whether a module of the card sends the copies of one deposit to many. Left out: no. [MINOS24
+    /// V-B3]
     pub broadcast: Option<Sourced<bool>>,
 }
 
-/// `[pcie]`
+/// `[pcie]`: the lanes and packet queues between host and NIC.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pcie {
@@ -304,7 +300,7 @@ pub struct Pcie {
     pub to_host_latency: Sourced<Picos>,
 }
 
-/// `[within]`
+/// `[within]`: messages between the engines of a node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Within {
@@ -318,17 +314,13 @@ pub struct Within {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NullRpc {
-    /// 128 B.
     pub of_128: Sourced<Picos>,
-    /// 512 B.
     pub of_512: Sourced<Picos>,
-    /// 2 KiB.
     pub of_2048: Sourced<Picos>,
-    /// 4 KiB.
     pub of_4096: Sourced<Picos>,
 }
 
-/// `[persist]`
+/// `[persist]`: the log device, or persistent memory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Persist {
@@ -337,14 +329,13 @@ pub struct Persist {
     /// Writes that the device takes at a time; others wait. Left out: any number, and those of one
     /// engine's round share the fixed time.
     pub channels: Option<Sourced<u64>>,
-    /// True if the device is memory that cores write and flush themselves. Then a core that
-    /// persists is busy meanwhile, and what a DMA has landed there is durable: nobody flushes it
-    /// line by line.
+    /// Whether the device is memory that cores write and flush themselves. Then a core that
+    /// persists is busy meanwhile, and what a DMA has landed there is durable without a flush.
     pub by_core: Option<Sourced<bool>>,
 }
 
 impl Persist {
-    /// Do cores persist themselves?
+    /// Whether cores persist themselves.
     pub(crate) fn is_by_core(&self) -> bool {
         self.by_core.as_ref().is_some_and(|by_core| by_core.value)
     }
@@ -363,8 +354,8 @@ pub struct NicQueues {
     pub durable_latency: Sourced<Picos>,
     /// Time per KiB of it.
     pub durable_per_kib: Sourced<Picos>,
-    /// Do entries drain to the host in the background, so that messages over the same lanes do not
-    /// wait for them?
+    /// Whether entries drain to the host in the background, so that messages over the same lanes do
+    /// not wait for them.
     pub background: Sourced<bool>,
 }
 
@@ -440,7 +431,7 @@ impl Profile {
         &self.stated
     }
 
-    /// What no source gives.
+    /// The values that no source gives.
     pub fn assumed(&self) -> &[Assumption] {
         &self.assumed
     }
@@ -464,7 +455,7 @@ impl Profile {
         View::new(nodes, replicas, most(Side::Host), most(Side::Nic))
     }
 
-    /// Does the hardware have a core for each engine of `node`?
+    /// Checks that the hardware has a core for each engine of `node`.
     pub fn check_node(&self, view: &View, node: NodeId) -> Result<(), ProfileError> {
         for side in [Side::Host, Side::Nic] {
             let (asked, there) = (view.engines(node, side), self.engines(side));
@@ -476,7 +467,7 @@ impl Profile {
         Ok(())
     }
 
-    /// What the core of an engine of `side` spends.
+    /// The costs of the core of an engine of `side`.
     pub fn core(&self, side: Side) -> &CoreCosts {
         match side {
             Side::Host => &self.host_core,

@@ -14,7 +14,7 @@ pub struct OffPath {
     pub latency: Sourced<Picos>,
 }
 
-/// `[published]`
+/// `[published]`: values of this very hardware to which its checks are held.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {

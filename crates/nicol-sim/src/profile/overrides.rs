@@ -2,8 +2,8 @@
 
 use super::ProfileError;
 
-/// What is left of the colon before the first `section.key=value`, and each of these. None if
-/// `spec` is only a name or a path, which may have colons itself.
+/// Splits `NAME:section.key=value:...` into the name and the values to change. `None` if `spec` is
+/// only a name or a path, which may have colons itself.
 pub(super) fn split(spec: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
     let (before, _) = spec.split_once('=')?;
     let (base, _) = before.rsplit_once(':')?;

@@ -51,9 +51,9 @@ impl fmt::Display for RawValue {
 /// one of each in memory.
 const COUNT_MAX: u64 = 65_536;
 
-/// What a profile's values may be.
+/// A type of a profile's values.
 pub trait Quantity: Sized {
-    /// How to write it, for error messages.
+    /// The form in which it is written, for error messages.
     const SHAPE: &'static str;
 
     /// Reads it; `None` if it is not written so.

@@ -28,7 +28,7 @@ pub struct Stated {
     pub reason: Option<String>,
 }
 
-/// What a value of a profile is, exactly.
+/// The exact value of a profile's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
     Flag(bool),

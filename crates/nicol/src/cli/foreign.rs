@@ -16,7 +16,8 @@ type Tips = &'static [(&'static [&'static str], &'static str)];
 /// Flags of redis-server.
 const SERVE: Tips = &[
     (&["--unixsocket", "--socket", "-s"], "a socket in the file system is '--listen unix:PATH'"),
-    (&["--masterauth", "--user", "--aclfile", "-a"], "give '--password PASSWORD'"),
+    (&["--masterauth", "-a"], "give '--password PASSWORD'"),
+    (&["--user"], "users stand in the file of '--acl-file FILE', a line 'user NAME RULES' each"),
     (
         &["--appendonly", "--appendfsync", "--save", "--dir", "--dbfilename", "--appendfilename"],
         "data that is to survive is kept in DIR by '--log-device file:DIR'",
@@ -195,7 +196,7 @@ mod tests {
             ("nicol serve --appendonly yes", "'--log-device file:DIR'"),
             ("nicol serve --dir /tmp", "'--log-device file:DIR'"),
             ("nicol serve redis.conf", "'--config FILE'"),
-            ("nicol serve --user x", "'--password PASSWORD'"),
+            ("nicol serve --user x", "'--acl-file FILE'"),
             ("nicol bench -n 1000", "'--transactions N'"),
             ("nicol bench smallbank -c 50", "'--clients N'"),
             ("nicol bench ycsb --duration 5", "'--seconds S'"),

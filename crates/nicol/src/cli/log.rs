@@ -5,10 +5,10 @@ use clap::{Args, ValueEnum};
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct LogArgs {
-    /// Log lines on standard error, from this level on [default: off]. error: what ends the
-    /// process, such as a full disk. warn: repaired logs, refused logins, tables that cannot be
+    /// Log lines on standard error, from this level on. error: what ends the process, such as a
+    /// file that cannot be written. warn: repaired logs, refused logins, tables that cannot be
     /// saved. info: the start, the address, what was read back, shortened logs, the end and its
-    /// cause. debug: the whole configuration.
+    /// cause. debug: the whole configuration [default: off].
     #[arg(long, value_enum, value_name = "LEVEL", env = "NICOL_LOG")]
     pub log: Option<LogLevel>,
     /// How log lines are printed [default: text].

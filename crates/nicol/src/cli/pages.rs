@@ -24,6 +24,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "host_engines",
             "nic_engines",
             "log_device",
+            "log_bytes",
             "turn_us",
             "config",
         ],
@@ -59,8 +60,21 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "log_format",
         ],
     ),
-    ("Clients", &["listen", "password", "transaction_ms"]),
-    ("Memory", &["max_memory", "log_bytes"]),
+    (
+        "Clients",
+        &[
+            "listen",
+            "password",
+            "acl_file",
+            "tls_cert_file",
+            "tls_key_file",
+            "tls_ca_cert_file",
+            "tls_auth_clients",
+            "max_clients",
+            "transaction_ms",
+        ],
+    ),
+    ("Memory", &["max_memory", "max_client_memory", "records"]),
 ];
 /// The heading of what no other group of a command with a workload has.
 const WORKLOAD: &str = "Workload";
@@ -101,6 +115,7 @@ pub fn explain(mut root: Command, words: &[String]) -> Result<String> {
         }
         let mut headings: Vec<_> =
             command.get_arguments().filter_map(|arg| arg.get_help_heading()).collect();
+        headings.sort_unstable();
         headings.dedup();
         let Some(heading) = headings.iter().find(|known| known.eq_ignore_ascii_case(word)) else {
             let commands = command.get_subcommands().map(Command::get_name);
@@ -128,6 +143,8 @@ fn grouped(command: Command) -> Command {
         let group = GROUPS.iter().find(|(_, ids)| ids.contains(&arg.get_id().as_str()));
         match group {
             _ if arg.is_positional() => arg,
+            // Of a workload's records: how many there are, not what memory they may take.
+            _ if has_workload && arg.get_id() == "records" => arg.help_heading(WORKLOAD),
             Some((heading, _)) => arg.help_heading(*heading),
             None => arg.help_heading(rest),
         }
@@ -137,9 +154,23 @@ fn grouped(command: Command) -> Command {
 /// As much of every flag as the command's page has room for.
 fn two_screens(command: Command) -> Command {
     let command = command.mut_subcommands(|command| two_screens(grouped(command)));
-    let forms = [Form::Whole, Form::Sentence].map(|form| told(command.clone(), form));
-    let fits = forms.into_iter().find(|page| lines(page) <= LINES_MAX);
-    fits.unwrap_or_else(|| told(command, Form::Line))
+    let whole = told(command.clone(), Form::Whole);
+    if lines(&whole) <= LINES_MAX {
+        return whole;
+    }
+    let command = with_remedy(command);
+    let sentences = told(command.clone(), Form::Sentence);
+    if lines(&sentences) <= LINES_MAX { sentences } else { told(command, Form::Line) }
+}
+
+/// The command, whose page ends with how to see what it leaves out.
+fn with_remedy(command: Command) -> Command {
+    let name = command.get_name();
+    let group = command.get_arguments().find_map(|arg| arg.get_help_heading());
+    let group = group.map(|group| format!(", or `nicol help {name} {}`", group.to_lowercase()));
+    let remedy = format!("All about each flag: `nicol help {name}`{}", group.unwrap_or_default());
+    let rest = command.get_after_help().map(|rest| format!("\n\n{rest}")).unwrap_or_default();
+    command.after_help(format!("{remedy}{rest}"))
 }
 
 fn line_by_line(command: Command) -> Command {
@@ -162,6 +193,8 @@ fn told(command: Command, form: Form) -> Command {
         let values: Vec<_> = arg.get_possible_values();
         let values: Vec<_> = values.iter().map(|value| value.get_name()).collect();
         let text = match form {
+            // What a command is given has no other place that lists the choices.
+            _ if arg.is_positional() => text,
             Form::Whole => text,
             Form::Sentence => sentence(&text),
             Form::Line => line(&text, room),

@@ -47,10 +47,9 @@ impl From<AuthClients> for ClientCertificates {
     backup before it is acknowledged, and the next start with\nthe same DIR reads everything \
     back, whatever --nodes and --replicas were. A torn end of a\nlog is cut. Damage in a log is \
     repaired from the logs of other replicas, which is reported;\nif that is impossible, the \
-    start ends with exit code 3 and the names and places. Other files\nin DIR, another server \
-    that uses it, or an error of a file end the server\nlikewise; a full disk refuses \
-    writes until it has room. While it \
-    serves, the logs are shortened once they are long (--log-bytes).\n\nThe models renf, event \
+    start ends with exit code 3 and the names and places. A start also\nends so if DIR has other \
+    files, or another server uses it; a full disk refuses writes. While it serves,\nthe logs are merged into \
+    saved tables once they are long (--log-bytes).\n\nThe models renf, event \
     and scope of MINOS acknowledge a write before it is in a file: a\ncrash may take it.\n\nThe file \
     of --config has the names of these flags, with underscores: listen = \"127.0.0.1:6379\",\n\
     max_memory = \"4gb\", nodes = 3.\n\nCommands, limits, errors and what differs from Redis: \
@@ -59,9 +58,8 @@ pub struct ServeArgs {
     /// Configuration file (TOML, see below); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// The system: xenic, or for GET, SET, DEL and EXISTS of one key only prism-kv or those of
-    /// MINOS, as in minos-b:synch [default: xenic]. `nicol systems show NAME` says of each whether
-    /// it serves.
+    /// The system. For GET, SET, DEL and EXISTS of one key also prism-kv and those of MINOS, such
+    /// as minos-b:synch; `nicol systems show NAME` says of each whether it serves [default: xenic].
     #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
     pub system: Option<String>,
     /// Nodes of the embedded cluster [default: 3, or 1 of a system that keeps one copy].
@@ -72,12 +70,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
     /// Where to listen: ADDRESS:PORT or HOST:PORT, or unix:PATH for a socket in the file system, to
-    /// which only its owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a
-    /// password or clients' certificates. A socket that a killed server has left is replaced.
+    /// which only its owner may connect. Non-loopback addresses require a password or clients'
+    /// certificates. A socket that a killed server has left is replaced [default: 127.0.0.1:6380].
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
     pub listen: Option<Address>,
-    /// Password that clients must give with AUTH. Lists of processes show flags: others on the
-    /// machine cannot read it in NICOL_PASSWORD or in the file of --config.
+    /// Password that clients must give with AUTH. Other users of the machine can see flags: rather
+    /// give it in NICOL_PASSWORD or in the file of --config.
     #[arg(
         long,
         alias = "requirepass",
@@ -86,8 +84,12 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub password: Option<String>,
-    /// The server's certificate in PEM, behind it those between it and the root: clients at an
-    /// address and a port must speak TLS. With --tls-key-file.
+    /// File of users, as ACL SAVE writes it: a line "user NAME RULES" each. It must exist, and may
+    /// be empty.
+    #[arg(long, alias = "aclfile", value_name = "FILE", env = "NICOL_ACL_FILE")]
+    pub acl_file: Option<PathBuf>,
+    /// The server's certificate in PEM, then the intermediate ones: clients at an address and a
+    /// port must speak TLS. Needs --tls-key-file.
     #[arg(long, value_name = "FILE", env = "NICOL_TLS_CERT_FILE")]
     pub tls_cert_file: Option<PathBuf>,
     /// The private key of the certificate, in PEM.
@@ -96,7 +98,7 @@ pub struct ServeArgs {
     /// The authorities that sign clients' certificates, in PEM: a client must show one.
     #[arg(long, value_name = "FILE", env = "NICOL_TLS_CA_CERT_FILE")]
     pub tls_ca_cert_file: Option<PathBuf>,
-    /// Must clients show one? [default: yes with --tls-ca-cert-file]
+    /// Whether clients must show a certificate [default: yes with --tls-ca-cert-file]
     #[arg(long, value_name = "yes|optional|no", env = "NICOL_TLS_AUTH_CLIENTS")]
     pub tls_auth_clients: Option<AuthClients>,
     /// Records that each shard is expected to hold [default: 1000000]. Tables grow beyond it; only
@@ -118,7 +120,7 @@ pub struct ServeArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(MAX_CLIENTS))]
     pub max_clients: Option<u64>,
     /// Milliseconds after which a transaction without an outcome is answered with -UNKNOWN: it may
-    /// or may not take effect [default: 5000]. Looked at every 250 ms.
+    /// or may not take effect. Checked every 250 ms [default: 5000].
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
@@ -126,10 +128,10 @@ pub struct ServeArgs {
     /// node, read back at the next start) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
-    /// Bytes of all logs together from which on they are merged into saved tables [default:
-    /// 1073741824]. During the merge new logs are written; once they have as many bytes too,
-    /// commands wait for its end. DIR needs room for twice these bytes, a few MB more, and four
-    /// copies of the records.
+    /// Bytes of all logs together from which on they are merged into saved tables. During the merge
+    /// new logs are written; once they have as many bytes too, commands wait for its end. DIR needs
+    /// room for twice these bytes, a few MB more, and four copies of the records [default:
+    /// 1073741824].
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,

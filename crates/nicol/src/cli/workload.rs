@@ -29,7 +29,7 @@ pub enum ChoppingArg {
     Pieces,
 }
 
-/// Which of TPC-C's transactions are annotated to run on NIC cores.
+/// Which of TPC-C's transactions NIC cores execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ShipArg {
     /// None: the host executes all.
@@ -130,7 +130,7 @@ pub struct WorkloadArgs {
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,
-    /// What is annotated to run on NIC cores (tpcc, tpcc-no) [default: both for tpcc, none for
+    /// Transactions that NIC cores execute (tpcc, tpcc-no) [default: both for tpcc, none for
     /// tpcc-no].
     #[arg(long, value_enum)]
     pub ship: Option<ShipArg>,
@@ -138,11 +138,10 @@ pub struct WorkloadArgs {
     /// has ordered tables, else records].
     #[arg(long, value_enum)]
     pub indices: Option<IndicesArg>,
-    /// A client's warehouses (tpcc, tpcc-no) [default: shared].
+    /// Which warehouses a client uses (tpcc, tpcc-no) [default: shared].
     #[arg(long, value_enum)]
     pub terminals: Option<TerminalsArg>,
-    /// YCSB's mix of operations (ycsb) [default: A], or TPC-C's of transactions (tpcc) [default:
-    /// full].
+    /// Mix of operations (ycsb) or of transactions (tpcc) [default: A for ycsb, full for tpcc].
     #[arg(long, value_enum, ignore_case = true)]
     pub mix: Option<MixArg>,
     /// How keys are drawn (ycsb) [default: latest for mix D, otherwise zipfian].
@@ -151,7 +150,7 @@ pub struct WorkloadArgs {
     /// What keys look like (ycsb, by systems of single operations) [default: number].
     #[arg(long, value_enum)]
     pub key_form: Option<KeyFormArg>,
-    /// Share of operations that only read, in percent (ycsb-t; ycsb) [default for ycsb: the mix's].
+    /// Share of operations that only read, in percent (ycsb-t, ycsb) [default for ycsb: the mix's].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
     /// Share of written keys not read before, in percent (ycsb-t, with blind writes) [default: 0].
@@ -160,10 +159,10 @@ pub struct WorkloadArgs {
     /// Keys per transaction (ycsb-t).
     #[arg(long, value_name = "N")]
     pub keys: Option<u16>,
-    /// Keys per transaction later on (ycsb-t) [default: as many].
+    /// Keys per transaction after --later-after transactions (ycsb-t) [default: as many].
     #[arg(long, value_name = "N")]
     pub later_keys: Option<u16>,
-    /// Transactions after which they have so many (ycsb-t) [default: 0].
+    /// Transactions before --later-keys holds (ycsb-t) [default: 0].
     #[arg(long, value_name = "N", requires = "later_keys")]
     pub later_after: Option<u64>,
     /// Bytes of a value (ycsb-t, ycsb) [default: 64].
@@ -172,8 +171,8 @@ pub struct WorkloadArgs {
     /// Zipf parameter times 100: 0 is uniform, 99 YCSB's (ycsb-t, ycsb, retwis; tpcc's warehouses).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
     pub zipf: Option<u8>,
-    /// Draw by YCSB's scrambled generator: ranks over N items, hashed into the records, flatter
-    /// than Zipf; YCSB has 10000000000 (ycsb-t, ycsb, retwis) [default: exact Zipf].
+    /// Draw by YCSB's scrambled generator (ycsb-t, ycsb, retwis): ranks over N items, hashed into
+    /// the records, flatter than Zipf. YCSB's N is 10000000000 [default: exact Zipf].
     #[arg(long, value_name = "N")]
     pub zipf_over: Option<u64>,
     /// Make other records hot after every N transactions (ycsb-t) [default: the same stay hot].
@@ -182,10 +181,10 @@ pub struct WorkloadArgs {
     /// Tables of equal size; a transaction uses one of them (ycsb-t) [default: 1].
     #[arg(long, value_name = "N")]
     pub tables: Option<u8>,
-    /// Name a record to insert only after the scan for its pair (churn-ordered) [default: false].
+    /// Name a record to insert after its pair's scan (churn-ordered) [default: false].
     #[arg(long, value_name = "true|false")]
     pub scan_first: Option<bool>,
-    /// Add transactions of both tables: deletions, and reads that scan (churn-ordered)
+    /// Add transactions over both tables (churn-ordered). These delete records or scan after a read
     /// [default: false].
     #[arg(long, value_name = "true|false")]
     pub both_tables: Option<bool>,

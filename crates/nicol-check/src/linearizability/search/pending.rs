@@ -76,9 +76,10 @@ impl Pending {
         &self.values[value].writes
     }
 
-    /// Is a read of `value` not done yet? The last ones are asked first.
-    pub(super) fn is_to_come(&self, value: usize, is_done: impl Fn(usize) -> bool) -> bool {
-        self.values[value].reads.iter().rev().any(|read| !is_done(*read))
+    /// The reads of `value`, a value read, from position `base` on.
+    pub(super) fn to_come(&self, value: usize, base: usize) -> impl Iterator<Item = usize> {
+        let reads = &self.values[value].reads;
+        reads[reads.partition_point(|read| *read < base)..].iter().copied()
     }
 
     /// The next operation of the client of the certain operation `at`.

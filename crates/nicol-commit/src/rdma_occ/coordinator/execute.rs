@@ -166,7 +166,7 @@ impl<F: Fabric> Executions<F> {
             let reply = self
                 .context
                 .rpc
-                .ask(self.context.primary(shard), &Execute { txn, keys: &open.keys });
+                .ask(self.context.primary(shard), &Execute { txn, began: None, keys: &open.keys });
             open.calls.push(shard, reply);
             last = Some(shard);
         }

@@ -16,7 +16,7 @@ use crate::messages::AbortLocks;
 use crate::rdma_occ::config::Primitive;
 use crate::rdma_occ::reach::word_of;
 use crate::survivor::{Survivor, Without};
-use crate::writes::Commit;
+use crate::writes::{Commit, Updated};
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,8 +322,8 @@ impl<F: Fabric> Endings<F> {
     ) -> F::Completion {
         let (node, keys) = (self.context.primary(shard), &*open.keys);
         if decision == Decision::Commit {
-            let shards = open.count_shards_updated(txn);
-            return self.context.rpc.demand(node, &Commit { txn, shard, shards, keys }, None);
+            let updated = Updated::Counted(open.count_shards_updated(txn));
+            return self.context.rpc.demand(node, &Commit { txn, shard, updated, keys }, None);
         }
         // Looked up, not taken: the message may find no slot and be sent again.
         let unanswered = open.unanswered.iter().find(|&&(at, _)| at == shard);

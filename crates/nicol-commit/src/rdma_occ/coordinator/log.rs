@@ -23,7 +23,7 @@ use crate::rdma_occ::messages::{FramedLog, logged_keys};
 use crate::rdma_occ::reach::LogHandle;
 use crate::rdma_occ::rings::write_in_time;
 use crate::survivor::{Survivor, Without};
-use crate::writes::Log;
+use crate::writes::{Log, Updated};
 
 /// Proof that every backup has logged every write, or will: it is asked until it has.
 #[must_use = "the primaries must install it"]
@@ -118,14 +118,15 @@ impl<F: Fabric> Logging<F> {
         open.shards.clear();
         open.bodies.clear();
         open.bytes.clear();
-        let (count, mut last) = (open.count_shards_updated(txn), None);
+        let updated = Updated::Counted(open.count_shards_updated(txn));
+        let mut last = None;
         while let Some(shard) = open.next_shard(last, |index, _| txn.update(index).is_some()) {
             let OpenTxn { keys, bodies, shards, .. } = open;
             let start = bodies.len();
             if self.context.node.config().log_content == LogContent::Whole {
                 keys.set(0..txn.entries().len());
             }
-            Log { txn, shard, shards: count, keys }.emit(&mut Writer::new(bodies));
+            Log { txn, shard, updated, keys }.emit(&mut Writer::new(bodies));
             shards.push((shard, start..bodies.len()));
             last = Some(shard);
         }

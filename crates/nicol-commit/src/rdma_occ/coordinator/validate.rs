@@ -146,7 +146,7 @@ impl<F: Fabric> Checks<F> {
             false
         });
         if !keys.is_empty() {
-            calls.push(shard, self.context.rpc.ask(node, &Validate { txn, keys }));
+            calls.push(shard, self.context.rpc.ask(node, &Validate { txn, began: None, keys }));
         }
     }
 

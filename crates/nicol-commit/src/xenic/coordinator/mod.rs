@@ -5,6 +5,7 @@
 //! `local`), and the ablation that must ask for everything twice (`split_requests`).
 
 mod current;
+mod decisions;
 mod local;
 mod logic;
 mod multi_hop;
@@ -115,6 +116,7 @@ impl<F: Fabric> NicCoordinator<F> {
         parse: impl FnOnce(&mut OpenTxn<F>) -> Result<T, Malformed>,
     ) -> Result<(Box<OpenTxn<F>>, T), Malformed> {
         let mut open = self.txns.open(host);
+        open.began = self.node.begun().in_epoch_of(self.fabric.view());
         match parse(&mut open) {
             Ok(parsed) => Ok((open, parsed)),
             Err(malformed) => {

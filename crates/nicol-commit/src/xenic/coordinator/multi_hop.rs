@@ -186,6 +186,10 @@ impl<F: Fabric> MultiHop<F> {
             }
             Err(Undecided) => {
                 self.abandon_logs(open, |_| false);
+                self.node.did(Without::ExecutionNode);
+                if open.began.is_some() {
+                    return Err(self.take_back(open, execution, remote).await);
+                }
                 self.leave_undecided(open);
                 Ok(Ended::Whole)
             }
@@ -196,11 +200,17 @@ impl<F: Fabric> MultiHop<F> {
     /// no writes to send after them, and must not release what backups may have been written.
     fn leave_undecided(&self, open: &mut OpenTxn<F>) {
         self.steps.report(open, Outcome::Unknown);
-        self.node.did(Without::ExecutionNode);
         if !open.locks.is_empty() {
             self.node.lost().leave_undecided(open.txn.id);
             open.locks.clear();
         }
+    }
+
+    /// P2 is gone and may have executed. Nobody applies its LOGs before P1 says so: P1 aborts.
+    async fn take_back(&self, open: &OpenTxn<F>, execution: Execution, remote: ShardId) -> Abort {
+        let shards = execution.own.into_iter().chain([remote]).collect::<Vec<_>>();
+        self.steps.take_back(open, &shards).await;
+        Abort::ShardUnavailable { shard: remote }
     }
 
     /// Asks P2 to execute and, if it does not answer, what has become of that.
@@ -212,7 +222,7 @@ impl<F: Fabric> MultiHop<F> {
         remote: ShardId,
     ) -> Result<Shipped, Undecided> {
         let delegated = open.logs.iter().map(|call| call.delegated);
-        let message = Ship { txn: &open.txn, delegated };
+        let message = Ship { txn: &open.txn, began: open.began, delegated };
         let mut reply = self.steps.ask(remote, &message).await;
         let writes = open.txn.entries().iter().any(|entry| entry.write);
         if let Err(FabricError::TimedOut { request }) = reply
@@ -292,7 +302,8 @@ impl<F: Fabric> MultiHop<F> {
 
     /// P2 has executed: waits for the acks of its LOGs, reports, commits at both primaries.
     ///
-    /// Errors: it has written nothing, and this node may not say what it has read.
+    /// Errors: it has written nothing, and this node may not say what it has read; or as of
+    /// [`Steps::await_logs`].
     async fn count_acks(
         &self,
         open: &mut OpenTxn<F>,
@@ -317,17 +328,17 @@ impl<F: Fabric> MultiHop<F> {
             true => Timeout::Never,
         };
         open.note_shards_updated();
-        let OpenTxn { logs, txn, shards, shards_updated, keys, .. } = &mut *open;
+        let OpenTxn { logs, txn, shards, updates, keys, .. } = &mut *open;
         let mut selected = None;
         for &LogCall { shard, delegated, .. } in logs.iter() {
             if selected.replace(shard) != Some(shard) {
                 keys.of(shard, shards.of(txn, Entry::is_updated));
             }
-            let log = Log { txn, shard, shards: *shards_updated, keys };
+            let log = Log { txn, shard, updated: updates.told(), keys };
             self.fabric.retransmit(delegated, &log, timeout);
         }
         self.log_on_this_node(open, remote, timeout);
-        let logged = self.steps.await_logs(open).await;
+        let logged = self.steps.await_logs(open).await?;
         // [Xenic21 4.2 step 6] Committed: the host is told, then COMMIT at the primaries.
         let reported = self.steps.report_logged(open, logged);
         self.steps.commit(open, reported).await;

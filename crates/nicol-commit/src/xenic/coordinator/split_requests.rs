@@ -50,7 +50,9 @@ async fn read_keys<F: Fabric>(
     steps.scatter(
         open,
         |entry| !entry.fetched,
-        |open, shard| steps.ask(shard, &Read { txn: &open.txn, keys: &open.keys }),
+        |open, shard| {
+            steps.ask(shard, &Read { txn: &open.txn, began: open.began, keys: &open.keys })
+        },
     );
     steps.gather_values(open).await
 }
@@ -66,7 +68,7 @@ async fn lock_write_set<F: Fabric>(
         |entry| entry.write,
         |open, shard| {
             open.locks.asked(shard);
-            steps.ask(shard, &Lock { txn: &open.txn, keys: &open.keys })
+            steps.ask(shard, &Lock { txn: &open.txn, began: open.began, keys: &open.keys })
         },
     );
     let OpenTxn { calls, locks, .. } = open;

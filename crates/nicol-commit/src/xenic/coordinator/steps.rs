@@ -1,6 +1,7 @@
 //! What the steps of `NicCoordinator::commit_transaction` do: each sends to every node concerned,
 //! waits for all of them, and hands the next one proof. [Xenic21 4.2]
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Timeout};
@@ -10,7 +11,9 @@ use nicol_core::units::Nanos;
 use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
 use super::current::CurrentHere;
-use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply};
+use super::decisions::Decisions;
+use crate::decided::Decision;
+use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply, parse_verdict};
 use crate::survivor::{Survivor, Without};
 use crate::writes::{Commit, Log};
 use crate::xenic::capacity;
@@ -73,11 +76,13 @@ pub(super) struct Reported(());
 pub(in crate::xenic) struct Steps<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
+    decisions: Rc<Decisions<F>>,
 }
 
 impl<F: Fabric> Steps<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
-        Self { fabric, node }
+        let decisions = Decisions::new(fabric.clone(), node.clone());
+        Self { fabric, node, decisions }
     }
 
     /// The node that takes them.
@@ -95,7 +100,8 @@ impl<F: Fabric> Steps<F> {
             if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
                 open.locks.asked(shard);
             }
-            let reply = self.ask(shard, &Execute { txn: &open.txn, keys: &open.keys });
+            let reply =
+                self.ask(shard, &Execute { txn: &open.txn, began: open.began, keys: &open.keys });
             open.calls.push(PrimaryCall::to(shard), reply);
             last = Some(shard);
         }
@@ -165,7 +171,10 @@ impl<F: Fabric> Steps<F> {
         self.scatter(
             open,
             |entry| !entry.write,
-            |open, shard| self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys }),
+            |open, shard| {
+                let OpenTxn { txn, keys, began, .. } = open;
+                self.ask(shard, &Validate { txn, began: *began, keys })
+            },
         );
         let checked = open.calls.gather(|call, reply| self.node.verdict(call.shard, reply)).await?;
         Ok(granted.and(checked).into())
@@ -173,8 +182,8 @@ impl<F: Fabric> Steps<F> {
 
     /// LOG at every backup of what is written.
     ///
-    /// Errors: only before the first LOG is sent. A backup that does not answer in time makes the
-    /// outcome unknown to the client, and is asked until it does.
+    /// Errors: only before the first LOG is sent, or as of [`Steps::await_logs`]. A backup that does
+    /// not answer in time makes the outcome unknown to the client, and is asked until it does.
     pub(super) async fn log(
         &self,
         open: &mut OpenTxn<F>,
@@ -186,10 +195,12 @@ impl<F: Fabric> Steps<F> {
             return Ok(Logged(Outcome::Committed));
         }
         self.node.check_served(&open.txn, |_, entry| entry.write)?;
+        // Locks of a shard that has changed since are known to nobody.
+        self.node.begun().check_shards(open.began, open.shards.iter())?;
         let log = self.node.log(self.fabric.here().core);
-        capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
         open.note_shards_updated();
-        capacity::check_shards(open.shards_updated)?;
+        capacity::check_writes(open, log.body_max())?;
+        capacity::check_shards(open.updates.count())?;
         let mut last = None;
         while let Some(shard) = open.next_shard(last, Entry::is_updated) {
             for backup in self.fabric.view().backups(shard) {
@@ -200,7 +211,7 @@ impl<F: Fabric> Steps<F> {
             }
             last = Some(shard);
         }
-        Ok(self.await_logs(open).await)
+        self.await_logs(open).await
     }
 
     /// Waits for the acks of every backup that is left.
@@ -208,7 +219,11 @@ impl<F: Fabric> Steps<F> {
     /// A backup that the view has removed need not acknowledge: it holds nothing any more. Who has
     /// written a shard whose primary is gone commits all the same, since nobody serves the shard
     /// and its backups keep the write; unless none of them is left to keep it.
-    pub(super) async fn await_logs(&self, open: &mut OpenTxn<F>) -> Logged {
+    ///
+    /// Errors: a backup has refused, since a shard has changed. Nothing of the transaction is
+    /// applied anywhere, and all backups have dropped it.
+    pub(super) async fn await_logs(&self, open: &mut OpenTxn<F>) -> Result<Logged, Abort> {
+        let mut refused = None;
         while let Some((call, mut reply)) = open.logs.next().await {
             let mut superseded = None;
             while let Err(error) = reply {
@@ -231,6 +246,11 @@ impl<F: Fabric> Steps<F> {
                 open.select(call.shard, Entry::is_updated);
                 reply = self.send_log(open, call, Timeout::Never, superseded).await;
             }
+            refused = refused.or(reply.ok().and_then(|body| refusal(body.as_ref())));
+        }
+        if let Some(abort) = refused {
+            self.take_back(open, open.updates.list()).await;
+            return Err(abort);
         }
         let is_kept = |&shard: &ShardId| {
             let excused = open.excused.iter().filter(|&&of| of == shard).count();
@@ -240,7 +260,13 @@ impl<F: Fabric> Steps<F> {
         if !kept {
             self.node.did(Without::EveryReplica);
         }
-        Logged(if kept { Outcome::Committed } else { Outcome::Unknown })
+        Ok(Logged(if kept { Outcome::Committed } else { Outcome::Unknown }))
+    }
+
+    /// Has the backups of `shards` drop what they may have of a transaction, which is aborted: its
+    /// client may be told, and its locks may fall, when all that are left have.
+    pub(super) async fn take_back(&self, open: &OpenTxn<F>, shards: &[ShardId]) {
+        self.decisions.abort(Decision { txn: open.txn.id, commits: false }, shards).await;
     }
 
     /// The commit point: the host learns the outcome, before the primaries do.
@@ -258,8 +284,8 @@ impl<F: Fabric> Steps<F> {
         timeout: Timeout,
         superseded: Option<RequestId>,
     ) -> F::Completion {
-        let (shard, shards) = (call.shard, open.shards_updated);
-        let message = Log { txn: &open.txn, shard, shards, keys: &open.keys };
+        let (shard, updated) = (call.shard, open.updates.told());
+        let message = Log { txn: &open.txn, shard, updated, keys: &open.keys };
         let to = self.fabric.view().nic_of(call.backup, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
@@ -274,14 +300,18 @@ impl<F: Fabric> Steps<F> {
             return self.release(open).await;
         }
         self.install(open).await;
+        if open.began.is_some() {
+            let decision = Decision { txn: open.txn.id, commits: true };
+            self.decisions.note(decision, open.updates.list());
+        }
     }
 
     /// Has the primaries install the writes.
     pub(in crate::xenic) async fn install(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("step 6: COMMIT");
         self.tell_primaries(open, |open, PrimaryCall { shard, .. }| {
-            let shards = open.shards_updated;
-            self.demand(shard, &Commit { txn: &open.txn, shard, shards, keys: &open.keys })
+            let updated = open.updates.told();
+            self.demand(shard, &Commit { txn: &open.txn, shard, updated, keys: &open.keys })
         })
         .await;
     }
@@ -383,6 +413,14 @@ impl<F: Fabric> Steps<F> {
     fn demand<M: Message>(&self, shard: ShardId, message: &M) -> F::Completion {
         self.fabric.call(self.primary_nic(shard), message, Timeout::Never)
     }
+}
+
+/// Why a backup does not take a LOG; `None`: it has it.
+fn refusal(body: &[u8]) -> Option<Abort> {
+    if body.is_empty() {
+        return None;
+    }
+    parse_verdict(body).unwrap_or(Err(Abort::Fabric(FabricError::Malformed))).err()
 }
 
 /// Notes what a primary's answer says of the locks that it was asked for: all or none.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, Work};
 
 use super::log_acks::LogAcks;
-use crate::log::{LogReader, logged};
+use crate::decided::decisions_of;
+use crate::log::{LogReader, RecordKind, logged};
 use crate::log_worker::ApplyLog;
 use crate::xenic::node::Node;
+use crate::xenic::node::undecided::Undecided;
 use crate::xenic::replica::Replica;
 
 /// Writes whose homes are prefetched before the first of them is applied.
@@ -33,6 +35,9 @@ impl<F: Fabric> ApplyLog for Worker<F> {
     const BATCHES: usize = 16;
 
     fn apply(&self, reader: &LogReader) {
+        if let Some(undecided) = self.node.undecided(self.core) {
+            return self.apply_decided(reader, undecided);
+        }
         let install = |writes: &[Option<(&Replica, _, _, _)>]| {
             // Their slots are on the way to the cache, or there.
             for &(replica, key, ..) in writes.iter().flatten() {
@@ -75,6 +80,44 @@ impl<F: Fabric> ApplyLog for Worker<F> {
 }
 
 impl<F: Fabric> Worker<F> {
+    /// Applies COMMITs and what is decided; keeps the rest. (decision 0101)
+    fn apply_decided(&self, reader: &LogReader, undecided: &Undecided) {
+        let mut written = 0;
+        for (kind, body) in reader.records() {
+            match kind {
+                RecordKind::Log if !self.node.config().hooks().applies_undecided() => {
+                    undecided.keep(body);
+                }
+                RecordKind::Decisions => {
+                    for decision in decisions_of(body) {
+                        if decision.commits {
+                            let records = undecided.commit(decision.txn);
+                            let apply = |record: &Box<[u8]>| self.install(RecordKind::Log, record);
+                            written += records.iter().map(apply).sum::<u64>();
+                        } else {
+                            undecided.abort(decision.txn);
+                        }
+                    }
+                }
+                _ => written += self.install(kind, body),
+            }
+        }
+        self.grow(written);
+    }
+
+    /// Applies one record; returns how many writes it had.
+    fn install(&self, kind: RecordKind, body: &[u8]) -> u64 {
+        let (logged, mut written) = (logged(body), 0);
+        let replica = self.node.replica(logged.shard, kind);
+        for (key, version, change) in logged {
+            let Some(value) = change.installed() else { continue };
+            self.fabric.work(Work::TableApply);
+            replica.apply(key, version, value);
+            written += 1;
+        }
+        written
+    }
+
     /// Splits segments of the tables that are doubling; returns how many.
     fn grow(&self, segments: u64) -> u64 {
         let done = self.node.grow(segments);

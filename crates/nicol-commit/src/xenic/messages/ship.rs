@@ -1,12 +1,12 @@
 //! Messages of multi-hop transactions. [Xenic21 4.2.3]
 
 use nicol_core::fabric::{Message, RequestId};
-use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::ids::{Epoch, Key, TxnId, Version};
 use nicol_core::txn::{Abort, ProcedureId, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer, append};
 
 use super::{SHIP, SHIP_OUTCOME};
-use crate::messages::{emit_abort, emit_value, parse_abort, parse_count, parse_value};
+use crate::messages::{emit_abort, emit_began, emit_value, parse_abort, parse_began, parse_value};
 
 /// What a message says of a key besides its version and values.
 #[derive(Clone, Copy)]
@@ -98,6 +98,8 @@ pub(super) fn parse_update(
 /// first, in the order of the view.
 pub(in crate::xenic) struct Ship<'a, I> {
     pub(in crate::xenic) txn: &'a Txn,
+    /// The epoch of its first EXECUTE, if messages say it.
+    pub(in crate::xenic) began: Option<Epoch>,
     pub(in crate::xenic) delegated: I,
 }
 
@@ -110,7 +112,7 @@ impl<I: ExactSizeIterator<Item = RequestId> + Clone> Message for Ship<'_, I> {
         to.u16(txn.procedure.0);
         to.u32(txn.args().len() as u32);
         to.bytes(txn.args());
-        to.u16(txn.entries().len() as u16);
+        emit_began(txn.entries().len(), self.began, to);
         for (index, entry) in txn.entries().iter().enumerate() {
             to.u64(entry.key.0);
             to.u8(Flags::of(txn, index).0);
@@ -131,12 +133,12 @@ impl<I: ExactSizeIterator<Item = RequestId> + Clone> Message for Ship<'_, I> {
     }
 }
 
-/// Fills `txn` and `expected` from a SHIP.
+/// Fills `txn` and `delegated` from a SHIP; when the transaction began, if the message says it.
 pub(in crate::xenic) fn parse_ship(
     body: &[u8],
     txn: &mut Txn,
     delegated: &mut Vec<RequestId>,
-) -> Result<(), Malformed> {
+) -> Result<Option<Epoch>, Malformed> {
     let mut from = Reader::new(body);
     let id = TxnId(from.u64()?);
     let procedure = ProcedureId(from.u16()?);
@@ -144,7 +146,8 @@ pub(in crate::xenic) fn parse_ship(
     txn.reset(procedure, from.bytes(args as usize)?);
     txn.id = id;
     txn.ship = true;
-    for position in 0..usize::from(parse_count(&mut from)?) {
+    let (count, began) = parse_began(&mut from)?;
+    for position in 0..usize::from(count) {
         let key = Key(from.u64()?);
         let flags = Flags::parse(&mut from)?;
         let index = if flags.writes() { txn.write(key) } else { txn.read(key) };
@@ -162,7 +165,8 @@ pub(in crate::xenic) fn parse_ship(
     for _ in 0..from.u8()? {
         delegated.push(RequestId { slot: from.u16()?, sequence: from.u32()? });
     }
-    from.finish()
+    from.finish()?;
+    Ok(began)
 }
 
 /// SHIP_OUTCOME: supersedes a SHIP that went unanswered.

@@ -1,5 +1,5 @@
 use nicol_core::fabric::{FabricError, Message, RequestId};
-use nicol_core::ids::{Key, ShardId, TxnId, Version};
+use nicol_core::ids::{Epoch, Key, ShardId, TxnId, Version};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, ProcedureId, RangeVersion, Txn, VersionRange};
 use nicol_core::wire::Writer;
@@ -8,7 +8,9 @@ use nicol_store::host_table::ExhaustedSpace;
 use super::local::{TxnLocal, parse_txn_local};
 use super::ship::{Ship, ShipReply, Shipped, parse_ship, parse_ship_reply};
 use super::split_requests::{Lock, Read};
-use crate::messages::{ExecuteReply, Found, Keys, LockReads, parse_execute_reply};
+use crate::messages::{
+    Execute, ExecuteReply, Found, Keys, LockReads, Reads, Validate, parse_execute_reply,
+};
 
 fn bytes(message: &impl Message) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -77,9 +79,15 @@ fn a_shipped_transaction_arrives_whole() {
     sent.fetched(0, Version(4), None);
     sent.fetched(1, Version(11), Some(b"old"));
     let delegated = [RequestId { slot: 3, sequence: 5 }, RequestId { slot: 4, sequence: 6 }];
-    let body = bytes(&Ship { txn: &sent, delegated: delegated.iter().copied() });
+    for began in [None, Some(Epoch(7))] {
+        let delegated = delegated.iter().copied();
+        let body = bytes(&Ship { txn: &sent, began, delegated });
+        assert_eq!(parse_ship(&body, &mut Txn::default(), &mut Vec::new()), Ok(began));
+    }
+    let began = Some(Epoch(u32::MAX));
+    let body = bytes(&Ship { txn: &sent, began, delegated: delegated.iter().copied() });
     let (mut txn, mut requests) = (Txn::default(), Vec::new());
-    assert!(parse_ship(&body, &mut txn, &mut requests).is_ok());
+    assert_eq!(parse_ship(&body, &mut txn, &mut requests), Ok(began));
     assert_eq!(requests, delegated);
     assert_eq!((txn.id, txn.procedure, txn.args()), (sent.id, sent.procedure, sent.args()));
     assert_eq!(reads(&txn), reads(&sent));
@@ -151,15 +159,31 @@ fn a_local_transaction_that_was_refused_is_only_read() {
 #[test]
 fn separate_requests_name_their_keys() {
     let done = executed();
-    let body = bytes(&Read { txn: &done, keys: &[1, 2] });
+    let body = bytes(&Read { txn: &done, began: None, keys: &[1, 2] });
     let Ok(keys) = Keys::parse(&body) else { panic!("a READ reads as an EXECUTE") };
     let found: Vec<_> = keys.iter().map(|access| (access.key.0, access.write)).collect();
     assert_eq!((keys.txn, found), (done.id, vec![(2, false), (3, false)]));
-    let body = bytes(&Lock { txn: &done, keys: &[2, 4] });
+    let body = bytes(&Lock { txn: &done, began: None, keys: &[2, 4] });
     let Ok(LockReads { txn, reads }) = LockReads::parse(&body) else { panic!("a LOCK parses") };
     let found: Vec<_> = reads.iter().map(|read| (read.key.0, read.version.0)).collect();
     assert_eq!((txn, found), (done.id, vec![(3, 12), (5, 14)]));
     withstands(&body, |body| LockReads::parse(body).is_ok());
+}
+
+#[test]
+fn requests_say_when_their_transaction_began_if_they_are_to() {
+    let done = executed();
+    let (txn, keys) = (&done, &[1, 2][..]);
+    for (began, more) in [(None, 0), (Some(Epoch(0)), 4), (Some(Epoch(u32::MAX)), 4)] {
+        let body = bytes(&Execute { txn, began, keys });
+        assert_eq!(body.len(), 8 + 2 + more + 2 * 9);
+        assert!(matches!(Keys::parse(&body), Ok(keys) if keys.began == began));
+        withstands(&body, |body| Keys::parse(body).is_ok());
+        let body = bytes(&Validate { txn, began, keys });
+        assert_eq!(body.len(), 2 + more + 2 * 17);
+        assert!(matches!(Reads::parse(&body), Ok(reads) if reads.began == began));
+        withstands(&body, |body| Reads::parse(body).is_ok());
+    }
 }
 
 #[test]

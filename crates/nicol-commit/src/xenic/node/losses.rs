@@ -72,6 +72,29 @@ impl Node {
         (keys.len(), ordered_keys) == (locked, ordered)
     }
 
+    /// The keys of undecided records that only a recovery may decide about, of all shards that this
+    /// node backs up.
+    pub(in crate::xenic) fn undecided_of_lost(&self) -> Vec<Key> {
+        let mut left = Vec::new();
+        for undecided in &self.undecided {
+            undecided.for_each(&mut |txn, keys| {
+                if self.lost().have_left(txn) {
+                    left.extend(keys);
+                }
+            });
+        }
+        left
+    }
+
+    /// Is every undecided record one that only a recovery may decide about?
+    pub(in crate::xenic) fn has_decided(&self) -> bool {
+        let mut decided = true;
+        for undecided in &self.undecided {
+            undecided.for_each(&mut |txn, _| decided &= self.lost().have_left(txn));
+        }
+        decided
+    }
+
     /// Takes the locks of the keys that `txn` is about to lock from those who have left them:
     /// broken on purpose.
     pub(in crate::xenic) fn steal(&self, keys: impl Iterator<Item = Key>) {

@@ -65,10 +65,13 @@ impl<F: Fabric> LogWriter<F> {
 
     /// Appends a record as [`LogWriter::append_now`] does. Waits while the log is full, behind all
     /// that waits already.
+    ///
+    /// Errors: it never fits; or it is not `admitted` any more when there is space for it.
     pub(super) async fn append(
         &self,
         kind: RecordKind,
         body: &[u8],
+        admitted: impl Fn() -> bool,
     ) -> Result<(Position, F::Completion), FabricError> {
         if body.len() > self.memory.body_max() {
             return Err(FabricError::NoResources);
@@ -78,12 +81,15 @@ impl<F: Fabric> LogWriter<F> {
             // Back-pressure: the workers' log acks make space.
             self.space.wait().await;
         }
-        let appended = self.write(kind, body);
+        let appended = match admitted() {
+            true => Ok(self.write(kind, body)),
+            false => Err(FabricError::Unreachable),
+        };
         self.line.leave(place);
         if !self.line.is_empty() {
             self.space.notify();
         }
-        Ok(appended)
+        appended
     }
 
     /// Is there space for a record with this body?
@@ -168,12 +174,20 @@ mod tests {
             for body in [&[1; 72][..], &[2; 8]] {
                 let (log, ends) = (log.clone(), self.ends.clone());
                 fabric.spawn(async move {
-                    let (Position(end), _) = log.append(RecordKind::Log, body).await.unwrap();
+                    let (Position(end), _) =
+                        log.append(RecordKind::Log, body, || true).await.unwrap();
                     ends.lock().unwrap().push((body.len(), end));
                 });
             }
+            let overruled = Rc::new(Cell::new(false));
+            let (refusing, later) = (log.clone(), overruled.clone());
+            fabric.spawn(async move {
+                let appended = refusing.append(RecordKind::Log, &[3; 8], || !later.get()).await;
+                assert!(matches!(appended, Err(FabricError::Unreachable)), "it waited too long");
+            });
             let applying = fabric.clone();
             fabric.spawn(async move {
+                overruled.set(true);
                 assert!(log.has_space(&[4; 8]) && !log.appends_now(&[4; 8]), "others wait");
                 log.acknowledge(128, |_| ());
                 while !log.line.is_empty() {
@@ -186,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_waits_behind_those_that_wait_even_if_it_would_fit() {
+    fn a_record_waits_behind_those_that_wait_and_is_not_appended_if_it_is_overruled_then() {
         let ends = Arc::new(Mutex::new(Vec::new()));
         let full = Full { memory: Arc::new(LogMemory::new(Bytes(192))), ends: ends.clone() };
         let view = View::new(2, 1, 1, 1).unwrap();

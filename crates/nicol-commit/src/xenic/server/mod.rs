@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use nicol_core::exec::at_once;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Work};
-use nicol_core::ids::{Key, TxnId};
+use nicol_core::ids::{Epoch, Key, TxnId};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
@@ -23,9 +23,11 @@ use super::messages::ship::parse_ship_outcome;
 use super::messages::{LOCK, READ, SHIP, SHIP_OUTCOME};
 use super::node::Node;
 use super::open_txn::OpenTxns;
+use crate::decided::parse_decided;
 use crate::log::RecordKind;
 use crate::messages::{
-    ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE, ValidateReply,
+    ABORT, Ack, COMMIT, DECIDED, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE,
+    ValidateReply,
 };
 use crate::survivor::Survivor;
 use crate::writes::Writes;
@@ -76,6 +78,7 @@ impl<F: Fabric> NicServer<F> {
             EXECUTE | READ => self.take_execute(body, reply_to),
             LOCK => {
                 let lock = LockReads::parse(body)?;
+                self.node.begun().expect(lock.reads.began)?;
                 self.node.expect_own(lock.reads.keys())?;
                 let (lock, this) = (lock.keep(&self.fabric), self.clone());
                 self.fabric.spawn(async move { this.lock(lock, reply_to).await });
@@ -90,6 +93,12 @@ impl<F: Fabric> NicServer<F> {
                 self.fabric.spawn(async move { this.abort(keys, reply_to) });
                 Ok(())
             }
+            DECIDED => {
+                parse_decided(body)?;
+                let (body, this) = (self.fabric.keep(body), self.clone());
+                self.fabric.spawn(async move { this.note_decided(body.as_ref(), reply_to).await });
+                Ok(())
+            }
             SHIP => self.shipped.take(body, reply_to),
             SHIP_OUTCOME => {
                 self.shipped.tell_outcome(parse_ship_outcome(body)?, reply_to);
@@ -101,6 +110,7 @@ impl<F: Fabric> NicServer<F> {
 
     fn take_execute(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let keys = self.keys(body)?;
+        self.node.begun().expect(keys.began)?;
         if self.own.are_read_at_once(keys.iter().map(|access| access.key)) {
             at_once(self.execute(keys, reply_to));
         } else {
@@ -123,10 +133,13 @@ impl<F: Fabric> NicServer<F> {
 
     fn take_log(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let writes = Writes::parse(body)?;
+        self.node.begun().expect(writes.began)?;
         if !self.node.is_backup_of(writes.shard) {
             return Err(Malformed { what: "a LOG for a shard not backed up here" });
         }
-        if self.logs_at_once(body) {
+        if let Err(abort) = self.admits_log(&writes) {
+            self.refuse_log(abort, reply_to);
+        } else if self.logs_at_once(body) {
             let (_, landing) = self.log.append_now(RecordKind::Log, body);
             self.acknowledge_log(at_once(landing), reply_to);
         } else {
@@ -167,6 +180,7 @@ impl<F: Fabric> NicServer<F> {
     /// Parses a VALIDATE of this node's keys.
     pub(super) fn reads<'a>(&self, body: &'a [u8]) -> Result<Reads<&'a [u8]>, Malformed> {
         let reads = Reads::parse(body)?;
+        self.node.begun().expect(reads.began)?;
         self.node.expect_own(reads.keys())?;
         Ok(reads)
     }
@@ -174,6 +188,7 @@ impl<F: Fabric> NicServer<F> {
     /// Parses a COMMIT of this node's keys.
     pub(super) fn writes<'a>(&self, body: &'a [u8]) -> Result<Writes<&'a [u8]>, Malformed> {
         let writes = Writes::parse(body)?;
+        self.node.begun().expect(writes.began)?;
         self.node.expect_own(writes.keys())?;
         Ok(writes)
     }
@@ -182,15 +197,20 @@ impl<F: Fabric> NicServer<F> {
     pub(super) async fn execute(&self, keys: Keys<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: EXECUTE");
         // [Xenic21 4.2 step 2] "If any key exists and is locked, the NIC returns an abort."
-        if let Err(abort) = self.lock_and_check(&keys) {
+        let admitted = self.admits(keys.txn, keys.began);
+        if let Err(abort) = admitted.and_then(|()| self.lock_and_check(&keys)) {
             return self.deny(reply_to, abort);
         }
         // [Xenic21 4.2 step 2] Values and versions, from the index or by DMA.
         let mut found = self.own.lookups().batch();
         let read =
             self.own.lookups().read_all(keys.iter().map(|access| access.key), &mut found).await;
-        match read {
-            Ok(()) => {
+        match read.map(|()| self.admits(keys.txn, keys.began)) {
+            Ok(Err(abort)) => {
+                self.unlock_all(&keys);
+                self.deny(reply_to, abort);
+            }
+            Ok(Ok(())) => {
                 let exhausted = self.node.exhausted_space();
                 let granted = ExecuteReply::Granted(exhausted, found.iter(), &found.values);
                 self.fabric.reply(reply_to, &granted);
@@ -201,6 +221,26 @@ impl<F: Fabric> NicServer<F> {
             }
         }
         self.own.lookups().give_back(found);
+    }
+
+    /// Errors: a later view has overruled what `txn` asks of this node's shard. A wait may have
+    /// brought the view: what was admitted before it is asked again behind it.
+    fn admits(&self, txn: TxnId, began: Option<Epoch>) -> Result<(), Abort> {
+        self.node.begun().check(self.fabric.view(), txn, began, self.node.shard())
+    }
+
+    /// Errors: a later view has overruled a LOG.
+    fn admits_log(&self, writes: &Writes<impl AsRef<[u8]>>) -> Result<(), Abort> {
+        let Writes { txn, began, shard, .. } = *writes;
+        self.node.begun().check(self.fabric.view(), txn, began, [shard])
+    }
+
+    /// Tells a coordinator that its LOG is not taken: a living one takes the others back.
+    fn refuse_log(&self, abort: Abort, reply_to: ReplyTo) {
+        match abort {
+            Abort::Fabric(error) => self.fabric.refuse(reply_to, error),
+            abort => self.fabric.reply(reply_to, &ValidateReply(Err(abort))),
+        }
     }
 
     fn deny(&self, reply_to: ReplyTo, abort: Abort) {
@@ -254,7 +294,8 @@ impl<F: Fabric> NicServer<F> {
         }
         let conflict =
             |(key, holder)| self.node.conflict(key, holder, Abort::ValidateLocked { key });
-        match (read, stale.or(locked.map(conflict))) {
+        let overruled = self.node.begun().check_shards(reads.began, self.node.shard()).err();
+        match (read, stale.or(locked.map(conflict)).or(overruled)) {
             (Err(error), _) => self.fabric.refuse(reply_to, error),
             (Ok(()), None) => self.fabric.reply(reply_to, &ValidateReply(Ok(()))),
             (Ok(()), Some(abort)) => self.fabric.reply(reply_to, &ValidateReply(Err(abort))),
@@ -270,11 +311,29 @@ impl<F: Fabric> NicServer<F> {
     async fn log(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: LOG");
         // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
-        let landing = match self.log.append(RecordKind::Log, writes.body()).await {
+        let admits = || self.admits_log(&writes).is_ok();
+        let landing = match self.log.append(RecordKind::Log, writes.body(), admits).await {
             Ok((_, landing)) => landing,
-            Err(error) => return self.fabric.refuse(reply_to, error),
+            // It was overruled while it waited for space, or fits into no log.
+            Err(error) => {
+                let refusal = self.admits_log(&writes).err().unwrap_or(Abort::Fabric(error));
+                return self.refuse_log(refusal, reply_to);
+            }
         };
-        self.acknowledge_log(landing.await, reply_to);
+        let landed = landing.await;
+        match self.admits_log(&writes) {
+            Ok(()) => self.acknowledge_log(landed, reply_to),
+            Err(abort) => self.refuse_log(abort, reply_to),
+        }
+    }
+
+    /// DECIDED: goes behind the LOGs that it is about, into the same log. (decision 0101)
+    async fn note_decided(&self, body: &[u8], reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: DECIDED");
+        match self.log.append(RecordKind::Decisions, body, || true).await {
+            Ok((_, landing)) => self.acknowledge_log(landing.await, reply_to),
+            Err(error) => self.fabric.refuse(reply_to, error),
+        }
     }
 
     /// Acknowledges a LOG whose record has landed.
@@ -294,11 +353,11 @@ impl<F: Fabric> NicServer<F> {
         let _phase = self.fabric.phase("server: COMMIT");
         if writes.installs().next().is_some() {
             // [Xenic21 4.2 step 6] "Appends the COMMIT request to the host-memory log."
-            let (position, landing) = match self.log.append(RecordKind::Commit, writes.body()).await
-            {
-                Ok(appended) => appended,
-                Err(error) => return self.fabric.refuse(reply_to, error),
-            };
+            let (position, landing) =
+                match self.log.append(RecordKind::Commit, writes.body(), || true).await {
+                    Ok(appended) => appended,
+                    Err(error) => return self.fabric.refuse(reply_to, error),
+                };
             self.install(&writes, position);
             let syncing = self.release_before_sync(&writes);
             // As in LOG: no answer from a node whose log device has failed.

@@ -52,6 +52,10 @@ impl<F: Fabric> ShippedTxns<F> {
     pub(super) fn take(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let mut open = self.txns.open(reply_to);
         let parsed = parse_ship(body, &mut open.txn, &mut open.delegated);
+        let parsed = parsed.and_then(|began| {
+            open.began = began;
+            self.node.begun().expect(began)
+        });
         open.place_keys(&self.node);
         if let Err(malformed) = parsed.and_then(|()| self.check_ship(&open, reply_to.engine.node)) {
             self.txns.close(open);
@@ -116,18 +120,31 @@ impl<F: Fabric> ShippedTxns<F> {
         self.txns.close(open);
     }
 
+    /// Errors: a later view has overruled it. Its coordinator locks nothing in a shard that has
+    /// changed, and if its life is over nobody counts the acks.
+    fn check_begun(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
+        let shards = open.shards.iter();
+        self.node.begun().check(self.fabric.view(), open.txn.id, open.began, shards)
+    }
+
     fn check_writes(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
         let log = self.node.log(self.fabric.here().core);
-        capacity::check_writes(open.exhausted, &open.txn, log.body_max())
+        capacity::check_writes(open, log.body_max())
     }
 
     /// Locks, reads, executes. True if it writes; an error leaves no lock.
     async fn execute_remote(&self, open: &mut OpenTxn<F>) -> Result<bool, ShipReply<'static>> {
+        self.check_begun(open).map_err(ShipReply::Denied)?;
         let _read = self.keys.lock_and_read(open, true).await.map_err(ShipReply::Denied)?;
+        if let Err(abort) = self.check_begun(open) {
+            self.keys.leave(open);
+            return Err(ShipReply::Denied(abort));
+        }
         self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
         let initial = open.txn.entries().len();
         let verdict = self.procedures.execute(&mut open.txn);
         open.place_keys(&self.node);
+        open.note_shards_updated();
         let denial = match verdict {
             Verdict::Commit => match self.check_writes(open) {
                 Ok(()) => {
@@ -146,8 +163,7 @@ impl<F: Fabric> ShippedTxns<F> {
 
     /// Sends LOG to the backups of both shards on behalf of the coordinator: they ack there.
     fn log_for(&self, open: &mut OpenTxn<F>, coordinator: EngineId) {
-        open.note_shards_updated();
-        let OpenTxn { txn, shards, shards_updated, keys, delegated, .. } = open;
+        let OpenTxn { txn, shards, updates, keys, delegated, .. } = open;
         let concerned = self.concerned(shards);
         let logs = self.node.delegated_logs(txn, shards, concerned, coordinator.node);
         let mut selected = None;
@@ -158,8 +174,9 @@ impl<F: Fabric> ShippedTxns<F> {
             }
             if !keys.is_empty() {
                 let asker = ReplyTo { engine: coordinator, request };
-                let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
-                let log = Log { txn, shard, shards: *shards_updated, keys };
+                // The engine for which the coordinator has opened the request.
+                let to = self.fabric.view().nic_of(backup, coordinator.core);
+                let log = Log { txn, shard, updated: updates.told(), keys };
                 self.fabric.send_on_behalf_of(asker, to, &log);
             }
         }

@@ -22,9 +22,10 @@ impl<F: Fabric> NicServer<F> {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(key, *txn);
         };
-        let mut granted = lock_all(reads.keys(), lock_one, unlock);
+        let mut granted = self.admits(*txn, reads.began);
+        granted = granted.and_then(|()| lock_all(reads.keys(), lock_one, unlock));
         if granted.is_ok() {
-            granted = self.compare(reads).await;
+            granted = self.compare(reads).await.and_then(|()| self.admits(*txn, reads.began));
             if granted.is_err() {
                 reads.keys().for_each(unlock);
             }

@@ -78,7 +78,7 @@ pub(super) fn draw_bars(
     frame(root, outcome, (x_range, 0.0..y_top), names, no_labels, legend, draw)
 }
 
-/// What is written below the axis: a name for a range of groups, on a line.
+/// A line of text below the axis: a name for a range of groups.
 #[derive(Debug, PartialEq, Eq)]
 struct Name {
     text: String,

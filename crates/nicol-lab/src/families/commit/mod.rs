@@ -129,7 +129,7 @@ where
     }
 }
 
-/// How a promise is called in reports.
+/// The name of a promise in reports.
 const fn promised(promise: Promise) -> Promised {
     let words = match promise {
         Promise::Serializable => "serializable",

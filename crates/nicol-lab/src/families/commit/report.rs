@@ -14,7 +14,7 @@ const LOOKUPS: &str = "lookups";
 /// Lookups on the NICs, warm-up included. Rates are per lookup that the index did not answer.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Lookups {
-    /// Keys looked up.
+    /// Keys that NICs have looked up.
     pub keys: u64,
     /// Fraction that the NIC index answered, 0 to 1.
     pub hit_rate: f64,
@@ -81,7 +81,8 @@ fn lookups_of(counters: &BTreeMap<&str, u64>) -> Lookups {
     }
 }
 
-/// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]
+/// A line that tells who answered the lookups, and what the host's memory was read for. [Xenic21
+/// 4.1]
 fn line(lookups: &Lookups) -> String {
     format!(
         "{:.1} % by the index ({:.1} % absent); per miss {:.2} reads of {:.1} objects: \

@@ -9,7 +9,8 @@ use nicol_commit::rdma_occ::{
     Validation, Verbs,
 };
 use nicol_commit::xenic::{
-    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, Recovery, TABLE_MEMORY_MAX,
+    XenicConfig,
 };
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
@@ -26,8 +27,8 @@ use crate::settings::{
     micros, numbers, numbers_as, sabotage, switch, words,
 };
 
-/// How long a phase waits on threads: they share cores, and where load made a phase take longer
-/// than the timeout of modelled hardware, transactions gave up and began anew for ever.
+/// Time that a phase waits on threads. These share cores: with the timeout of modelled hardware,
+/// transactions under load gave up and began anew for ever.
 const LIVE_TIMEOUT: Nanos = Nanos::from_millis(500);
 /// Each NIC engine's log of a store that serves: capacity for the largest transaction twice over.
 const SERVING_LOG: Bytes = Bytes(16 << 20);
@@ -47,7 +48,7 @@ const SERVING_OBJECT: u64 = 256;
 const SERVING_SLOTS_PERCENT: u64 = 5;
 const SERVING_SLOTS_MAX: u64 = 1 << 18;
 
-/// What a table of a store that serves may take, and the index of a node.
+/// The memory of each table of a store that serves, and of a node's index.
 ///
 /// # Errors
 /// The least limit, if this one is below it.
@@ -93,6 +94,7 @@ impl Settings for XenicConfig {
     fn table() -> Vec<Setting<Self>> {
         let mut table = vec![sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage)];
         table.extend(mechanisms());
+        table.extend(readings_of_xenic());
         table.extend(memory_of_xenic());
         table.push(timeout(|to: &mut Self| &mut to.timeout));
         table.push(
@@ -113,7 +115,7 @@ fn schedule_by(config: &mut XenicConfig, kind: Option<Kind>) {
     config.schedule = published.map(|config| ScheduleConfig { fpga: false, timeout, ..config });
 }
 
-/// Xenic's mechanisms.
+/// Settings that switch Xenic's mechanisms off, or choose among their forms.
 fn mechanisms() -> Vec<Setting<XenicConfig>> {
     type It = XenicConfig;
     let sites = [
@@ -161,6 +163,13 @@ fn mechanisms() -> Vec<Setting<XenicConfig>> {
             }),
         Setting::new("local_paths", switch(), |to: &mut It| &mut to.local_paths)
             .help("the host may execute a transaction whose keys are all local"),
+    ]
+}
+
+/// Settings that choose among readings of what the paper leaves open.
+fn readings_of_xenic() -> Vec<Setting<XenicConfig>> {
+    type It = XenicConfig;
+    vec![
         Setting::new(
             "local_read",
             words([("paper", LocalRead::Paper), ("strict", LocalRead::Strict)]),
@@ -176,6 +185,15 @@ fn mechanisms() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.locks_until,
         )
         .help("whose logs must be durable before a commit releases its locks (decision 0058)"),
+        Setting::new(
+            "recovery",
+            words([("printed", Recovery::Printed), ("prepared", Recovery::Prepared)]),
+            |to: &mut It| &mut to.recovery,
+        )
+        .help(
+            "prepared: receivers refuse what a later view has overruled, and backups apply what \
+             is decided only (decisions 0100 and 0101)",
+        ),
     ]
 }
 
@@ -310,7 +328,7 @@ fn primitive() -> Values<Primitive> {
     words([("one-sided", Primitive::OneSided), ("rpc", Primitive::Rpc)])
 }
 
-/// How a baseline that READs locks.
+/// The locking of a baseline that READs.
 fn locking(config: &mut RdmaOccConfig) -> Result<&mut Locking, Unfit> {
     match &mut config.execution {
         Execution::Read(locking) => Ok(locking),
@@ -320,7 +338,7 @@ fn locking(config: &mut RdmaOccConfig) -> Result<&mut Locking, Unfit> {
     }
 }
 
-/// How the phases of a baseline are done.
+/// Settings of a baseline's phases.
 fn phases() -> Vec<Setting<RdmaOccConfig>> {
     type It = RdmaOccConfig;
     let up_to = numbers_as(
@@ -386,7 +404,7 @@ fn phases() -> Vec<Setting<RdmaOccConfig>> {
     ]
 }
 
-/// How the messages of a baseline travel.
+/// Settings of a baseline's messages.
 fn messages() -> [Setting<RdmaOccConfig>; 2] {
     type It = RdmaOccConfig;
     [

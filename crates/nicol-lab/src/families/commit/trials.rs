@@ -14,7 +14,7 @@ const SHORT: u64 = 400;
 
 /// Transactions of a run with crashes: some are still under way when the last nodes come back.
 const WITH_CRASHES: u64 = 2_000;
-/// What a call waits for an answer in a run with crashes: less than the dead stay away.
+/// Time that a call waits for an answer in a run with crashes: less than a crashed node stays away.
 const TIMEOUT: &str = "timeout_us=500";
 
 /// The runs of `seed`: every workload that some sabotage needs, the cheapest first.

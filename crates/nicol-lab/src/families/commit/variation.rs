@@ -23,12 +23,13 @@ const COLD: [&str; 2] = ["warm_index", "warm_addresses"];
 /// Settings that choose another way through a protocol, each drawn in one run in so many. What the
 /// paper does is left out.
 const WAY_ONE_IN: u64 = 8;
-const WAYS: [(&str, &[&str]); 5] = [
+const WAYS: [(&str, &[&str]); 6] = [
     ("log_content", &["shard", "whole"]),
     ("log_acks", &["on", "off"]),
     ("combined_ops", &["keys", "off"]),
     ("homes_per_hint", &["2", "4", "8", "16"]),
     ("locks_until", &["primary"]),
+    ("recovery", &["prepared"]),
 ];
 
 /// The other ways of a run. They have a stream of their own, so that they move no other draw.
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn every_other_way_is_drawn_in_about_one_of_eight_runs_where_the_system_has_it() {
         let spec = WorkloadSpec::named("smallbank");
-        let of_xenic = ["combined_ops", "homes_per_hint", "locks_until"];
+        let of_xenic = ["combined_ops", "homes_per_hint", "locks_until", "recovery"];
         for (name, has) in [("xenic", &of_xenic[..]), ("farm", &["log_content", "log_acks"])] {
             let system = systems::find(name).unwrap();
             let drawn: Vec<String> =

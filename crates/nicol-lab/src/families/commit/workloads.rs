@@ -24,7 +24,8 @@ use crate::workloads::{VALUE_BYTES, WorkloadSpec};
 pub(super) const NAMES: [&str; 9] =
     ["smallbank", "ycsb-t", "ycsb", "churn", "churn-ordered", "retwis", "tatp", "tpcc", "tpcc-no"];
 
-/// Can a system run this workload, if it has ordered tables (`scans`) or none? Otherwise, why not.
+/// Checks that a system can run this workload, if it has ordered tables (`scans`) or none. Errors:
+/// why not.
 pub(super) fn accepts(spec: &WorkloadSpec, scans: bool) -> Result<(), String> {
     let name = spec.name.as_str();
     if !NAMES.contains(&name) {
@@ -44,7 +45,7 @@ pub(super) fn accepts(spec: &WorkloadSpec, scans: bool) -> Result<(), String> {
     }
 }
 
-/// True if it has transactions that scan the trees of their client's own node.
+/// Whether it has transactions that scan the trees of their client's own node.
 pub(super) fn is_local(spec: &WorkloadSpec) -> bool {
     match spec.name.as_str() {
         "churn-ordered" => true,
@@ -130,7 +131,7 @@ const TABLES_MAX: u8 = 64;
 /// Keys of a transaction of ycsb-t by default.
 const KEYS: u16 = 4;
 
-/// How keys are drawn; with a skew of `usual` hundredths unless the user says which.
+/// The distribution of keys, with a skew of `usual` hundredths unless the user gives one.
 fn distribution(spec: &WorkloadSpec, usual: u8) -> Result<Distribution> {
     let percent = spec.zipf_percent.unwrap_or(usual);
     let theta = Theta(u16::from(percent) * 10);

@@ -38,7 +38,7 @@ pub(super) fn names_of(sabotages: &[Sabotage]) -> Vec<&'static str> {
     engines.chain(scheduling::SABOTAGES.iter().map(|(name, _)| *name)).collect()
 }
 
-/// What is broken.
+/// Whether an engine or the scheduler before it is broken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Engine(Sabotage),

@@ -50,7 +50,7 @@ pub trait KeyValueConfig: SystemConfig {
         None
     }
 
-    /// Does a node serve only records that it holds, and not every node all of them?
+    /// Whether a node serves only records that it holds. Otherwise every node serves all of them.
     fn serves_own_records(&self) -> bool {
         false
     }

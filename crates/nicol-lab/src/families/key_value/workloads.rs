@@ -17,8 +17,8 @@ const USERS: u64 = 1_000;
 /// Records of churn per node by default.
 const CHURN_ROWS: u64 = 64;
 
-/// Can a system that offers these operations, on values of so many bytes at most, run this
-/// workload? Otherwise, why not.
+/// Checks that a system which offers these operations, on values of so many bytes at most, can run
+/// this workload. Errors: why not.
 pub(super) fn accepts(
     spec: &WorkloadSpec,
     offered: Offered,

@@ -30,7 +30,7 @@ pub(crate) static SYSTEMS: &[System] = &[
     minos("minos-o:scope", OFFLOADED, LATEST),
 ];
 
-/// What cannot be noticed of the model that promises no durability.
+/// The planted fault that the model without durability does not notice.
 const EARLY: &[(&str, &str)] = &[(
     "acks_before_persist",
     "event acknowledges and validates before it persists, and promises nothing of what a crash takes",

@@ -54,7 +54,7 @@ const fn alternative(at: usize) -> System {
 /// A fault that shows where clients READ one of several copies of the index.
 const OLD_COPIES: &str = "leaves_old_copies";
 
-/// What an alternative does not notice, and why.
+/// Planted faults that an alternative does not notice, and why.
 const fn harmless(alternative: Alternative) -> &'static [(&'static str, &'static str)] {
     const CACHED: (&str, &str) = ("keeps_cached", "it keeps no values");
     const CHAINS: (&str, &str) = ("ignores_chains", "no chain is followed to look a key up");
@@ -69,7 +69,7 @@ const fn harmless(alternative: Alternative) -> &'static [(&'static str, &'static
     }
 }
 
-/// How many faults must show at least: where the SoC looks keys up, nobody READs buckets or copies
+/// The number of faults that must show. Where the SoC looks keys up, nobody READs buckets or copies
 /// of them.
 const fn least_faults(alternative: Alternative) -> usize {
     match alternative {
@@ -129,7 +129,7 @@ fn two_ways(of: &DrtmKvConfig) -> Result<(), Unfit> {
     if two { Ok(()) } else { Err(Unfit::new(why, "leave it out, or choose that system")) }
 }
 
-/// How clients get values.
+/// Settings of the ways in which clients get values.
 fn ways() -> [Setting<DrtmKvConfig>; 4] {
     type It = DrtmKvConfig;
     let shares =

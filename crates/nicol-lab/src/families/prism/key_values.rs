@@ -20,7 +20,6 @@ use crate::settings::{
 use crate::system::{SingleRecords, System};
 use crate::workloads::WorkloadSpec;
 
-/// PRISM-KV.
 pub(super) const PRISM_KV: System = System {
     survives: "message faults, partitions, stalls; after a crash the node's shard is refused",
     coverage: &["conflict"],
@@ -71,7 +70,7 @@ impl Settings for KvConfig {
     }
 }
 
-/// What a slot holds, and what a PUT compares with it.
+/// Settings of a slot's content, and of a PUT's comparison with it.
 fn slots() -> [Setting<KvConfig>; 4] {
     type It = KvConfig;
     let operands = [

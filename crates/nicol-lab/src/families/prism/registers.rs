@@ -21,7 +21,6 @@ use crate::settings::{
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
-/// PRISM-RS.
 pub(super) const PRISM_RS: System = System {
     replication: "quorums of f + 1 of 2f + 1",
     survives: "message faults, partitions, stalls; crashes of any f replicas of a block, which come \

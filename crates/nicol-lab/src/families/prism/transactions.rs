@@ -18,7 +18,6 @@ use crate::settings::{
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
-/// PRISM-TX.
 pub(super) const PRISM_TX: System = System {
     replication: "none",
     survives: "message faults, partitions, stalls; servers end the transactions of clients that \
@@ -67,7 +66,7 @@ impl Settings for TxConfig {
     }
 }
 
-/// Where the protocol has two readings.
+/// Settings for sentences of the protocol that have two readings.
 fn protocol() -> [Setting<TxConfig>; 6] {
     type It = TxConfig;
     let versions = [

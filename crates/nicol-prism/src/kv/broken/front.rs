@@ -7,7 +7,7 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use super::Sabotage;
 use crate::kv::client::Client;
 
-/// What a client calls: the true client, unless a planted fault stands before it.
+/// The client that a session calls: the true one, unless a planted fault stands before it.
 #[derive(Clone)]
 pub struct Front<F: Fabric> {
     client: Client<F>,

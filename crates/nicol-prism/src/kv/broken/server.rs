@@ -12,7 +12,7 @@ use crate::kv::layout::{STAMP_ENGINE, stamp};
 use crate::kv::server::Server;
 use crate::messages::{UNUSED, Unused, parse_report};
 
-/// What a host engine of a server answers: `server`, unless a planted fault stands before it.
+/// The service of a server's host engine: `server`, unless a planted fault stands before it.
 pub(crate) fn service<F: Fabric>(fabric: &F, server: Server<F>) -> Rc<dyn Service> {
     match server.node().config().sabotage {
         Sabotage::KeepsOldBuffers => Rc::new(LosesReports::before(fabric, server, replaces)),
@@ -24,7 +24,7 @@ pub(crate) fn service<F: Fabric>(fabric: &F, server: Server<F>) -> Rc<dyn Servic
     }
 }
 
-/// True if another engine has filled the buffer that `from` reports.
+/// Whether another engine has filled the buffer that `from` reports.
 fn replaces(from: EngineId, one: &Unused) -> bool {
     one.stamp >> STAMP_ENGINE != stamp(from, Incarnation(0), 0) >> STAMP_ENGINE
 }

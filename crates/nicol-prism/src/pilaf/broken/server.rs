@@ -15,11 +15,10 @@ use crate::pilaf::server::{Server, put};
 
 /// One PUT in so many is lost by the fault that loses some.
 const LOST_ONE_IN: u64 = 8;
-/// How long a PUT that is acknowledged early is not made.
+/// Delay of a PUT that is acknowledged early.
 const GAP: Nanos = Nanos::from_micros(10);
 
-/// What a host engine of a server answers: the true server, unless a planted fault stands before
-/// it.
+/// The service of a server's host engine: the true one, unless a planted fault stands before it.
 pub(in crate::pilaf) fn service<F: Fabric>(fabric: &F, node: &Arc<Node>) -> Rc<dyn Service> {
     let server = Server { fabric: fabric.clone(), node: Arc::clone(node) };
     match node.config().sabotage {

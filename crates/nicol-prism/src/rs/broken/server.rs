@@ -12,7 +12,7 @@ use crate::messages::{REJOIN, Rejoin};
 use crate::rs::node::Node;
 use crate::rs::server::Server;
 
-/// What a host engine of a server answers: `server`, unless a planted fault stands before it.
+/// The service of a server's host engine: `server`, unless a planted fault stands before it.
 pub(crate) fn service<F: Fabric>(
     fabric: &F,
     node: &Arc<Node>,

@@ -52,7 +52,7 @@ const THROUGHPUT: [Mechanism; 3] = [
     ("aggregation", &["aggregation=off"]),
     ("async_dma", &["dma_async=off", "dma_vector=1"]),
 ];
-/// What all variants of figure 9a lack.
+/// Settings that all variants of figure 9a share: nothing is shipped.
 const NO_SHIPPING: [&str; 2] = ["execute_at=host", "multi_hop=off"];
 
 /// [Xenic21 5.7, fig. 9b]

@@ -10,7 +10,7 @@ const BOTH: &[&str] = &["liquidio3", "connectx5"];
 const SMART: &[&str] = &["liquidio3"];
 const SWEEP: &str = "Threads are counted up until throughput is less than 95 % of the peak";
 
-/// What the figure called `id` is; `None` if it is none of these.
+/// The description of figure `id`; `None` if it is none of these.
 pub(crate) fn about(id: &str) -> Option<About> {
     let found = match id {
         "xenic-table2" => About {

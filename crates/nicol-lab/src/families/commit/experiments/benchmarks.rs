@@ -18,14 +18,13 @@ pub(super) const REPLICAS: usize = 3;
 pub(crate) struct Benchmark {
     /// Its name in results.
     pub(super) name: &'static str,
-    /// The workload's name.
     workload: &'static str,
     scale: Scale,
     zipf_percent: Option<u8>,
     footprint: Footprint,
     /// The transaction type that throughput and latency are of; all without one.
     pub(super) counted: Option<&'static str>,
-    /// How much longer than others its transactions are, and so its runs.
+    /// The factor by which its transactions, and so its runs, are longer than others.
     length: u64,
 }
 
@@ -47,8 +46,7 @@ impl Footprint {
     }
 }
 
-/// How much is loaded per node. Of two numbers the first is the full form's, the other the quick
-/// one's.
+/// The load of a node. Of two numbers the first is the full form's, the other the quick one's.
 enum Scale {
     /// Records; the full form has the paper's.
     Records([u64; 2]),
@@ -64,7 +62,7 @@ const CUSTOMERS: [u16; 2] = [20, 4];
 /// per node and second.
 const TRANSACTIONS: [u64; 2] = [80_000, 20_000];
 
-/// [Xenic21 5.2]
+/// TPC-C's New-Order alone [Xenic21 5.2]
 pub(super) static TPCC_NEW_ORDER: Benchmark =
     Benchmark { name: "tpcc-no", workload: "tpcc-no", ..tpcc([72, 24]) };
 
@@ -86,7 +84,7 @@ const fn tpcc(warehouses: [u16; 2]) -> Benchmark {
     }
 }
 
-/// [Xenic21 5.4]
+/// Retwis [Xenic21 5.4]
 pub(super) static RETWIS: Benchmark = Benchmark {
     name: "retwis",
     workload: "retwis",
@@ -108,7 +106,7 @@ pub(crate) static SMALLBANK: Benchmark = Benchmark {
     length: 1,
 };
 
-/// What a point needs besides its records.
+/// Memory of a point besides its records.
 const BASE: u64 = 500 << 20;
 
 impl Benchmark {

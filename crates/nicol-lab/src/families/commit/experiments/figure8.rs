@@ -113,7 +113,7 @@ fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<T
     Ok(table)
 }
 
-/// Which of the two forms the RDMA systems' LOG has. AMB-44
+/// Notes which of its two forms the LOG of the RDMA systems has. AMB-44.
 fn assume_log_form(table: &mut Table) {
     table.assume(
         "LOG of the RDMA systems",

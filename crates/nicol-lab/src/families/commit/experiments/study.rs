@@ -32,14 +32,13 @@ pub(crate) struct Study<'c> {
     pub(super) host_engines: Option<usize>,
     /// NIC engines per node, if not all.
     pub(super) nic_engines: Option<usize>,
-    /// How much longer than the benchmark's its runs are.
+    /// The factor by which its runs are longer than the benchmark's.
     pub(super) length: u64,
 }
 
-/// One judged run.
+/// What one judged run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
-    /// Clients per node.
     pub(super) clients: usize,
     /// Committed transactions that the benchmark counts, per second and node.
     pub(super) throughput: f64,
@@ -49,9 +48,7 @@ pub(super) struct Point {
     pub(super) p99: f64,
     /// Attempts that aborted, of all attempts; refusals of the application are none.
     pub(super) abort_fraction: f64,
-    /// What bound.
     pub(super) binding: Binding,
-    /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
 
@@ -102,12 +99,10 @@ impl<'c> Study<'c> {
         })
     }
 
-    /// The benchmark.
     pub(super) fn benchmark(&self) -> &'static Benchmark {
         self.benchmark
     }
 
-    /// The system.
     pub(super) fn system(&self) -> &'static str {
         self.system.name
     }
@@ -128,7 +123,7 @@ impl<'c> Study<'c> {
         Ok(())
     }
 
-    /// Do NIC threads do a part of its work?
+    /// Whether NIC threads do a part of its work.
     pub(super) fn uses_nic_threads(&self) -> bool {
         self.system.offloads
     }
@@ -204,7 +199,7 @@ impl<'c> Study<'c> {
     }
 }
 
-/// What is raised.
+/// The name of the load that a ladder raises.
 pub(super) const LOAD: &str = "clients per node";
 
 /// Clients of a node.
@@ -237,7 +232,7 @@ pub(super) fn peak(points: &[Point]) -> &Point {
     points.fold(first, |most, point| if higher(most, point) { point } else { most })
 }
 
-/// What every figure of this kind assumes.
+/// Notes the assumptions of every figure of this kind.
 pub(super) fn assume(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
     let span = |span: Nanos| format!("{} us", span.0 / 1_000);
     for benchmark in benchmarks {

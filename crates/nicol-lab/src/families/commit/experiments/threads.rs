@@ -35,11 +35,10 @@ const KEPT_PERCENT: f64 = 95.0;
 /// Power of a NIC thread by Coremark, where a host thread has 1. [Xenic21 5.6], C1.24
 const COREMARK_RATIO: f64 = 0.31;
 
-/// What the search for one system under one benchmark found.
+/// The result of the search for one system under one benchmark.
 struct Fewest {
     host: usize,
     nic: usize,
-    /// What binds with so few.
     binding: Binding,
     points: Vec<Point>,
 }

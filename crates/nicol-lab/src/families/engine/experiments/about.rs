@@ -7,7 +7,7 @@ use crate::experiments::{About, Extent, Readings};
 const PROFILES: &[&str] = &[TESTBED];
 const SECTION: Readings = Readings::Section("AlNiCo (ATC '22)");
 
-/// What the figure called `id` is; `None` if it is none of these.
+/// The description of figure `id`; `None` if it is none of these.
 pub(crate) fn about(id: &str) -> Option<About> {
     let found = match id {
         "alnico-fig5a" => tpcc("Figure 5a: TPC-C, 20 warehouses, 20 workers and 2 more"),

@@ -12,7 +12,6 @@ const SCHEDULERS: [&str; 4] = ["round-robin", "static-partition", "strife", "aln
 /// With the versions on CPUs.
 const WITH_CPUS: [&str; 6] =
     ["round-robin", "static-partition", "strife", "alnico", "alnico-cpu-2", "alnico-cpu-n"];
-/// The engines.
 const ENGINES: [&str; 4] = ["silo", "tictoc", "cicada", "2pl"];
 /// Bytes of a request. (C2.04)
 const BYTES: [u32; 4] = [128, 512, 2_048, 4_096];

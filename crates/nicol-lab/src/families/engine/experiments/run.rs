@@ -35,8 +35,8 @@ const WARM_UP: [[Nanos; 2]; 2] = [
     [Nanos::from_millis(60), Nanos::from_millis(14)],
     [Nanos::from_millis(60), Nanos::from_millis(6)],
 ];
-/// How often the engine's epoch moves on, and deleted records are taken out [Silo13 4.1]; in the
-/// quick form a twentieth.
+/// Interval at which the engine's epoch moves on and deleted records are taken out [Silo13 4.1]; a
+/// twentieth in the quick form.
 const EPOCH_US: [u64; 2] = [40_000, 2_000];
 /// The feedback epoch (C2.03) and the time of a batch of Strife [AlNiCo22, setup]; in the quick
 /// form a twentieth of them, so that a short run has several. The warm-up is long enough for
@@ -61,7 +61,7 @@ const BASE: u64 = 400 << 20;
 const ATTEMPTS_PER_US: u64 = 4;
 const JUDGED: u64 = 5_500;
 
-/// What is run.
+/// One run of a figure: engine, scheduler, workload, cores.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) engine: &'static str,
@@ -70,13 +70,13 @@ pub(super) struct Run {
     pub(super) settings: Vec<String>,
     /// Clients of a machine; `None`: as in the paper.
     pub(super) clients: Option<usize>,
-    /// How often the measured time is longer than usual.
+    /// The factor by which the measured time is longer than usual.
     pub(super) longer: u64,
-    /// How often alnico's software computes vectors; `None`: as in the other figures.
+    /// Interval at which alnico's software computes vectors; `None`: as in the other figures.
     pub(super) feedback_us: Option<u64>,
 }
 
-/// One judged run.
+/// What one judged run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) throughput: f64,
@@ -89,9 +89,7 @@ pub(super) struct Point {
     pub(super) accuracy: f64,
     /// Commits by slice of time.
     pub(super) series: Vec<u64>,
-    /// What bound.
     pub(super) binding: Binding,
-    /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
 

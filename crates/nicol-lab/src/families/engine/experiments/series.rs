@@ -16,7 +16,7 @@ const ZIPF_PERCENT: u8 = 120;
 /// By how much less than in the paper time passes between two moves of the hotspot and between two
 /// computations of vectors, so that the feedback is as fast beside the hotspot as there.
 const SHORTER: [u64; 2] = [20, 400];
-/// How long a hotspot stays in the paper, and the feedback epoch (C2.03).
+/// Time that a hotspot stays in the paper, and the feedback epoch (C2.03)
 const HOTSPOT: Nanos = Nanos::from_millis(2_000);
 const FEEDBACK_US: u64 = 20_000;
 /// Commits per second, about, by which the former is so many transactions.
@@ -25,10 +25,10 @@ const COMMITS_PER_S: u64 = 4_000_000;
 /// each worker. With 10 a worker, in the quick form, no feature weighs anything.
 const WINDOW_REASON: &str = "aborts that a worker remembers, as in the artifact; not divided as the times are, since \
                              a feature that weighs anything takes an abort for each worker";
-/// How often longer the run is than others.
+/// The factor by which the run is longer than others.
 const LONGER: u64 = 5;
 
-/// The experiment.
+/// Throughput over time while the hotspot moves.
 pub(super) static ALL: [Experiment; 1] = [Experiment {
     id: "alnico-fig7",
     family: "engine",
@@ -46,7 +46,7 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
     run: figure_7,
 }];
 
-/// How long a hotspot stays.
+/// Time that a hotspot stays.
 pub(super) fn hotspot(form: Form) -> Nanos {
     Nanos(HOTSPOT.0 / form.of(SHORTER))
 }

@@ -1,6 +1,6 @@
 //! What the figures of MINOS are.
 
-use super::comparisons::{APPLICATION_NODES, NODES, SCALE_NODES, SCALE_RECORDS, USERS};
+use super::comparisons::{APPLICATION_NODES, LOGINS, NODES, SCALE_NODES, SCALE_RECORDS, USERS};
 use super::load::{self, RECORDS, REQUESTS};
 use super::{CLUSTER, SMARTNIC};
 use crate::experiments::{About, Extent, Readings};
@@ -10,7 +10,7 @@ const WORKLOAD: &str = "YCSB: 100,000 records of 1 KB on every node, 100,000 req
                         half writes, zipfian; the paper does not say how many at once";
 const ONE_PROFILE: &[&str] = &[SMARTNIC];
 
-/// What the figure called `id` is; `None` if it is none of these.
+/// The description of figure `id`; `None` if it is none of these.
 pub(crate) fn about(id: &str) -> Option<About> {
     let found = match id {
         "minos-fig4" => {
@@ -32,7 +32,7 @@ pub(crate) fn about(id: &str) -> Option<About> {
             scale: vec![
                 Extent::same("nodes", APPLICATION_NODES),
                 Extent::of("users", |form| form.of(USERS).to_string()),
-                Extent::of("requests of a node", |form| form.of(REQUESTS).to_string()),
+                Extent::of("requests of a node", |form| form.of(LOGINS).to_string()),
                 Extent::same("clients of a node", format!("{:?}", load::CLIENTS)),
             ],
             left_out: &["what the functions do besides gets and sets, which nobody publishes"],

@@ -5,7 +5,7 @@ use nicol_core::history::Persistency;
 use serde_json::{Value, json};
 
 use super::load::{
-    BUSY_CORES, CLIENTS, Load, Point, by_clients, latency, run_all, table, throughput,
+    BUSY_CORES, CLIENTS, Load, Point, REQUESTS, by_clients, latency, run_all, table, throughput,
 };
 use super::{CLUSTER, SMARTNIC};
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
@@ -170,6 +170,8 @@ const SCALE_REPLICAS: usize = 3;
 /// Figure 11: nodes, users of each of them, and half of the round trip.
 pub(super) const APPLICATION_NODES: usize = 16;
 pub(super) const USERS: [u64; 2] = [100_000, 2_000];
+/// Logins of a node.
+pub(super) const LOGINS: [u64; 2] = [REQUESTS[0], 40];
 const HALF_OF_500_US: &str = "minos-snic:link.latency=250us";
 const APPLICATIONS: [(&str, &str); 2] = [("social", "login-social"), ("media", "login-media")];
 
@@ -243,17 +245,17 @@ fn by<T: Copy + Into<Value>>(
     reads_and_writes(context, &loads, &varied)
 }
 
-/// [MINOS24 VIII-A]
+/// Figure 9: shares of writes [MINOS24 VIII-A]
 fn mixes(context: &Context<'_>) -> Result<Table> {
     by(context, &WRITES, |load, writes| Load { writes, ..load })
 }
 
-/// [MINOS24 VIII-B]
+/// Figure 10: numbers of nodes [MINOS24 VIII-B]
 fn node_counts(context: &Context<'_>) -> Result<Table> {
     by(context, &NODES, |load, nodes| Load { nodes, ..load })
 }
 
-/// AMB-49
+/// Clients of a node. AMB-49.
 fn client_counts(context: &Context<'_>) -> Result<Table> {
     let clients = CLIENTS.map(|clients| clients as u64);
     by(context, &clients, |load, clients| Load { clients: clients as usize, ..load })
@@ -274,14 +276,15 @@ fn scale(context: &Context<'_>) -> Result<Table> {
     })
 }
 
-/// [MINOS24 VIII-C], AMB-27
+/// Figure 11: the Login functions [MINOS24 VIII-C], AMB-27.
 fn applications(context: &Context<'_>) -> Result<Table> {
     let mut loads = Vec::new();
     for system in context.systems() {
         for (_, workload) in APPLICATIONS {
             let default = Load::new(context, system, HALF_OF_500_US);
             let records = context.options.form.of(USERS);
-            let load = Load { workload, nodes: APPLICATION_NODES, records, ..default };
+            let requests = context.options.form.of(LOGINS);
+            let load = Load { workload, nodes: APPLICATION_NODES, records, requests, ..default };
             loads.extend(by_clients(&load));
         }
     }

@@ -36,21 +36,17 @@ const NODE: u64 = 8 << 20;
 /// One point of a figure: what differs from the default.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    /// The system's name.
     pub(super) system: String,
-    /// Its settings.
     pub(super) settings: Vec<String>,
     /// The profile, with what is changed in it.
     pub(super) on: String,
-    /// The workload's name.
     pub(super) workload: &'static str,
-    /// Writes, in percent.
+    /// The share of writes, in percent.
     pub(super) writes: u8,
-    /// Nodes.
     pub(super) nodes: usize,
     /// Records of the database.
     pub(super) records: u64,
-    /// Are all records asked for alike?
+    /// Whether all records are equally popular.
     pub(super) uniform: bool,
     /// Requests of a node.
     pub(super) requests: u64,
@@ -60,7 +56,7 @@ pub(super) struct Load {
     pub(super) clients: usize,
 }
 
-/// One judged run.
+/// What one judged run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     /// Mean latencies in microseconds and operations per second: of writes, of reads, of logins.
@@ -70,9 +66,7 @@ pub(super) struct Point {
     /// The time in communication of a write: from the first INV to the last ACK, less the mean time
     /// in which a follower handles an INV. [MINOS24 IV]
     pub(super) communication_us: f64,
-    /// What bound.
     pub(super) binding: Binding,
-    /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
 

@@ -59,7 +59,7 @@ pub(super) static ALL: [Experiment; 3] = [
     },
 ];
 
-/// What is on in each variant of figure 12: combined, batching, broadcast.
+/// The mechanisms that are on in each variant of figure 12: combined, batching, broadcast.
 const VARIANTS: [(&str, [bool; 3]); 7] = [
     ("b", [false, false, false]),
     ("+broadcast", [false, false, true]),
@@ -70,7 +70,7 @@ const VARIANTS: [(&str, [bool; 3]); 7] = [
     ("o", [true, true, true]),
 ];
 
-/// [MINOS24 VIII-D]
+/// Figure 12: the mechanisms one by one [MINOS24 VIII-D]
 fn optimisations(context: &Context<'_>) -> Result<Table> {
     let load = |(_, on): &(&str, [bool; 3])| {
         let set = |name, on| format!("{name}={}", if on { "on" } else { "off" });
@@ -102,7 +102,7 @@ fn optimisations(context: &Context<'_>) -> Result<Table> {
 /// Entries of each queue in figure 13; none: as many as are asked for.
 const ENTRIES: [Option<u32>; 7] = [Some(1), Some(2), Some(3), Some(4), Some(5), Some(100), None];
 
-/// [MINOS24 VIII-E]
+/// Figure 13: entries of the queues [MINOS24 VIII-E]
 fn queues(context: &Context<'_>) -> Result<Table> {
     let named = |entries: &Option<u32>| {
         entries.map_or("unlimited".to_owned(), |entries| entries.to_string())
@@ -133,7 +133,7 @@ const PERSIST_NS: [u64; 4] = [100, 1_295, 10_000, 100_000];
 /// Parts of the database's size, in tenths.
 const TENTHS: [u64; 4] = [1, 2, 5, 10];
 
-/// [MINOS24 VIII-E]
+/// Figure 14: the parameters of the hardware [MINOS24 VIII-E]
 fn parameters(context: &Context<'_>) -> Result<Table> {
     let (mut loads, mut names): (Vec<Load>, Vec<(&str, Value)>) = Default::default();
     let mut add = |load: Load, name: (&'static str, Value)| {

@@ -11,7 +11,7 @@ const CARD: &[&str] = &[SNIC];
 const FILES: &str = "LineFS with one primary and a chain of two backups, chunks of 256 KB";
 const KEYS: &str = "DrTM-KV on YCSB C: keys of 8 B, values of 64 B, Zipf 0.99, up to 11 machines";
 
-/// What the figure called `id` is; `None` if it is none of these.
+/// The description of figure `id`; `None` if it is none of these.
 pub(crate) fn about(id: &str) -> Option<About> {
     let found = match id {
         "offpath-fig3" => path("Figure 3: latency and peak of READ, WRITE and SEND on each path"),

@@ -28,7 +28,7 @@ pub(super) static BREAKDOWN: Experiment = Experiment {
     run: by_part,
 };
 
-/// What a chunk's time may go to on the primary, and on a backup, in the order of a chunk's way.
+/// The parts of a chunk's time on the primary, and on a backup, in order.
 const PRIMARY: [&str; 6] = ["fetch", "pack", "write", "acknowledge", "publish", "whole"];
 const BACKUP: [&str; 4] = ["unpack", "land", "persist", "publish"];
 

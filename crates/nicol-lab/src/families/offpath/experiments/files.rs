@@ -96,7 +96,7 @@ const AHEAD: usize = 1;
 /// Memory of a run besides its chunks.
 const BASE: u64 = 200 << 20;
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Content {
     /// Of every 4 KiB the first half random and the rest zeros, as fio's
@@ -147,7 +147,7 @@ impl Content {
     }
 }
 
-/// A run.
+/// A run of `linefs`: alternative, load of the hosts, content, settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
     pub(super) config: LineFsConfig,
@@ -157,7 +157,7 @@ pub(super) struct Load {
     pub(super) window: Nanos,
 }
 
-/// What it came to.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     gbps: f64,
@@ -173,7 +173,6 @@ pub(super) struct Point {
     pub(super) parts: [BTreeMap<String, f64>; 2],
     /// Time of all hosts' cores for 8 MB, by what it went to, in microseconds.
     pub(super) host_us: BTreeMap<String, f64>,
-    /// What bound.
     pub(super) binding: Binding,
     pub(super) violations: Vec<String>,
 }
@@ -243,7 +242,7 @@ impl Writers {
         counters.iter().find(|one| one.name == name).map_or(0, |one| one.value)
     }
 
-    /// What the primary's and the first backup's chunks took together, by part.
+    /// The time of the primary's and of the first backup's chunks together, by part.
     fn times(&self) -> [BTreeMap<&'static str, u64>; 2] {
         [0, 1].map(|node| {
             let counters = self.nodes[node].counters().into_iter();
@@ -252,7 +251,7 @@ impl Writers {
         })
     }
 
-    /// What is wrong at the end: the replicas are equal, byte by byte.
+    /// Violations at the end: the replicas must be equal, byte by byte.
     fn judge(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let failed = self.failed.load(Ordering::Relaxed);
@@ -378,7 +377,7 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table, content: &str) ->
     Ok(())
 }
 
-/// What `Content::Half` is.
+/// The meaning of `Content::Half`.
 pub(super) const HALF: &str = "of every 4 KiB half is random and half zeros";
 
 /// [OffPath23 figure 13]: more and more clients, on idle and on busy hosts.

@@ -108,12 +108,11 @@ const WARM_UP: [Nanos; 2] = [Nanos::from_micros(500), Nanos::from_micros(300)];
 const FOOTPRINT: u64 = 1_000;
 const BASE: u64 = 500 << 20;
 
-/// One judged run.
+/// What one judged run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Point {
     throughput: f64,
     mean: f64,
-    /// What bound.
     binding: Binding,
     violations: Vec<String>,
 }
@@ -190,11 +189,11 @@ fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// What the bars of an alternative show.
+/// The bars of an alternative.
 struct Bars {
     /// The latency of one client alone, and the throughput of as many as there are.
     rates: [serde_json::Value; 2],
-    /// What bound with the latter.
+    /// The binding of the latter.
     binding: Binding,
     violations: Vec<String>,
 }

@@ -37,7 +37,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
     measured.into_iter().chain(files).chain(&key_values::ALL)
 }
 
-/// The study's hardware.
+/// The study's hardware, as the profiles of its three kinds of machines.
 struct Testbed {
     snic: Arc<Profile>,
     rnic: Arc<Profile>,

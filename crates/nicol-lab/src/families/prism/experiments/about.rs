@@ -16,7 +16,7 @@ const TRANSACTIONS: &str = "YCSB-T: short read-modify-write transactions on one 
 const NO_SCALE: &str = "8 million objects: every simulated server holds a copy of each";
 const BEYOND: &[&str] = &[NO_SCALE, "the paper compares these executors in figures 1 and 2 only"];
 
-/// What the figure called `id` is; `None` if it is none of these.
+/// The description of figure `id`; `None` if it is none of these.
 pub(crate) fn about(id: &str) -> Option<About> {
     let (figure, executors) = match id.strip_suffix("-executors") {
         Some(figure) => (figure, true),

@@ -73,7 +73,7 @@ pub(super) fn measure(
     Run { system, settings, on, clients, spec, what }.measure(context)
 }
 
-/// What these figures assume.
+/// Notes the assumptions of these figures.
 pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
     assume_time(context, table);
     let reason = "the paper has 8 million; accesses are uniform";

@@ -25,10 +25,9 @@ const WINDOW: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_micros(500)];
 const FOOTPRINT: u64 = 1_200;
 const BASE: u64 = 600 << 20;
 
-/// What is loaded, and how it is asked for.
+/// The records, and how clients ask for them.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
-    /// The workload's name.
     pub(super) workload: &'static str,
     /// Servers; every one has a copy of everything.
     pub(super) servers: usize,
@@ -42,16 +41,14 @@ pub(super) struct Load {
     pub(super) clients: usize,
 }
 
-/// One judged run.
+/// What one judged run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) throughput: f64,
     pub(super) mean: f64,
     pub(super) p50: f64,
     pub(super) p99: f64,
-    /// What bound.
     pub(super) binding: Binding,
-    /// What the checkers found wrong.
     pub(super) violations: Vec<String>,
 }
 
@@ -98,7 +95,7 @@ impl Load {
         let least = context.options.form.of(WINDOW);
         context.point(&run, memory, || {
             let run = |windows: Windows| Ok((system.run)(system, &windows.of(&config))?.report);
-            let report = steady::measure(self.clients, least, run)?;
+            let report = steady::measure(context.options.form, self.clients, least, run)?;
             let what = format!("{} with {} clients a node", report.system, report.clients_per_node);
             Ok(Point::of(&report, &what))
         })
@@ -139,13 +136,13 @@ impl Point {
 
 /// For how long it is measured.
 pub(super) fn measured(form: Form) -> String {
-    steady::words(form.of(WINDOW))
+    steady::words(form, form.of(WINDOW))
 }
 
 /// Says in `table` what these figures assume.
 pub(super) fn assume(context: &Context<'_>, table: &mut Table, load: &Load) {
     let form = context.options.form;
-    steady::assume(table, form.of(WINDOW));
+    steady::assume(form, table, form.of(WINDOW));
     let reason = "of 512 B each; the paper has 8 million, which as many simulated servers with a \
                   copy each do not hold on one machine";
     table.assume("objects", form.of(load.objects), reason);

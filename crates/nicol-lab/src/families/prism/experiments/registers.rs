@@ -14,11 +14,11 @@ const SYSTEMS: [&str; 3] = ["prism-rs", "abdlock", "abdlock-software"];
 /// Clients of the whole experiment.
 pub(super) const CLIENTS: [Ladder; 2] = [
     Ladder { low: &[1, 2, 4, 8], from: 11, factor: 2, most: 2_816 },
-    Ladder { low: &[1, 8], from: 44, factor: 4, most: 2_816 },
+    Ladder { low: &[1, 8], from: 44, factor: 4, most: 704 },
 ];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
-/// "100 closed-loop clients".
+/// Clients of figure 7: "100 closed-loop clients".
 pub(super) const CLIENTS_OF_FIGURE_7: usize = 100;
 
 /// "3 servers, and a 50 % write workload", uniform.
@@ -41,7 +41,7 @@ const SHOWN: [Shown; 4] = [
     ("abdlock-software", &[], "abdlock-software"),
 ];
 
-/// What is shown of the systems that are asked for.
+/// The rows' systems and readings, of the systems that are asked for.
 fn every_shown(context: &Context<'_>) -> Vec<Shown> {
     let systems = context.systems();
     SHOWN.into_iter().filter(|(system, ..)| systems.contains(system)).collect()

@@ -10,7 +10,7 @@ use super::SWITCHED;
 use crate::experiments::{Context, Table, digest};
 use crate::refused::refuse;
 
-/// What executes chains at servers.
+/// The executor of chains at servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Executor {
     /// Dedicated cores of the host: the prototype. [PRISM21 4.1]
@@ -85,7 +85,7 @@ impl Testbed {
         self.profiles.iter().map(|profile| profile.engines(side)).min().unwrap_or_default()
     }
 
-    /// What tells it from every other one, by which a run is found again.
+    /// A hash that differs from every other testbed's, by which a run is found again.
     pub(super) fn digest(&self) -> u64 {
         digest(&format!("{:?}", self.profiles))
     }

@@ -13,9 +13,9 @@ use crate::workloads::WorkloadSpec;
 
 /// "Both hardware and software RDMA implementations for FaRM".
 const SYSTEMS: &[&str] = &["prism-tx", "farm", "farm-software"];
-/// What they run with: no collisions, as the paper's key-value stores; FaRM with two READs for a
-/// lookup, RPCs as PRISM's, and clients that wait until the only copy of their writes is installed,
-/// as those of PRISM-TX do. [PRISM21 8.3]
+/// Settings of PRISM-TX in these figures: no collisions, as in the paper's key-value stores. FaRM
+/// has two READs for a lookup, RPCs as PRISM's, and clients that wait until the only copy of their
+/// writes is installed, as those of PRISM-TX do. [PRISM21 8.3]
 const OF_PRISM_TX: &[&str] = &["hash=collision-free"];
 const OF_FARM: &[&str] = &[
     "slots_percent=200",
@@ -26,8 +26,8 @@ const OF_FARM: &[&str] = &[
     "log_bytes=8192",
 ];
 
-/// What is shown: each system as the paper describes it, under its own name, and the other readings
-/// of a sentence beside it.
+/// The rows of a figure: each system as the paper describes it, under its own name, and the other
+/// readings of a sentence beside it.
 const SHOWN: [Shown; 5] = [
     Shown { reading: &["prepare=one-chain"], ..Shown::of("prism-tx", OF_PRISM_TX) },
     // AMB-53
@@ -48,7 +48,7 @@ pub(super) struct Shown {
     system: &'static str,
     settings: &'static [&'static str],
     reading: &'static [&'static str],
-    /// Is it beside the one that the figure is about?
+    /// Whether it stands beside the reading that the figure is about.
     is_beside: bool,
 }
 
@@ -62,7 +62,7 @@ impl Shown {
         SHOWN.into_iter().find(|shown| shown.system == system)
     }
 
-    /// What its rows are called: the system, and what is read otherwise.
+    /// The name of its rows: the system, and what is read otherwise.
     fn name(&self) -> String {
         let otherwise = self.reading.iter().filter(|_| self.is_beside);
         std::iter::once(&self.system).chain(otherwise).copied().collect::<Vec<_>>().join(" ")
@@ -103,12 +103,12 @@ pub(super) static ALL: [Experiment; 2] = [
 /// Clients among which the peak is looked for.
 pub(super) const CLIENTS_AT_PEAK: [Ladder; 2] = [
     Ladder { low: &[], from: 44, factor: 2, most: 5_632 },
-    Ladder { low: &[], from: 88, factor: 4, most: 5_632 },
+    Ladder { low: &[], from: 88, factor: 4, most: 352 },
 ];
 /// Zipf parameters, times 100.
-const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
+const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 99]];
 
-/// What is varied.
+/// One combination of the values that figures 9 and 10 vary.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) shown: Shown,
@@ -117,7 +117,6 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Runs it.
     pub(super) fn measure(self, context: &Context<'_>, on: &Testbed) -> Result<Point> {
         let Self { shown, clients, zipf_percent } = self;
         let spec = WorkloadSpec {
@@ -151,7 +150,7 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table, ladder: Ladder) {
     ladder.assume(table, "clients of the whole experiment");
 }
 
-/// What is shown of the systems that are asked for.
+/// The rows' systems and readings, of the systems that are asked for.
 fn every_shown(context: &Context<'_>) -> impl Iterator<Item = Shown> {
     let systems: Vec<&str> = context.systems().into_iter().collect();
     SHOWN.into_iter().filter(move |shown| systems.contains(&shown.system))

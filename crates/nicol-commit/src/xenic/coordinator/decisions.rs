@@ -1,0 +1,119 @@
+//! A coordinator tells the backups how its transactions have ended, which apply nothing before.
+//! (decision 0101)
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::exec::Signal;
+use nicol_core::fabric::{Fabric, FabricError, Timeout};
+use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::units::Nanos;
+use nicol_kit::VIEW_WAIT;
+
+use super::steps::SLOT_WAIT;
+use crate::decided::{Decided, Decision};
+use crate::survivor::Survivor;
+use crate::xenic::config::Recovery;
+use crate::xenic::node::Node;
+
+/// How long a decision waits for others: as long as a log's ack does.
+const WAIT: Nanos = Nanos::from_micros(50);
+/// So many decisions for one backup do not wait.
+const AT_ONCE: usize = 32;
+
+/// The decisions of one NIC engine that its backups do not know yet.
+pub(super) struct Decisions<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    /// By node.
+    untold: RefCell<Vec<Vec<Decision>>>,
+    /// Does any wait?
+    waiting: Cell<bool>,
+    wanted: Signal,
+}
+
+impl<F: Fabric> Decisions<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>) -> Rc<Self> {
+        let untold = fabric.view().node_ids().map(|_| Vec::new()).collect();
+        let wanted = fabric.signal();
+        let (untold, waiting) = (RefCell::new(untold), Cell::new(false));
+        let waits = node.config().recovery == Recovery::Prepared;
+        let this = Rc::new(Self { fabric, node, untold, waiting, wanted });
+        if waits {
+            this.fabric.spawn(this.clone().tell_overdue());
+        }
+        this
+    }
+
+    /// The backups of `shards` will be told, some time later, that a transaction commits.
+    pub(super) fn note(self: &Rc<Self>, decision: Decision, shards: &[ShardId]) {
+        let most = AT_ONCE.min(Decision::most(self.node.log(self.fabric.here().core).body_max()));
+        for backup in self.backups(shards) {
+            let list = {
+                let untold = &mut self.untold.borrow_mut()[backup.index()];
+                untold.push(decision);
+                if untold.len() >= most { std::mem::take(untold) } else { Vec::new() }
+            };
+            if !list.is_empty() {
+                let this = self.clone();
+                self.fabric.spawn(async move { this.tell(backup, &list).await });
+            } else if !self.waiting.replace(true) {
+                self.wanted.notify();
+            }
+        }
+    }
+
+    /// Tells the backups of `shards` that a transaction has aborted, of which they may have LOGs;
+    /// returns when all that are left know.
+    pub(super) async fn abort(&self, decision: Decision, shards: &[ShardId]) {
+        for backup in self.backups(shards) {
+            self.tell(backup, &[decision]).await;
+        }
+    }
+
+    /// Tells, for ever, what has waited long enough.
+    async fn tell_overdue(self: Rc<Self>) {
+        loop {
+            while !self.waiting.get() {
+                self.wanted.wait().await;
+            }
+            self.fabric.sleep_until(self.fabric.now() + WAIT).await;
+            self.waiting.set(false);
+            for backup in self.fabric.view().node_ids() {
+                let list = std::mem::take(&mut self.untold.borrow_mut()[backup.index()]);
+                if !list.is_empty() {
+                    let this = self.clone();
+                    self.fabric.spawn(async move { this.tell(backup, &list).await });
+                }
+            }
+        }
+    }
+
+    /// The nodes that back up any of `shards`, each once.
+    fn backups(&self, shards: &[ShardId]) -> Vec<NodeId> {
+        let view = self.fabric.view();
+        let mut nodes: Vec<NodeId> = shards.iter().flat_map(|&shard| view.backups(shard)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Tells one backup, until it has it in its log or is lost.
+    async fn tell(&self, backup: NodeId, list: &[Decision]) {
+        // The engine that its LOGs went to: what is said here stands behind them.
+        let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
+        while let Err(error) = self.fabric.call(to, &Decided(list), Timeout::Never).await {
+            if self.node.is_excused(backup) {
+                return;
+            }
+            let wait = match error {
+                FabricError::NoResources => SLOT_WAIT,
+                // That life is over, as the next view says.
+                FabricError::Unreachable => VIEW_WAIT,
+                error => panic!("a backup refused to learn a decision: {error}"),
+            };
+            self.fabric.sleep_until(self.fabric.now() + wait).await;
+        }
+    }
+}
