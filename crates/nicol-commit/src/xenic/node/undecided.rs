@@ -20,9 +20,8 @@ pub(in crate::xenic) struct Undecided(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// The bodies of its LOGs, of each transaction, and the number of the first.
-    txns: BTreeMap<TxnId, (u64, Vec<Box<[u8]>>)>,
-    /// The numbers of those.
+    txns: BTreeMap<TxnId, OfTxn>,
+    /// The numbers of their first records.
     numbers: BTreeSet<u64>,
     /// Records that were ever kept.
     records: u64,
@@ -33,9 +32,18 @@ struct Kept {
     aborted: BTreeSet<TxnId>,
 }
 
+/// The undecided records of one transaction.
+#[derive(Debug)]
+struct OfTxn {
+    /// The number of the first.
+    number: u64,
+    /// The bodies of its LOGs.
+    records: Vec<Box<[u8]>>,
+}
+
 impl Kept {
     fn take(&mut self, txn: TxnId) -> Vec<Box<[u8]>> {
-        let Some((number, records)) = self.txns.remove(&txn) else { return Vec::new() };
+        let Some(OfTxn { number, records }) = self.txns.remove(&txn) else { return Vec::new() };
         self.numbers.remove(&number);
         records
     }
@@ -50,14 +58,11 @@ impl Undecided {
         }
         let number = kept.records;
         kept.records += 1;
-        kept.txns
-            .entry(txn)
-            .or_insert_with(|| {
-                kept.numbers.insert(number);
-                (number, Vec::new())
-            })
-            .1
-            .push(body.into());
+        let of_txn = kept.txns.entry(txn).or_insert_with(|| {
+            kept.numbers.insert(number);
+            OfTxn { number, records: Vec::new() }
+        });
+        of_txn.records.push(body.into());
     }
 
     /// `txn` is committed: the records to apply.
@@ -77,7 +82,7 @@ impl Undecided {
     pub(in crate::xenic) fn tell(&self, account: &mut Account, wanted: impl Fn(TxnId) -> bool) {
         let kept = self.kept();
         let records = kept.txns.iter().filter(|(txn, _)| wanted(**txn));
-        account.records.extend(records.flat_map(|(_, (_, records))| records.iter().cloned()));
+        account.records.extend(records.flat_map(|(_, of)| of.records.iter().cloned()));
         let fates = [(&kept.committed, Fate::Committed), (&kept.aborted, Fate::Aborted)];
         for (txns, fate) in fates {
             let decided = txns.iter().filter(|txn| wanted(**txn));
@@ -101,8 +106,8 @@ impl Undecided {
 
     /// Calls `each` with every undecided transaction and the keys that it writes.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(TxnId, &mut dyn Iterator<Item = Key>)) {
-        for (&txn, (_, records)) in &self.kept().txns {
-            each(txn, &mut records.iter().flat_map(|body| logged(body)).map(|(key, ..)| key));
+        for (&txn, of) in &self.kept().txns {
+            each(txn, &mut of.records.iter().flat_map(|body| logged(body)).map(|(key, ..)| key));
         }
     }
 
