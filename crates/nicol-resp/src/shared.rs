@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::acl::Users;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
+use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
 use crate::logins::Logins;
@@ -197,6 +198,7 @@ pub struct Shared {
     /// The seed of the next command's draws.
     next_seed: AtomicU64,
     pub keyspace: Keyspace,
+    pub blocked: Blocked,
     /// Unix time when the server started.
     started_ms: i64,
     pub logins: Logins,
@@ -223,6 +225,7 @@ impl Shared {
             info,
             address,
             keyspace,
+            blocked: Blocked::default(),
             counters: Counters::default(),
             clients: Clients::default(),
             stop: AtomicBool::new(false),

@@ -150,6 +150,11 @@ impl Spec {
         self.flags.contains(&"write")
     }
 
+    /// Whether its client may wait until there is something for it.
+    pub fn blocks(&self) -> bool {
+        self.flags.contains(&"blocking")
+    }
+
     /// Whether it takes `len` arguments, its name included.
     pub fn accepts(&self, len: usize) -> bool {
         takes(self.arity, len)

@@ -1,6 +1,7 @@
 //! One client's socket, buffers and requests; beside it the event loop that drives it.
 
 pub mod address;
+pub mod blocked;
 pub mod clients;
 mod dispatch;
 pub mod encode;
@@ -15,6 +16,8 @@ pub mod tls;
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
+
+use nicol_core::ids::Key;
 
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Session};
@@ -38,6 +41,21 @@ enum Waiting {
     Transaction,
     /// Until a time, before it goes on.
     Pause,
+    /// For a key to change, so that its pop finds something.
+    Blocked,
+}
+
+/// A pop that waits.
+#[derive(Debug)]
+struct Blocking {
+    planned: Planned,
+    /// The records in whose queues it stands.
+    rows: Vec<Key>,
+    /// `None`: without end.
+    until: Option<Instant>,
+    /// A key has changed since its attempt was begun.
+    woken: bool,
+    attempts: u32,
 }
 
 /// How far a connection is from its end.
@@ -106,6 +124,8 @@ pub struct Connection {
     weight: usize,
     /// When its transaction was submitted.
     submitted: Instant,
+    /// Its pop, if that may wait.
+    blocking: Option<Blocking>,
     front: usize,
 }
 
@@ -134,6 +154,7 @@ impl Connection {
             parsed: None,
             weight: 0,
             submitted: Instant::now(),
+            blocking: None,
             front,
         }
     }
@@ -218,6 +239,8 @@ impl Connection {
             // Between WATCH and MULTI each command is a transaction of its own: a group that sets
             // and deletes a watched key would leave no trace for EXEC to see.
             let grouped = self.session.watches.is_empty();
+            // Nothing waits for a pop that waits itself.
+            let grouped = grouped && !spec.blocks() && !self.batch.may_wait();
             let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
             let refused = dispatch::refused(shared, spec, &command);
             let denied = self.session.denied(spec, &command);

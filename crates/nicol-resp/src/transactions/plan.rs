@@ -7,6 +7,7 @@
 //! (4), bytes. A watch: row (8), version (8), present (1), seen (8: when).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::serving::Request;
@@ -121,6 +122,7 @@ pub struct PlanBuilder {
     arguments: usize,
     op_writes: bool,
     expiring: Vec<(i64, Key)>,
+    waits: Option<Duration>,
 }
 
 impl PlanBuilder {
@@ -209,6 +211,17 @@ impl PlanBuilder {
         into.append(&mut self.expiring);
     }
 
+    /// The current command, the only one of its plan, may wait so many milliseconds for something to
+    /// pop; 0: without end.
+    pub fn waits(&mut self, millis: u64) {
+        self.waits = Some(Duration::from_millis(millis));
+    }
+
+    /// Whether its command may wait: then no other joins it.
+    pub fn may_wait(&self) -> bool {
+        self.waits.is_some()
+    }
+
     /// Adds a command that answers `reply`.
     pub fn literal(&mut self, reply: &[u8]) {
         self.begin(Op::LITERAL, false);
@@ -244,7 +257,8 @@ impl PlanBuilder {
         reads.retain(|key| writes.binary_search(key).is_err());
         let commands = std::mem::take(&mut self.commands);
         let request = Arc::new(Request { reads, writes, args, procedure: PROCEDURE });
-        Planned { request, kind, protocol, commands, now }
+        let waits = self.waits.take().filter(|_| kind == Kind::Batch);
+        Planned { request, kind, protocol, commands, now, waits }
     }
 
     fn argument(&mut self, bytes: &[u8]) {
@@ -265,9 +279,15 @@ pub struct Planned {
     protocol: Protocol,
     commands: usize,
     now: i64,
+    waits: Option<Duration>,
 }
 
 impl Planned {
+    /// How long its client waits for something to pop, 0 without end; `None`: not at all.
+    pub fn waits(&self) -> Option<Duration> {
+        self.waits
+    }
+
     /// The request; every attempt of a plan has one of its own.
     pub fn request(&self) -> &Arc<Request> {
         &self.request
@@ -356,7 +376,7 @@ impl Planned {
         assert!(commands <= COMMANDS_MAX, "the caller bounds the commands of a plan");
         request.args[COMMANDS].copy_from_slice(&(commands as u16).to_le_bytes());
         request.args[NOW].copy_from_slice(&now.to_le_bytes());
-        Self { request: Arc::new(request), kind, protocol, commands, now }
+        Self { request: Arc::new(request), kind, protocol, commands, now, waits: None }
     }
 
     /// The commands `from..to` alone: what remains of a batch, or a part of it.

@@ -18,10 +18,19 @@ use crate::xenic::messages::recovery::Account;
 #[derive(Debug, Default)]
 pub(in crate::xenic) struct Undecided(Mutex<Kept>);
 
+/// What a log has of one undecided transaction.
+#[derive(Debug)]
+struct Open {
+    /// The number of its first record.
+    number: u64,
+    /// The bodies of its LOGs.
+    records: Vec<Box<[u8]>>,
+}
+
 #[derive(Debug, Default)]
 struct Kept {
-    txns: BTreeMap<TxnId, OfTxn>,
-    /// The numbers of their first records.
+    txns: BTreeMap<TxnId, Open>,
+    /// The numbers of those.
     numbers: BTreeSet<u64>,
     /// Records that were ever kept.
     records: u64,
@@ -32,18 +41,9 @@ struct Kept {
     aborted: BTreeSet<TxnId>,
 }
 
-/// The undecided records of one transaction.
-#[derive(Debug)]
-struct OfTxn {
-    /// The number of the first.
-    number: u64,
-    /// The bodies of its LOGs.
-    records: Vec<Box<[u8]>>,
-}
-
 impl Kept {
     fn take(&mut self, txn: TxnId) -> Vec<Box<[u8]>> {
-        let Some(OfTxn { number, records }) = self.txns.remove(&txn) else { return Vec::new() };
+        let Some(Open { number, records }) = self.txns.remove(&txn) else { return Vec::new() };
         self.numbers.remove(&number);
         records
     }
@@ -58,11 +58,14 @@ impl Undecided {
         }
         let number = kept.records;
         kept.records += 1;
-        let of_txn = kept.txns.entry(txn).or_insert_with(|| {
-            kept.numbers.insert(number);
-            OfTxn { number, records: Vec::new() }
-        });
-        of_txn.records.push(body.into());
+        kept.txns
+            .entry(txn)
+            .or_insert_with(|| {
+                kept.numbers.insert(number);
+                Open { number, records: Vec::new() }
+            })
+            .records
+            .push(body.into());
     }
 
     /// `txn` is committed: the records to apply.
@@ -82,7 +85,7 @@ impl Undecided {
     pub(in crate::xenic) fn tell(&self, account: &mut Account, wanted: impl Fn(TxnId) -> bool) {
         let kept = self.kept();
         let records = kept.txns.iter().filter(|(txn, _)| wanted(**txn));
-        account.records.extend(records.flat_map(|(_, of)| of.records.iter().cloned()));
+        account.records.extend(records.flat_map(|(_, open)| open.records.iter().cloned()));
         let fates = [(&kept.committed, Fate::Committed), (&kept.aborted, Fate::Aborted)];
         for (txns, fate) in fates {
             let decided = txns.iter().filter(|txn| wanted(**txn));
@@ -106,8 +109,8 @@ impl Undecided {
 
     /// Calls `each` with every undecided transaction and the keys that it writes.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(TxnId, &mut dyn Iterator<Item = Key>)) {
-        for (&txn, of) in &self.kept().txns {
-            each(txn, &mut of.records.iter().flat_map(|body| logged(body)).map(|(key, ..)| key));
+        for (&txn, Open { records, .. }) in &self.kept().txns {
+            each(txn, &mut records.iter().flat_map(|body| logged(body)).map(|(key, ..)| key));
         }
     }
 
