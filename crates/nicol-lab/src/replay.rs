@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use nicol_core::faults::FaultFamilies;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
+use nicol_workload::tpcc::{
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+};
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::command_line::{flag, shell_word};
@@ -85,6 +87,11 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
         Chopping::Pieces => "pieces",
     });
     add("chopping", chopping.map(str::to_owned));
+    let delivery = spec.delivery.map(|delivery| match delivery {
+        DeliveryMode::Deferred => "deferred",
+        DeliveryMode::Interactive => "interactive",
+    });
+    add("delivery", delivery.map(str::to_owned));
     let shipped = spec.shipped.map(|shipped| match shipped {
         Shipped::Neither => "none",
         Shipped::NewOrder => "new-order",
@@ -115,6 +122,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("later_keys", spec.later_keys.map(|value| value.to_string()));
     add("later_after", spec.later_after.map(|value| value.to_string()));
     add("value_bytes", spec.value_bytes.map(|value| value.to_string()));
+    add("content", spec.content.map(|content| content.to_string()));
     add("zipf", spec.zipf_percent.map(|value| value.to_string()));
     add("zipf_over", spec.zipf_over.map(|value| value.to_string()));
     add("hot_moves", spec.hot_moves.map(|value| value.to_string()));

@@ -4,6 +4,7 @@ mod begun;
 mod counted;
 mod grace;
 mod losses;
+mod recovering;
 mod syncing;
 pub(super) mod undecided;
 
@@ -44,6 +45,7 @@ use crate::survivor::{Survival, Survivor, WithoutData};
 use begun::Begun;
 use grace::Grace;
 use losses::deny;
+use recovering::Recovering;
 use syncing::Syncing;
 use undecided::Undecided;
 
@@ -63,6 +65,7 @@ pub struct Node {
     view: View,
     survival: Survival,
     begun: Begun,
+    recovery: Recovering,
     config: XenicConfig,
     lost_sides: LostSides,
     schedule: Option<Arc<Shared>>,
@@ -124,11 +127,20 @@ impl Node {
         &self.begun
     }
 
+    /// How far its recovery is.
+    pub(super) const fn recovery(&self) -> &Recovering {
+        &self.recovery
+    }
+
     /// Learns from a later view who is lost, and which shards have changed.
     pub(super) fn learn(&self, view: &View) {
         self.lost().learn(view);
         let lost = self.view.shard_ids().filter(|&shard| self.is_lost(shard));
         lost.for_each(|shard| self.begun.note_lost(shard, view));
+        let holds = self.shard.is_some() || self.backups.values().next().is_some();
+        if holds && self.lost().are_any() && self.config.recovery == Recovery::Prepared {
+            self.recovery.note_due(view.epoch());
+        }
     }
 
     /// Its id.
@@ -468,6 +480,7 @@ impl SystemNode for Node {
             lost_sides: LostSides::default(),
             survival: Survival::new(&view, config.hooks()),
             begun: Begun::new(&view, &config),
+            recovery: Recovering::new(),
             shard,
             primary: led.unwrap_or(none),
             backups,
@@ -501,6 +514,7 @@ impl NodeState for Node {
             && self.logs.iter().all(|log| log.is_settled())
             && self.has_released()
             && self.has_decided()
+            && !self.recovery.is_due()
             && self.schedule.as_ref().is_none_or(|shared| shared.is_settled())
             // Last: a reader that finds a COMMIT's locks released finds it counted until it is
             // durable.

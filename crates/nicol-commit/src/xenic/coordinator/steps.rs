@@ -12,7 +12,6 @@ use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
 use super::current::CurrentHere;
 use super::decisions::Decisions;
-use crate::decided::Decision;
 use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply, parse_verdict};
 use crate::survivor::{Survivor, Without};
 use crate::writes::{Commit, Log};
@@ -266,7 +265,7 @@ impl<F: Fabric> Steps<F> {
     /// Has the backups of `shards` drop what they may have of a transaction, which is aborted: its
     /// client may be told, and its locks may fall, when all that are left have.
     pub(super) async fn take_back(&self, open: &OpenTxn<F>, shards: &[ShardId]) {
-        self.decisions.abort(Decision { txn: open.txn.id, commits: false }, shards).await;
+        self.decisions.abort(open.txn.id, shards).await;
     }
 
     /// The commit point: the host learns the outcome, before the primaries do.
@@ -301,8 +300,7 @@ impl<F: Fabric> Steps<F> {
         }
         self.install(open).await;
         if open.began.is_some() {
-            let decision = Decision { txn: open.txn.id, commits: true };
-            self.decisions.note(decision, open.updates.list());
+            self.decisions.note(open.txn.id, open.updates.list());
         }
     }
 

@@ -14,7 +14,7 @@ use nicol_commit::xenic::{
 };
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
-use nicol_schedule::{FeatureMap, Kind, ScheduleConfig};
+use nicol_schedule::{FeatureMap, Kind, RpcPath, ScheduleConfig};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{FirstRead, HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
@@ -109,10 +109,11 @@ impl Settings for XenicConfig {
 
 /// Schedules transactions before the coordinators.
 fn schedule_by(config: &mut XenicConfig, kind: Option<Kind>) {
-    // A NIC core decides, and no message is lost on the way to another core.
-    let timeout = Nanos::from_secs(10);
+    // A NIC core on the packets' path decides, and no message is lost on the way to another core.
+    let (timeout, path) = (Nanos::from_secs(10), RpcPath::OneMessage);
     let published = kind.map(ScheduleConfig::published);
-    config.schedule = published.map(|config| ScheduleConfig { fpga: false, timeout, ..config });
+    let fpga = false;
+    config.schedule = published.map(|config| ScheduleConfig { fpga, timeout, path, ..config });
 }
 
 /// Settings that switch Xenic's mechanisms off, or choose among their forms.
@@ -191,8 +192,8 @@ fn readings_of_xenic() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.recovery,
         )
         .help(
-            "prepared: receivers refuse what a later view has overruled, and backups apply what \
-             is decided only (decisions 0100 and 0101)",
+            "prepared: backups apply what is decided only, and survivors decide what a lost \
+             coordinator began (decisions 0100 to 0102)",
         ),
     ]
 }
