@@ -126,7 +126,7 @@ fn check_several<const SCORES: bool>(command: &Command<'_>) -> Result<(), Stop> 
     let plain = |bytes| Arg { row: None, writes: false, bytes };
     let args: Vec<_> = command.args(2).map(plain).collect();
     let (_, word, options) = list::several(&args)?;
-    let words: [&[u8]; 2] = if SCORES { [b"min", b"max"] } else { [b"left", b"right"] };
+    let words = if SCORES { [&b"min"[..], b"max"] } else { [&b"left"[..], b"right"] };
     if !words.iter().any(|known| word.bytes.eq_ignore_ascii_case(known)) {
         return Err(Stop::Error(b"ERR syntax error"));
     }

@@ -301,13 +301,11 @@ fn positions(args: &[Arg<'_>]) -> Result<Positions, Stop> {
             b"maxlen" => options.most = size(b"ERR MAXLEN can't be negative")?,
             _ => return Err(Stop::Error(SYNTAX)),
         }
-        match options.rank {
-            0 => return Err(Stop::Error(ZERO)),
-            i64::MIN => return Err(Stop::Error(RANGE)),
-            _ => {}
+        if options.rank == 0 {
+            return Err(Stop::Error(ZERO));
         }
     }
-    Ok(options)
+    if options.rank == i64::MIN { Err(Stop::Error(RANGE)) } else { Ok(options) }
 }
 
 fn lpos<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {

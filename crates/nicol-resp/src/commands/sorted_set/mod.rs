@@ -453,13 +453,20 @@ fn answer<'a>(
     Ok(())
 }
 
+/// A score as ZSCAN answers it: a whole number of moderate size in full.
+fn scan_text(score: f64) -> String {
+    let whole = score as i64;
+    let in_full = whole as f64 == score && whole.unsigned_abs() <= i64::MAX as u64 / 2;
+    if in_full { whole.to_string() } else { format_double(score) }
+}
+
 fn zscan<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, cursor, options @ ..] = args else { return Err(Stop::Malformed) };
     let cursor = scan::cursor(cursor.bytes)?;
     let found = work.typed(key, &TYPE)?;
     work.spend(work.len(found))?;
     let members = members(work, found)?;
-    let scores: Vec<_> = members.iter().map(|(score, _)| format_double(*score)).collect();
+    let scores: Vec<_> = members.iter().map(|(score, _)| scan_text(*score)).collect();
     let rows = members.iter().zip(&scores).map(|((_, member), text)| [*member, text.as_bytes()]);
     let (next, rows) = match work.is_present(found) {
         true => scan::step(rows, cursor, scan::options(options)?),
