@@ -1,5 +1,5 @@
-//! `cargo xtask rtl`: AlNiCo's scheduler in hardware (`crates/nicol-schedule/rtl/`) against the
-//! Rust model, under Verilator, and Yosys' estimate of what it takes.
+//! `cargo xtask rtl`: AlNiCo's scheduler in hardware (`crates/nicol-schedule/rtl/`), in each of its
+//! two rankings, against the Rust model, under Verilator, and Yosys' estimate of what it takes.
 //!
 //! Both are Debian packages that the gate does not need: where one is absent, this says so and
 //! leaves its part out.
@@ -14,9 +14,9 @@ use crate::{cargo, finish};
 /// How much is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A million requests, and the estimate.
+    /// A million requests to each design, and the estimates.
     Whole,
-    /// Few requests, and no estimate.
+    /// Few requests, and no estimates.
     Quick,
 }
 
@@ -29,26 +29,56 @@ impl Form {
     }
 }
 
-/// The design, the module at its top first.
-const SOURCES: [&str; 6] = [
-    "scheduler.sv",
-    "rank_tree.sv",
-    "weighed_pair.sv",
-    "sum_of_eight.sv",
-    "sum_of_four.sv",
-    "adder.sv",
+/// A scheduler in hardware.
+struct Design {
+    /// The module at its top, and its file.
+    top: &'static str,
+    /// What it decides, in words.
+    decides: &'static str,
+    /// The model's ranking, as the example that writes its decisions is told.
+    ranking: Option<&'static str>,
+    /// Planes of features: what the testbench drives.
+    planes: u8,
+}
+
+const DESIGNS: [Design; 2] = [
+    Design { top: "scheduler", decides: "artifact, one plane", ranking: None, planes: 1 },
+    Design {
+        top: "serial_scheduler",
+        decides: "improved, two planes",
+        ranking: Some("improved"),
+        planes: 2,
+    },
 ];
+
+/// What the designs have in common.
+const PARTS: [&str; 5] =
+    ["rank_tree.sv", "weighed_pair.sv", "sum_of_eight.sv", "sum_of_four.sv", "adder.sv"];
+
+impl Design {
+    /// Its files, the module at its top first.
+    fn sources(&self, from: &Path) -> Vec<String> {
+        let top = format!("{}.sv", self.top);
+        let files = std::iter::once(top.as_str()).chain(PARTS);
+        files.map(|file| from.join(file).display().to_string()).collect()
+    }
+}
 
 /// Compares decisions, and estimates.
 pub fn run(root: &Path, form: Form) -> Result<()> {
     let from = root.join("crates/nicol-schedule/rtl");
-    let build = cargo::target(root)?.join("rtl");
-    std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
-    if is_there("verilator", "--version") {
-        compare(root, &from, &build, form)?;
-    }
-    if form == Form::Whole && is_there("yosys", "-V") {
-        estimate(&from, &build)?;
+    let simulates = is_there("verilator", "--version");
+    let estimates = form == Form::Whole && is_there("yosys", "-V");
+    for design in &DESIGNS {
+        let build = cargo::target(root)?.join("rtl").join(design.top);
+        std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
+        println!("{}: {}", design.top, design.decides);
+        if simulates {
+            compare(root, design, &from, &build, form)?;
+        }
+        if estimates {
+            estimate(design, &from, &build)?;
+        }
     }
     Ok(())
 }
@@ -62,11 +92,14 @@ fn is_there(tool: &str, version: &str) -> bool {
     found
 }
 
-fn compare(root: &Path, from: &Path, build: &Path, form: Form) -> Result<()> {
+fn compare(root: &Path, design: &Design, from: &Path, build: &Path, form: Form) -> Result<()> {
     let mut verilator = Command::new("verilator");
-    verilator.args(["-Wall", "-Wno-WIDTH", "-O3", "--cc", "--exe", "--build", "-CFLAGS", "-O2"]);
-    verilator.args(["--top-module", "scheduler", "--Mdir"]).arg(build);
-    verilator.args(SOURCES.map(|source| from.join(source))).arg(from.join("testbench.cpp"));
+    verilator.args(["-Wall", "-Wno-WIDTH", "-O3", "--cc", "--exe", "--build"]);
+    let flags = format!("-O2 -DPLANES={}", design.planes);
+    verilator.args(["-CFLAGS", &flags, "--top-module", design.top]);
+    // One testbench for all.
+    verilator.args(["--prefix", "Vscheduler", "--Mdir"]).arg(build);
+    verilator.args(design.sources(from)).arg(from.join("testbench.cpp"));
     verilator.stdout(Stdio::null());
     finish(&mut verilator)?;
     // As tests build it: a million decisions take seconds.
@@ -74,6 +107,7 @@ fn compare(root: &Path, from: &Path, build: &Path, form: Form) -> Result<()> {
     finish(cargo::command(root).arg("build").args(example))?;
     let (mut model, requests) = (cargo::command(root), form.requests());
     model.args(["run", "--quiet"]).args(example).args(["--", &requests.to_string()]);
+    model.args(design.ranking);
     let mut model = model.stdout(Stdio::piped()).spawn().context("the model")?;
     let trace = model.stdout.take().context("the model's trace")?;
     let hardware = Command::new(build.join("Vscheduler"))
@@ -87,12 +121,12 @@ fn compare(root: &Path, from: &Path, build: &Path, form: Form) -> Result<()> {
     Ok(())
 }
 
-fn estimate(from: &Path, build: &Path) -> Result<()> {
-    let sources = SOURCES.map(|source| from.join(source).display().to_string()).join(" ");
+fn estimate(design: &Design, from: &Path, build: &Path) -> Result<()> {
+    let (sources, top) = (design.sources(from).join(" "), design.top);
     let report = build.join("yosys.txt");
     // Each of the ranks' trees is the same: they are synthesized once.
     let script = format!(
-        "read_verilog -sv {sources}; synth_xilinx -family xcup -top scheduler -noiopad; \
+        "read_verilog -sv {sources}; synth_xilinx -family xcup -top {top} -noiopad; \
          tee -o {} stat",
         report.display()
     );

@@ -10,9 +10,18 @@ use super::messages::DECIDED;
 
 /// How a transaction has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Aborted,
+    Committed,
+    /// All its backups know that it is committed: none need remember it.
+    KnownToAll,
+}
+
+/// How a transaction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) txn: TxnId,
-    pub(super) commits: bool,
+    pub(super) fate: Fate,
 }
 
 impl Decision {
@@ -32,10 +41,13 @@ impl Item for Decision {
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let txn = TxnId(from.u64()?);
-        match from.u8()? {
-            flag @ (0 | 1) => Ok(Self { txn, commits: flag == 1 }),
-            _ => Err(Malformed { what: "whether a transaction commits" }),
-        }
+        let fate = match from.u8()? {
+            0 => Fate::Aborted,
+            1 => Fate::Committed,
+            2 => Fate::KnownToAll,
+            _ => return Err(Malformed { what: "how a transaction has ended" }),
+        };
+        Ok(Self { txn, fate })
     }
 }
 
@@ -49,7 +61,7 @@ impl Message for Decided<'_> {
         to.u16(self.0.len() as u16);
         for decision in self.0 {
             to.u64(decision.txn.0);
-            to.u8(u8::from(decision.commits));
+            to.u8(decision.fate as u8);
         }
     }
 }
@@ -61,7 +73,8 @@ pub(super) fn parse_decided(body: &[u8]) -> Result<Items<&[u8], Decision>, Malfo
     Items::parse(body, from, count)
 }
 
-/// The decisions of a log record. Panics if it cannot be parsed: see [`logged`](crate::log::logged).
+/// The decisions of a log record. Panics if it cannot be parsed, as
+/// [`logged`](crate::log::logged) does.
 pub(super) fn decisions_of(body: &[u8]) -> impl Iterator<Item = Decision> {
     match parse_decided(body) {
         Ok(decisions) => decisions.iter().collect::<Vec<_>>().into_iter(),
@@ -75,15 +88,15 @@ mod tests {
 
     #[test]
     fn decisions_arrive_as_they_were_told_and_no_others() {
-        let told = [(7, true), (u64::MAX, false), (8, true)];
-        let told = told.map(|(txn, commits)| Decision { txn: TxnId(txn), commits });
+        let told = [(7, Fate::Committed), (u64::MAX, Fate::Aborted), (8, Fate::KnownToAll)];
+        let told = told.map(|(txn, fate)| Decision { txn: TxnId(txn), fate });
         let mut body = Vec::new();
         Decided(&told).emit(&mut Writer::new(&mut body));
         assert_eq!(decisions_of(&body).collect::<Vec<_>>(), told);
         for len in 0..body.len() {
             assert!(parse_decided(&body[..len]).is_err(), "{len} bytes");
         }
-        *body.last_mut().unwrap() = 2;
+        *body.last_mut().unwrap() = 3;
         assert!(parse_decided(&body).is_err(), "neither committed nor aborted");
         assert_eq!((Decision::most(0), Decision::most(40), Decision::most(290)), (1, 4, 32));
     }

@@ -19,7 +19,7 @@ use nicol_core::memory::WORD;
 use nicol_core::view::View;
 use nicol_core::wire::Reader;
 
-use super::decided::{Decision, parse_decided};
+use super::decided::{Decision, Fate, parse_decided};
 use super::log::{RecordKind, record_len};
 use super::writes::{Writes, WritesHead};
 pub use nicol_kit::{Counts, EachWrite, Recovered};
@@ -190,7 +190,7 @@ impl<'v> Logs<'v> {
     pub fn note(&mut self, node: NodeId, record: &[u8]) -> Result<(), NotARecord> {
         if let Some(decisions) = decisions(record)? {
             // A transaction that a backup refused is aborted, whatever others have logged of it.
-            for decision in decisions.filter(|decision| !decision.commits) {
+            for decision in decisions.filter(|decision| decision.fate == Fate::Aborted) {
                 self.txns.entry(decision.txn).or_default().aborted = true;
             }
             self.records += 1;

@@ -3,11 +3,13 @@
 
 mod crashes;
 mod families;
+mod slow;
 
 use serde::{Deserialize, Serialize};
 
 pub use crashes::{Crash, CrashScope};
 pub use families::{FaultFamilies, UnknownFamily};
+pub use slow::Slow;
 
 use crate::ids::NodeId;
 use crate::rng::{Purpose, Stream};
@@ -81,6 +83,9 @@ pub struct FaultPlan {
     pub partitions: Vec<Partition>,
     /// Engines that stand still.
     pub stalls: Vec<Stall>,
+    /// Engines that are slow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slow: Vec<Slow>,
     /// Nodes, or sides of nodes, that crash.
     pub crashes: Vec<Crash>,
     /// Nothing goes wrong from here on, and what was cut or stalled has healed. Crashes and
@@ -104,8 +109,11 @@ const LONGEST_FAULT: Nanos = Nanos::from_secs(5);
 /// The longest run of faults that a plan draws.
 const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 
-/// The shortest cut that is drawn to outlast a lease of a simulated cluster.
+/// The shortest cut or pause that is drawn to outlast a lease of a simulated cluster.
 pub const LONG_CUT: Nanos = Nanos::from_millis(12);
+
+/// How much longer than [`LONG_CUT`] a pause may be.
+const PAUSE_RANGE: Nanos = Nanos::from_millis(100);
 
 impl FaultPlan {
     /// Refuses chances beyond certainty, delays of no length, and what lasts so long that a run
@@ -145,6 +153,7 @@ impl FaultPlan {
         for Stall { from, span, .. } in &self.stalls {
             self.ensure_short("a stall", *from, from.saturating_add(*span))?;
         }
+        self.slow.iter().try_for_each(Slow::ensure_possible)?;
         let for_ever = self.quiet_after == Nanos::MAX;
         match [("loss", self.loss), ("corrupt", self.corrupt)]
             .iter()
@@ -196,6 +205,7 @@ impl FaultPlan {
             corrupt: 0,
             partitions: Vec::new(),
             stalls: Vec::new(),
+            slow: Vec::new(),
             crashes: Vec::new(),
             quiet_after: Nanos::MAX,
         }
@@ -266,6 +276,19 @@ impl FaultPlan {
             let from = Nanos(rng.below(FAULTY_SPAN.0 * 9 / 10));
             let span = Nanos(10_000 + rng.below(990_000));
             self.stalls.push(Stall { engine, from, span });
+        }
+    }
+
+    /// Draws one or two pauses that outlast a lease: of 12 to 112 ms, the shorter the likelier, in
+    /// the first 2 ms.
+    fn add_pauses(&mut self, rng: &mut Stream) {
+        for _ in 0..1 + rng.below(2) {
+            let engine = rng.bits() as u32;
+            let from = Nanos(rng.below(FAULTY_SPAN.0 / 10));
+            let longest = PAUSE_RANGE.0 >> rng.below(4);
+            let span = LONG_CUT + Nanos(rng.below(longest));
+            self.stalls.push(Stall { engine, from, span });
+            self.quiet_after = self.quiet_after.max(from + span);
         }
     }
 
@@ -450,12 +473,21 @@ impl Faults {
         }
     }
 
-    /// Until when engine `index` of `count` stands still, if it does now.
+    /// Until when engine `index` of `count` does nothing, because it stands still or is slow, if it
+    /// does nothing now.
     #[inline]
     pub fn stalled_until(&self, now: Nanos, index: usize, count: usize) -> Option<Nanos> {
-        if self.plan.stalls.is_empty() {
+        if self.plan.stalls.is_empty() && self.plan.slow.is_empty() {
             return None;
         }
+        let slow = self.plan.slow.iter().filter(|slow| slow.engine as usize % count == index);
+        let rests = slow.filter_map(|slow| slow.rests_until(now, self.plan.quiet_after)).max();
+        self.stands_still_until(now, index, count).max(rests)
+    }
+
+    /// Until when engine `index` of `count` stands still, if it does now. One that is slow does
+    /// not.
+    pub fn stands_still_until(&self, now: Nanos, index: usize, count: usize) -> Option<Nanos> {
         let quiet = self.plan.quiet_after;
         let ends = self.plan.stalls.iter().filter(|stall| stall.engine as usize % count == index);
         ends.map(|stall| (stall.from, stall.from.saturating_add(stall.span).min(quiet)))

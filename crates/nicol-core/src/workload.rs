@@ -37,6 +37,12 @@ pub trait Workload: RecordSource + 'static {
         false
     }
 
+    /// The kind whose transactions a client hands over and does not wait for, if there is one: they
+    /// are queued, answered at once, and executed in the background.
+    fn deferred(&self) -> Option<usize> {
+        None
+    }
+
     /// The names of its transaction types.
     fn kinds(&self) -> &'static [&'static str];
 

@@ -170,6 +170,8 @@ pub(crate) struct Addition {
     pub(crate) fields: Map<String, Value>,
     /// Lines of the table: titles and texts.
     pub(crate) lines: Vec<(&'static str, String)>,
+    /// What a reader must know before the numbers.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A configuration with its parts built.

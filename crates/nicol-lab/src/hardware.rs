@@ -174,7 +174,7 @@ impl Hardware {
     pub(crate) fn of(config: &BenchConfig, system: &System) -> Result<Self> {
         let roles = roles(config)?;
         let profiles = profiles_of(&config.on, &roles)?;
-        system.ensure_runs_on(&profiles)?;
+        system.ensure_runs_on(roles.iter().copied().zip(&profiles))?;
         // Where host engine i of a node works with host engine i of every other, all have as many.
         let least = profiles.iter().map(|profile| profile.engines(Side::Host)).min();
         let host_engines = config.host_engines.or(least.filter(|_| system.mirrors_engines));

@@ -108,19 +108,28 @@ fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
         Action::Txn(txn) => txn.writes.clone(),
         _ => Vec::new(),
     };
-    let may_have_happened = history.operations.iter().filter(|one| one.end != End::Failed);
-    let deleted: BTreeSet<history::Key> = may_have_happened
-        .flat_map(writes)
-        .filter(|write| !matches!(write.effect, Effect::Put { .. }))
-        .map(|write| write.key)
-        .collect();
+    let mut deletions: BTreeMap<history::Key, Vec<(&Operation, Option<u64>)>> = BTreeMap::new();
+    for operation in history.operations.iter().filter(|one| one.end != End::Failed) {
+        let all = writes(operation).into_iter();
+        for write in all.filter(|write| !matches!(write.effect, Effect::Put { .. })) {
+            deletions.entry(write.key).or_default().push((operation, write.version));
+        }
+    }
+    // Has somebody deleted the key later? One who tells no version has if it had not ended before.
+    let is_deleted = |key: &history::Key, version: u64, by: &Operation| {
+        let ends = |one: &Operation| one.responded.filter(|_| one.end == End::Ok);
+        deletions.get(key).into_iter().flatten().any(|(deletion, told)| match told {
+            Some(told) => *told >= version,
+            None => ends(deletion).is_none_or(|at| at >= by.invoked),
+        })
+    };
     let mut forgotten = Vec::new();
     for operation in history.operations.iter().filter(|one| one.end == End::Ok) {
         for Write { key, version, .. } in writes(operation) {
             let Some(version) = version else { continue };
             let is_there = match found.get(&key) {
                 Some(found) => found.0 >= version,
-                None => deleted.contains(&key),
+                None => is_deleted(&key, version, operation),
             };
             if !is_there {
                 let id = operation.id;
@@ -462,6 +471,14 @@ mod tests {
             let deleted = [&acknowledged[..], &[wrote(4, Effect::Delete, end)]].concat();
             assert_eq!(lost(None, &deleted), is_lost, "{end:?}");
         }
+        let earlier = [wrote(1, Effect::Delete, End::Ok), wrote(2, PUT, End::Ok)];
+        assert_eq!(lost(None, &earlier), 1, "what was deleted before does not excuse it");
+        let mut untold = wrote(1, Effect::Delete, End::Ok);
+        let Action::Txn(Txn { writes, .. }) = &mut untold.action else { unreachable!() };
+        writes[0].version = None;
+        assert_eq!(lost(None, &[untold.clone(), wrote(2, PUT, End::Ok)]), 1, "it had ended before");
+        untold.end = End::Unknown;
+        assert_eq!(lost(None, &[untold, wrote(2, PUT, End::Ok)]), 0, "it may come later");
         let unknown = [wrote(2, PUT, End::Ok), wrote(3, PUT, End::Unknown)];
         assert_eq!(lost(Some(2), &unknown), 0, "what was not acknowledged may be lost");
     }

@@ -4,6 +4,7 @@
 //! ([`systems`]) brings functions, and a family implements `family::Family`.
 #![forbid(unsafe_code)]
 
+pub mod befell;
 pub mod bench;
 pub mod binding;
 mod built;

@@ -12,6 +12,7 @@ use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
 use nicol_workload::driver::{RunControl, RunPlan};
 
+use crate::befell::befell;
 use crate::binding::Resource;
 use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
@@ -144,6 +145,10 @@ fn stretch(plan: &mut FaultPlan) {
             plan.quiet_after = plan.quiet_after.max(cut.until);
         }
     }
+    for stall in plan.stalls.iter_mut().filter(|stall| stall.span >= LONG_CUT) {
+        stall.span = stall.span * LONGER_LEASE;
+        plan.quiet_after = plan.quiet_after.max(stall.from + stall.span);
+    }
     for crash in &mut plan.crashes {
         crash.at = crash.at * SLOWER;
         crash.restart_after = crash.restart_after.map(|after| after * SLOWER);
@@ -152,7 +157,9 @@ fn stretch(plan: &mut FaultPlan) {
 
 /// Whether a node may be given up under this plan.
 fn gives_up(plan: &FaultPlan) -> bool {
-    !plan.crashes.is_empty() || !plan.partitions.is_empty()
+    let lease = nicol_rt::view_service::LEASE;
+    let outlasts = plan.stalls.iter().any(|stall| stall.span >= lease);
+    !plan.crashes.is_empty() || !plan.partitions.is_empty() || outlasts
 }
 
 /// The time after which the clients of a run under faults are stuck.
@@ -308,7 +315,10 @@ fn drive(
         let of = |node| (node, world.medium_writes(node));
         cluster.view.nodes_of(Role::Server).map(of).collect()
     });
-    let LiveReport { busy, cpu, nodes, stats, .. } = world.stop()?;
+    let LiveReport { busy, cpu, nodes, stats, faults, .. } = world.stop()?;
+    let ended = Nanos((wall_s * 1e9) as u64);
+    let plan = live.faults.as_ref();
+    let befell = plan.map(|plan| befell(plan, ended, &faults)).unwrap_or_default();
     let server_cpu = server_cpu(view, &nodes, &cpu);
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),
@@ -326,6 +336,7 @@ fn drive(
         stuck,
         simulated,
         media,
+        befell,
         started_s,
         wall_s,
     })

@@ -9,6 +9,7 @@ use nicol_core::units::Nanos;
 use nicol_sim::Spending;
 use nicol_workload::driver::Waiting;
 
+use crate::befell::ByKind;
 use crate::binding::Resource;
 
 /// Clients that a report of a stuck run names; more are counted.
@@ -28,6 +29,8 @@ pub(crate) struct Measured {
     pub(crate) simulated: Option<Simulated>,
     /// The content of the log devices by node, if one crash has taken down everything.
     pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
+    /// What its faults did.
+    pub(crate) befell: ByKind,
     /// The time that starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,

@@ -7,7 +7,7 @@
 use std::fmt;
 
 /// The fields that texts name.
-pub const FIELDS: [&str; 52] = [
+pub const FIELDS: [&str; 54] = [
     "adaptive_window",
     "bless",
     "blind_percent",
@@ -15,7 +15,9 @@ pub const FIELDS: [&str; 52] = [
     "chopping",
     "client_nodes",
     "clients",
+    "content",
     "customers",
+    "delivery",
     "distribution",
     "fault_plan",
     "faults",

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
+use crate::befell::ByKind;
 use crate::binding::{Binding, Resource};
 
 /// The schema's name, first in every object.
@@ -45,6 +46,13 @@ pub struct BenchReport {
     pub seed: u64,
     /// Families of faults, `plan`, or `none`.
     pub faults: String,
+    /// What these did, by kind; nothing where there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub befell: ByKind,
+    /// Operations that the plan schedules; `None` if it ends by time.
+    pub planned: Option<u64>,
+    /// Operations that committed or were refused by the application, whenever.
+    pub done: u64,
     /// The device that makes writes durable: `memory` (as if battery-backed), `file`, or as the
     /// `profile` says.
     pub log_device: &'static str,
@@ -74,7 +82,8 @@ pub struct BenchReport {
     pub throughput_per_s: f64,
     /// The same per node.
     pub throughput_per_node_per_s: f64,
-    /// Latency of committed transactions that were due in the measured time, retries included.
+    /// Latency of committed transactions that were due in the measured time, retries included, but
+    /// for types that are deferred.
     pub latency_us: Latency,
     /// Latency by transaction type.
     pub kinds: Vec<Kind>,
@@ -126,6 +135,14 @@ pub struct BenchReport {
     pub simulated_to_wall: Option<f64>,
 }
 
+impl BenchReport {
+    /// Why the run shows nothing, in words: less than half of what its plan schedules was done.
+    pub fn invalid(&self) -> Option<String> {
+        let planned = self.planned.filter(|planned| self.done * 2 < *planned)?;
+        Some(format!("{} of {planned} operations were done", self.done))
+    }
+}
+
 /// Percentiles of a latency distribution, in microseconds; where there is no sample, none is a
 /// number, and as JSON each is `null`.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -146,8 +163,21 @@ pub struct Kind {
     pub name: &'static str,
     /// Committed in the measured time.
     pub committed: u64,
-    /// The latency of those that were due in it.
+    /// The latency of those that were due in it, up to the end of the last attempt.
     pub latency_us: Latency,
+    /// How clients were answered, where transactions are queued and executed in the background.
+    /// Then neither latency is part of that of all types.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<Deferred>,
+}
+
+/// Transactions that are answered before they are executed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Deferred {
+    /// Those due in the measured time that were answered, executed or not.
+    pub answered: u64,
+    /// How long their clients waited.
+    pub answer_us: Latency,
 }
 
 /// The time that all cores of a side together spent on one thing.

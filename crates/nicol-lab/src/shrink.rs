@@ -75,6 +75,11 @@ fn smaller(plan: &FaultPlan) -> Vec<FaultPlan> {
             plan.stalls.remove(index);
         });
     }
+    for index in 0..plan.slow.len() {
+        add(&|plan| {
+            plan.slow.remove(index);
+        });
+    }
     for index in 0..plan.crashes.len() {
         add(&|plan| plan.crashes[index].restart_after = None);
     }
@@ -86,6 +91,13 @@ fn smaller(plan: &FaultPlan) -> Vec<FaultPlan> {
     }
     for index in 0..plan.stalls.len() {
         add(&|plan| halve(&mut plan.stalls[index].span));
+    }
+    for index in 0..plan.slow.len() {
+        add(&|plan| halve(&mut plan.slow[index].span));
+        add(&|plan| {
+            let factor = &mut plan.slow[index].factor;
+            *factor = (*factor / 2).max(2);
+        });
     }
     for index in 0..plan.partitions.len() {
         add(&|plan| {
@@ -101,10 +113,11 @@ fn smaller(plan: &FaultPlan) -> Vec<FaultPlan> {
     candidates
 }
 
-const WHOLE_FAMILIES: [fn(&mut FaultPlan); 8] = [
+const WHOLE_FAMILIES: [fn(&mut FaultPlan); 9] = [
     |plan| plan.crashes.clear(),
     |plan| plan.partitions.clear(),
     |plan| plan.stalls.clear(),
+    |plan| plan.slow.clear(),
     |plan| plan.loss = 0,
     |plan| plan.duplicate = 0,
     |plan| plan.reorder = 0,
@@ -133,9 +146,9 @@ fn halve(span: &mut Nanos) {
 /// The number of faults of a plan, which shrinking reduces.
 pub fn faults_of(plan: &FaultPlan) -> usize {
     let rates = [plan.loss, plan.duplicate, plan.reorder, plan.tail, plan.corrupt];
-    let lists = plan.crashes.len() + plan.partitions.len() + plan.stalls.len();
+    let lists = [plan.crashes.len(), plan.partitions.len(), plan.stalls.len(), plan.slow.len()];
     let restarts = |crash: &&Crash| crash.restart_after.is_some();
-    lists
+    lists.iter().sum::<usize>()
         + rates.iter().filter(|rate| **rate > 0).count()
         + plan.crashes.iter().filter(restarts).count()
 }
@@ -147,8 +160,7 @@ mod tests {
     use super::*;
 
     fn everything(seed: u64) -> FaultPlan {
-        let all = FaultFamilies { messages: true, crashes: true, stalls: true, partitions: true };
-        all.draw(seed)
+        FaultFamilies::NAMES.join(",").parse::<FaultFamilies>().unwrap().draw(seed)
     }
 
     #[test]

@@ -11,6 +11,7 @@ use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
 use nicol_workload::driver::RunControl;
 
+use crate::befell::befell;
 use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
@@ -174,14 +175,17 @@ fn run_clients(
 
 /// Whether a node may be given up under this plan.
 fn gives_up(plan: &FaultPlan) -> bool {
-    !plan.crashes.is_empty() || !plan.partitions.is_empty()
+    let outlasts = plan.stalls.iter().any(|stall| stall.span >= LEASE);
+    !plan.crashes.is_empty() || !plan.partitions.is_empty() || outlasts
 }
 
 /// Whether a crash of everything is the first fault that takes a node down.
 fn is_whole_until_all(plan: &FaultPlan) -> bool {
     let first = plan.crashes.iter().min_by_key(|crash| crash.at);
     let short = |cut: &Partition| cut.until.since(cut.from) < LEASE;
-    first.is_some_and(|crash| crash.scope == CrashScope::All) && plan.partitions.iter().all(short)
+    first.is_some_and(|crash| crash.scope == CrashScope::All)
+        && plan.partitions.iter().all(short)
+        && plan.stalls.iter().all(|stall| stall.span < LEASE)
 }
 
 /// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
@@ -195,7 +199,7 @@ fn simulate(
     sim.faults = config.drawn_faults();
     sim.trace = config.trace.clone();
     sim.syncs_nothing = config.syncs_nothing;
-    // Without crashes or cuts nobody needs views or leases, and no figure moves.
+    // Without crashes, cuts or pauses nobody needs views or leases, and no figure moves.
     sim.view_service = cluster.goes_on() && gives_up(&sim.faults);
     if !cluster.goes_on() {
         // Others meet silence where a node was, for as long as the run goes on.
@@ -209,6 +213,7 @@ fn simulate(
     tuning.dma_async = cluster.outline.engine.dma_async.unwrap_or(tuning.dma_async);
     tuning.doorbell_batch = cluster.outline.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     let bounds = Bounds::of(config, &sim.faults, cluster.outline.longest_wait);
+    let plan = sim.faults.clone();
     let started = Instant::now();
     let world = SimCluster::new(sim);
     world.start(engines.clone());
@@ -219,6 +224,7 @@ fn simulate(
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
+    let befell = befell(&plan, measured_until, &report.faults);
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
     // Where survivors cannot go on, work of theirs may wait for the dead.
@@ -255,6 +261,7 @@ fn simulate(
             events: world.report().events,
             digest: world.report().digest,
         }),
+        befell,
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
     }

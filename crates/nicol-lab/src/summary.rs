@@ -3,7 +3,7 @@
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_sim::Spending;
-use nicol_workload::driver::{Counts, RunResult};
+use nicol_workload::driver::{Counts, KindResult, Latencies, RunPlan, RunResult};
 
 use crate::binding::Binding;
 use crate::cluster::Cluster;
@@ -11,7 +11,7 @@ use crate::config::{BenchConfig, THREADS};
 use crate::family::Addition;
 use crate::measured::Measured;
 use crate::memory;
-use crate::report::{BenchReport, Check, CoreTime, Kind, Latency, SCHEMA};
+use crate::report::{BenchReport, Check, CoreTime, Deferred, Kind, Latency, SCHEMA};
 
 /// The report of a run.
 pub(crate) fn report(
@@ -29,14 +29,17 @@ pub(crate) fn report(
     let simulated = measured.simulated.as_ref();
     let server_cpu = measured.server_cpu.map(|cpu| cpu.as_secs_f64() / committed_ever);
     let mut counters = cluster.counters();
-    let Addition { fields, lines } = cluster.judge.report(&counters);
+    let Addition { fields, lines, warnings } = cluster.judge.report(&counters);
     BenchReport {
         schema: SCHEMA,
         workload: cluster.outline.name.to_owned(),
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { THREADS },
         profile: profile.map(str::to_owned),
-        warnings: cluster.outline.warnings.iter().cloned().chain(overload(&result)).collect(),
+        warnings: {
+            let outline = cluster.outline.warnings.iter().cloned();
+            outline.chain(warnings).chain(overload(&result)).collect()
+        },
         nodes: config.nodes,
         client_nodes: config.client_nodes,
         start_us_per_node: measured.started_s * 1e6 / cluster.view.nodes() as f64,
@@ -47,10 +50,10 @@ pub(crate) fn report(
         load: if config.rate.is_some() { "open" } else { "closed" },
         rate_per_s: config.rate,
         seed: config.seed,
-        faults: match &config.fault_plan {
-            Some(_) => "plan".to_owned(),
-            None => config.faults.to_string(),
-        },
+        faults: faults(config),
+        befell: measured.befell.clone(),
+        planned: planned(cluster.run.plan()),
+        done: whole.committed + whole.refused,
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),
         committed: result.kinds.iter().map(|kind| kind.committed_in_window).sum(),
         due_committed: result.window.committed,
@@ -90,6 +93,15 @@ pub(crate) fn report(
     }
 }
 
+/// The families of faults, or that they were given one by one.
+fn faults(config: &BenchConfig) -> String {
+    config.fault_plan.as_ref().map_or_else(|| config.faults.to_string(), |_| "plan".to_owned())
+}
+
+fn planned(plan: &RunPlan) -> Option<u64> {
+    plan.operations_per_client.map(|each| each * u64::from(plan.clients))
+}
+
 /// The warning of an open loop in which many transactions that were due were not begun: what the
 /// others took says little then.
 fn overload(result: &RunResult) -> Option<String> {
@@ -119,10 +131,15 @@ fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {
 }
 
 fn kinds(result: &RunResult) -> Vec<Kind> {
-    let kind = |kind: &nicol_workload::driver::KindResult| Kind {
+    let deferred = |answers: &Latencies| {
+        let answers = answers.histogram();
+        Deferred { answered: answers.len(), answer_us: latency(&answers) }
+    };
+    let kind = |kind: &KindResult| Kind {
         name: kind.name,
         committed: kind.committed_in_window,
         latency_us: latency(&kind.latency.histogram()),
+        deferred: (!kind.answers.is_empty()).then(|| deferred(&kind.answers)),
     };
     result.kinds.iter().map(kind).collect()
 }

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
-use nicol_core::faults::FaultPlan;
+use nicol_core::faults::{FaultPlan, LONG_CUT, Stall};
 use nicol_core::trace::{Limits, Sink};
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
+use crate::befell::ByKind;
 use crate::bench::{self, BenchConfig, BenchRun, Length};
 use crate::report::BenchReport;
 use crate::trace::{MessageRow, messages_about};
@@ -56,6 +57,26 @@ pub struct SweepReport {
     pub acknowledged_lost: u64,
     /// Runs whose log devices were read back after a crash of everything.
     pub read_back: u64,
+    /// Runs by kind of fault: those whose plan held one, in which one began under load, and in
+    /// which one changed something.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub befell: ByKind,
+    /// Of a hundred planned operations those that were done: in the run with the fewest, in one of
+    /// twenty at most, and in half of the runs at most.
+    pub done_percent: Shares,
+    /// Runs that did less than half of what their plan schedules.
+    pub invalid_runs: u64,
+    /// These, by name, and why.
+    pub invalid: Vec<Invalid>,
+    /// Runs under faults that take no node down.
+    #[serde(skip)]
+    pub whole: u64,
+    /// Invalid ones among these.
+    #[serde(skip)]
+    pub whole_invalid: u64,
+    /// What each run did of its plan, in percent.
+    #[serde(skip)]
+    pub shares: Vec<u8>,
     /// The findings by system, workload and world.
     pub parts: Vec<Part>,
     /// Runs with a violation.
@@ -64,6 +85,38 @@ pub struct SweepReport {
     #[serde(skip)]
     pub coverage: Vec<&'static str>,
 }
+
+/// The shares of planned operations that runs have done, in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Shares {
+    pub least: u8,
+    pub twentieth: u8,
+    pub median: u8,
+}
+
+impl Shares {
+    /// Those of runs that did so many percent each.
+    fn of(shares: &mut [u8]) -> Self {
+        shares.sort_unstable();
+        let at = |place: usize| shares.get(place).copied().unwrap_or(100);
+        Self { least: at(0), twentieth: at(shares.len() / 20), median: at(shares.len() / 2) }
+    }
+}
+
+/// A run that shows nothing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Invalid {
+    pub workload: String,
+    pub system: String,
+    /// `threads`, or the profile.
+    pub world: String,
+    pub seed: u64,
+    /// How much of it was done, in words.
+    pub why: String,
+}
+
+/// Invalid runs among a hundred from which on a sweep fails whose faults take no node down.
+const INVALID_PERCENT_MAX: u64 = 5;
 
 /// The runs of one system under one workload in one world.
 #[derive(Clone, Debug, Serialize)]
@@ -76,6 +129,8 @@ pub struct Part {
     pub committed: u64,
     /// Transactions of unknown outcome.
     pub unknown: u64,
+    /// Runs that did less than half of what their plan schedules.
+    pub invalid: u64,
     /// Runs with a violation.
     pub failed: u64,
 }
@@ -132,10 +187,50 @@ impl SweepReport {
         part.runs += 1;
         part.committed += report.committed;
         part.unknown += report.unknown;
+        part.invalid += u64::from(report.invalid().is_some());
+        self.add_faults(config, report, world);
         if !report.check.held() {
             let violations = report.check.violations.clone();
             self.fail(config, world, violations);
         }
+    }
+
+    /// What befell a run, and how much of its plan it did.
+    fn add_faults(&mut self, config: &BenchConfig, report: &BenchReport, world: &str) {
+        for (&kind, one) in &report.befell {
+            let sum = self.befell.entry(kind).or_default();
+            sum.drawn += u64::from(one.drawn > 0);
+            sum.begun += u64::from(one.begun > 0);
+            sum.felt += u64::from(one.felt > 0);
+        }
+        if let Some(planned) = report.planned.filter(|planned| *planned > 0) {
+            self.shares.push((report.done.min(planned) * 100 / planned) as u8);
+        }
+        let whole = !takes_nodes(config);
+        self.whole += u64::from(whole);
+        if let Some(why) = report.invalid() {
+            self.invalid_runs += 1;
+            self.whole_invalid += u64::from(whole);
+            self.invalid.push(Invalid {
+                workload: report.workload.clone(),
+                system: report.system.clone(),
+                world: world.to_owned(),
+                seed: config.seed,
+                why,
+            });
+        }
+    }
+
+    /// Why the sweep shows too little, in words: more than one in twenty of its runs under faults
+    /// that take no node down did less than half of their plan.
+    pub fn shows_too_little(&self) -> Option<String> {
+        let Self { whole, whole_invalid, .. } = *self;
+        (whole_invalid * 100 > whole * INVALID_PERCENT_MAX).then(|| {
+            format!(
+                "{whole_invalid} of {whole} runs did less than half of their plan, although no node \
+                 was lost: they show nothing"
+            )
+        })
     }
 
     /// A run that a broken assertion ended.
@@ -173,6 +268,7 @@ impl SweepReport {
                 runs: 0,
                 committed: 0,
                 unknown: 0,
+                invalid: 0,
                 failed: 0,
             }),
         }
@@ -248,6 +344,13 @@ fn key_in(violation: &str) -> Option<u64> {
     let (_, rest) = violation.split_once("0x")?;
     let end = rest.find(|digit: char| !digit.is_ascii_hexdigit()).unwrap_or(rest.len());
     u64::from_str_radix(&rest[..end], 16).ok()
+}
+
+/// May a run lose a node, by a crash or since its lease ends?
+fn takes_nodes(config: &BenchConfig) -> bool {
+    let plan = config.drawn_faults();
+    let outlasts = |stall: &Stall| stall.span >= LONG_CUT;
+    crashes(&plan) || !plan.partitions.is_empty() || plan.stalls.iter().any(outlasts)
 }
 
 fn crashes(plan: &FaultPlan) -> bool {
@@ -337,15 +440,19 @@ pub fn run(
             }
         }
     }
+    report.done_percent = Shares::of(&mut report.shares);
     report.interrupted = report.runs < report.planned_runs;
     let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
     report.failures.sort_by_key(order);
+    report.invalid.sort_by_key(|a| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed));
     report.parts.sort_by_key(|a| (a.workload.clone(), a.system.clone(), a.world.clone()));
     Swept { report, error }
 }
 
 #[cfg(test)]
 mod tests {
+    use nicol_core::faults::FaultFamilies;
+
     use super::*;
     use crate::workloads::WorkloadSpec;
 
@@ -406,6 +513,36 @@ mod tests {
         assert_eq!(report.failures[0].seed, 2);
         assert!(report.failures[0].violations[0].contains("two locks"));
         assert!(report.failures[0].replay.ends_with("--transactions 30 --seed 2"));
+    }
+
+    #[test]
+    fn runs_that_did_nothing_are_counted_apart_and_fail_a_sweep_that_lost_no_node() {
+        let of = |crashes, done: u64| {
+            let mut config = config(1);
+            config.faults.crashes = crashes;
+            let mut report = bench::run(&config).unwrap().report;
+            assert_eq!((report.planned, report.invalid()), (Some(48), None));
+            report.done = done;
+            (config, report)
+        };
+        let crashing = (0..).find(|seed| {
+            let families = FaultFamilies { crashes: true, ..FaultFamilies::NONE };
+            !families.draw(*seed).crashes.is_empty()
+        });
+        let mut sweep = SweepReport::default();
+        for (crashes, done) in [(true, 0), (false, 24), (true, 48)] {
+            let (mut config, report) = of(crashes, done);
+            config.seed = crashing.unwrap();
+            sweep.add(&config, &report);
+        }
+        assert_eq!((sweep.invalid_runs, sweep.invalid.len(), sweep.parts[0].invalid), (1, 1, 1));
+        assert_eq!(sweep.shows_too_little(), None, "a node was lost");
+        assert_eq!(Shares::of(&mut sweep.shares), Shares { least: 0, twentieth: 0, median: 50 });
+        let (config, report) = of(false, 23);
+        sweep.add(&config, &report);
+        let why = sweep.shows_too_little().unwrap();
+        assert!(why.starts_with("1 of 2 runs"), "{why}");
+        assert_eq!(sweep.invalid[1].why, "23 of 48 operations were done");
     }
 
     #[test]

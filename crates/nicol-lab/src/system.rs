@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use nicol_core::serving::Backend;
 use nicol_core::txn::Procedures;
 use nicol_core::units::Bytes;
+use nicol_core::view::Role;
 use nicol_rt::{LiveCluster, LiveConfig};
 use nicol_sim::Profile;
 use nicol_sim::profile::{Capabilities, NicCores, OneSidedBy};
@@ -122,11 +123,16 @@ pub struct Needs {
     pub log_device: bool,
     /// Memory that host and NIC cores both reach as their own. Threads have that.
     pub coherent: bool,
+    /// On servers, cores beside the card's path with a memory of their own. On threads some stand
+    /// in for them.
+    pub soc: bool,
 }
 
 impl Needs {
     pub const NONE: Self =
-        Self { nic_cores: false, card: false, log_device: false, coherent: false };
+        Self { nic_cores: false, card: false, log_device: false, coherent: false, soc: false };
+    /// It is built around a SoC.
+    pub(crate) const SOC: Self = Self { soc: true, ..Self::NONE };
 
     /// Whether hardware that can do this suffices.
     pub fn are_met_by(self, can: Capabilities) -> bool {
@@ -135,6 +141,7 @@ impl Needs {
             && (!self.card || can.one_sided_by == OneSidedBy::Card)
             && (!self.log_device || can.log_device)
             && (!self.coherent || can.coherent)
+            && (!self.soc || can.nic_cores == NicCores::OffPath)
     }
 
     fn are_met_by_threads(self) -> bool {
@@ -192,15 +199,23 @@ impl System {
         Ok(!is_built_in || self.worlds()?.contains(&world))
     }
 
-    /// That all of `profiles` have what it needs.
+    /// That all of these have what it needs there.
     ///
     /// # Errors
     /// The profile that has not.
-    pub(crate) fn ensure_runs_on(&self, profiles: &[Arc<Profile>]) -> Result<()> {
-        match profiles.iter().find(|profile| !self.needs.are_met_by(profile.capabilities())) {
+    pub(crate) fn ensure_runs_on<'p>(
+        &self,
+        mut nodes: impl Iterator<Item = (Role, &'p Arc<Profile>)>,
+    ) -> Result<()> {
+        let lacks = |role, profile: &Profile| {
+            let soc = self.needs.soc && role == Role::Server;
+            !Needs { soc, ..self.needs }.are_met_by(profile.capabilities())
+        };
+        match nodes.find(|(role, profile)| lacks(*role, profile)) {
             None => Ok(()),
-            Some(profile) => {
-                let why = format!("{} lacks what {} needs", profile.name, self.name);
+            Some((_, profile)) => {
+                let soc = if self.needs.soc { " (a SoC beside the path)" } else { "" };
+                let why = format!("{} lacks what {} needs{soc}", profile.name, self.name);
                 let remedy = format!("it runs on {}", self.worlds()?.join(", "));
                 bail!(refuse("on", "", why, remedy))
             }

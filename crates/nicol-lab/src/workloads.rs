@@ -2,7 +2,10 @@
 
 use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
+use nicol_workload::key_value::Content;
+use nicol_workload::tpcc::{
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
@@ -46,6 +49,8 @@ pub struct WorkloadSpec {
     pub terminals: Option<Terminals>,
     /// Whether long transactions are chopped.
     pub chopping: Option<Chopping>,
+    /// The time at which a Delivery is executed.
+    pub delivery: Option<DeliveryMode>,
     /// The transactions of TPC-C that NIC cores execute.
     pub shipped: Option<Shipped>,
     /// The way in which TPC-C finds orders whose keys it does not know.
@@ -60,6 +65,8 @@ pub struct WorkloadSpec {
     /// Transactions after which they have so many.
     pub later_after: Option<u64>,
     pub value_bytes: Option<u32>,
+    /// What is in YCSB's values, for single operations.
+    pub content: Option<Content>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,
     /// Ranks of YCSB's scrambled generator, which then draws instead: ten billion in YCSB.
@@ -85,18 +92,19 @@ impl WorkloadSpec {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// YCSB's operations on `nodes` nodes, which any family may run.
+    /// YCSB's operations on `nodes` nodes, which any family may run, on values of so many bytes at
+    /// most.
     ///
     /// # Errors
     /// Names the field and the remedy.
-    pub fn ycsb(&self, nodes: u16) -> Result<YcsbConfig> {
+    pub fn ycsb(&self, nodes: u16, value_bytes_max: u32) -> Result<YcsbConfig> {
         let mix = self.mix.unwrap_or_default();
         let records = self.records.unwrap_or(YCSB_RECORDS);
         ensure!((1..=1 << 32).contains(&records), refuse("records", records, "", "give 1 to 2^32"));
         let value_bytes = self.value_bytes.unwrap_or(VALUE_BYTES);
         ensure!(
-            (8..=1_024).contains(&value_bytes),
-            refuse("value_bytes", value_bytes, "", "give 8 to 1024")
+            (8..=value_bytes_max).contains(&value_bytes),
+            refuse("value_bytes", value_bytes, "", format!("give 8 to {value_bytes_max}"))
         );
         let theta = Theta(u16::from(self.zipf_percent.unwrap_or(99)) * 10);
         let popularity = match self.popularity.unwrap_or(mix.popularity()) {
@@ -239,6 +247,7 @@ impl WorkloadSpec {
             ("mix", self.tpcc_mix.is_some(), self.name == "tpcc"),
             ("terminals", self.terminals.is_some(), tpcc),
             ("chopping", self.chopping.is_some(), tpcc),
+            ("delivery", self.delivery.is_some(), self.name == "tpcc"),
             ("ship", self.shipped.is_some(), tpcc),
             ("indices", self.indices.is_some(), tpcc),
             ("read_percent", self.read_percent.is_some(), ycsb_t || ycsb),
@@ -256,7 +265,13 @@ impl WorkloadSpec {
             ("mix", self.mix.is_some(), ycsb),
             ("distribution", self.popularity.is_some(), ycsb),
             ("key_form", self.key_form.is_some(), ycsb),
+            ("content", self.content.is_some(), ycsb),
         ];
+        let delivers = matches!(self.tpcc_mix, None | Some(tpcc::Mix::Full));
+        ensure!(
+            self.delivery.is_none() || delivers,
+            refuse("delivery", "", "only the full mix has Deliveries", "leave it out")
+        );
         let mixes = [
             (ycsb && self.tpcc_mix.is_some(), "that is TPC-C's", "A to F"),
             (

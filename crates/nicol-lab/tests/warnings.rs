@@ -106,3 +106,77 @@ fn minos_with_records_on_some_nodes_is_not_run_where_nodes_come_back() {
     }
     assert_eq!(refusal("messages", &["sharded=on"]), None);
 }
+
+/// Each of these would change nothing where it is refused, and does something where it is not.
+#[test]
+fn settings_that_would_change_nothing_are_refused_in_words() {
+    let refused = |system: &str, on: &str, settings: &[&str]| {
+        let spec = WorkloadSpec { records: Some(100), ..WorkloadSpec::named("ycsb") };
+        let config = BenchConfig {
+            settings: settings.iter().map(ToString::to_string).collect(),
+            nodes: if system.starts_with("linefs") { 3 } else { 1 },
+            replicas: if system.starts_with("linefs") { 3 } else { 1 },
+            host_engines: Some(1),
+            nic_engines: Some(1),
+            clients: Some(2),
+            length: Some(Length::Transactions(40)),
+            warmup: Some(Nanos::ZERO),
+            ..BenchConfig::new(system, spec, on, 6)
+        };
+        run(&config).err().map(|error| format!("{error:#}"))
+    };
+    let offpath = "bluefield2";
+    for (system, on, setting, beside, taken_by) in [
+        ("drtm-kv:a2", offpath, "doorbell_batch=8", None, "drtm-kv:a4"),
+        ("drtm-kv:a3", offpath, "doorbell_batch=8", None, "drtm-kv:a1"),
+        ("drtm-kv:a5", offpath, "doorbell_batch=8", None, "drtm-kv:a4+a5"),
+        ("drtm-kv:a1", offpath, "copies=1", None, "drtm-kv:a4"),
+        ("drtm-kv:a5", offpath, "copies=4", None, "drtm-kv:a4+a5"),
+        ("drtm-kv:a1", offpath, "cached=5", None, "drtm-kv:a5"),
+        ("drtm-kv:a4", offpath, "cached=5", None, "drtm-kv:a4+a5"),
+        ("drtm-kv:a4", offpath, "asks_permille=5", None, "drtm-kv:a4+a5"),
+        ("drtm-kv:a4", offpath, "kept_by=send", None, "drtm-kv:a5"),
+        ("linefs:a2", offpath, "a3_permille=500", None, "linefs:a2+a3"),
+        ("linefs:a3", offpath, "compress_ps=0", None, "linefs:a2"),
+        ("prism-kv", "connectx5-40g", "refill_us=9", Some("watermark=off"), ""),
+        ("prism-rs", "connectx5-40g", "refill_us=9", Some("watermark=off"), ""),
+    ] {
+        let settings: Vec<&str> = std::iter::once(setting).chain(beside).collect();
+        let error = refused(system, on, &settings).unwrap_or_default();
+        assert!(error.contains(setting) && error.contains("leave it out"), "{system}: {error}");
+        if taken_by.is_empty() {
+            assert_eq!(refused(system, on, &[setting, "watermark=5"]), None, "{system}");
+        } else {
+            assert_eq!(refused(taken_by, on, &settings), None);
+        }
+    }
+    for settings in [&["doorbell_batch=8", "cached=5"][..], &["copies=4", "kept_by=read"]] {
+        assert_eq!(refused("drtm-kv:a5", offpath, settings), None, "clients READ then");
+    }
+}
+
+#[test]
+fn what_needs_a_soc_is_refused_on_servers_without_one() {
+    let run = |system: &str, on: &str| {
+        let spec = WorkloadSpec { records: Some(100), ..WorkloadSpec::named("ycsb") };
+        let config = BenchConfig {
+            nodes: 1,
+            client_nodes: 1,
+            replicas: 1,
+            host_engines: Some(1),
+            clients: Some(2),
+            length: Some(Length::Transactions(40)),
+            warmup: Some(Nanos::ZERO),
+            ..BenchConfig::new(system, spec, on, 6)
+        };
+        run(&config).err().map(|error| format!("{error:#}"))
+    };
+    for system in ["drtm-kv:a2", "drtm-kv:a4", "drtm-kv:a5", "drtm-kv:a4+a5", "linefs:a1"] {
+        for on in ["connectx6", "server=connectx6,client=bluefield2", "liquidio3"] {
+            let error = run(system, on).unwrap_or_default();
+            assert!(error.contains("SoC") && error.contains("bluefield2"), "{system}: {error}");
+        }
+    }
+    assert_eq!(run("drtm-kv:a4", "server=bluefield2,client=connectx4"), None);
+    assert_eq!(run("drtm-kv:a1", "connectx6"), None, "nothing of it is on the card");
+}

@@ -1,7 +1,7 @@
 //! What a request takes of each resource: the closed form of `nicol_sim`'s card, link and cores.
 
 use nicol_core::ids::Side;
-use nicol_core::units::{BitsPerSec, Picos};
+use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_sim::Profile;
 use nicol_sim::checks::paths::Verb;
 use nicol_sim::profile::{Card, Endpoint};
@@ -145,14 +145,17 @@ fn per_bytes(rate: BitsPerSec, bytes: f64) -> f64 {
 }
 
 impl<'a> Hardware<'a> {
-    /// Of a card whose inside is modelled and that has cores beside the path; `None` of another.
+    /// Of a card whose inside is modelled, and that has a SoC if any alternative takes one; `None` of
+    /// another.
     pub fn new(
         profile: &'a Profile,
         client: &'a Profile,
         description: &Description,
     ) -> Option<Self> {
         let card = profile.card.as_ref()?;
-        card.soc.as_ref()?;
+        if description.needs_soc() {
+            card.soc.as_ref()?;
+        }
         Some(Self { profile, client, card, mitigated: description.mitigations })
     }
 
@@ -445,16 +448,16 @@ impl<'a> Hardware<'a> {
 
     fn dma(&self, sum: &mut Demand, one: Operation, count: f64) -> f64 {
         let rates = self.card.dma_rates(self.profile.pcie.rate.value);
-        let (Some(engine), Some((way, both))) = (&self.card.dma, rates) else {
+        let (Some(engine), Some(rates)) = (&self.card.dma, rates) else {
             return self.within(sum, Side::Nic, one, count);
         };
         let dma = &self.profile.dma;
         let reads = one.verb == Verb::Read;
         let slow = self.blocked(engine.stalls_beyond.value.0, one.bytes);
         sum.take(Resource::DmaRequests, ps(dma.request_interval.value), count);
-        let moved = per_bytes(way, one.bytes as f64) * slow;
+        let moved = per_bytes(rates.way(Bytes(one.bytes)), one.bytes as f64) * slow;
         sum.take(if reads { Resource::DmaToSoc } else { Resource::DmaToHost }, moved, count);
-        sum.take(Resource::DmaBoth, per_bytes(both, one.bytes as f64) * slow, count);
+        sum.take(Resource::DmaBoth, per_bytes(rates.both, one.bytes as f64) * slow, count);
         // Its bytes cross PCIe0 between the host's verbs.
         let pcie = &self.profile.pcie;
         let packets = one.bytes.div_ceil(pcie.tlp_payload.value.0).max(1);

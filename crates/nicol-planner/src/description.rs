@@ -2,6 +2,7 @@
 //! the line.
 
 mod criteria;
+mod placement;
 mod quantities;
 mod raw;
 
@@ -16,6 +17,7 @@ use toml::Spanned;
 
 use criteria::CRITERIA;
 pub use criteria::Criterion;
+pub use placement::{Kept, NO_INSIDE, gigabytes};
 use quantities::percent_below;
 use raw::{Raw, RawAlternative, RawMitigations, RawStep, remedy};
 
@@ -128,6 +130,8 @@ pub struct Alternative {
     pub summary: String,
     /// The share of all requests that it can take at most.
     pub share_max: f64,
+    /// Names of what it keeps in the SoC's memory.
+    pub keeps: Vec<String>,
     /// The steps of a request.
     pub steps: Vec<Step>,
 }
@@ -187,6 +191,8 @@ pub struct Description {
     pub criteria: Vec<Criterion>,
     pub host_cores: Option<u64>,
     pub soc_cores: Option<u64>,
+    /// What alternatives keep in the SoC's memory, which is no larger than the hardware's.
+    pub soc_memory: Vec<Kept>,
     pub mitigations: Mitigations,
     /// The alternatives, one at least.
     pub alternatives: Vec<Alternative>,
@@ -354,7 +360,8 @@ impl Text<'_> {
             steps.push(step);
         }
         let name = self.name(&raw.name)?;
-        Ok(Alternative { name, summary: raw.summary.clone(), share_max, steps })
+        let keeps = raw.keeps.iter().flatten().map(|kept| kept.get_ref().clone()).collect();
+        Ok(Alternative { name, summary: raw.summary.clone(), share_max, keeps, steps })
     }
 
     fn name(&self, written: &Spanned<String>) -> Result<String, Wrong> {
@@ -382,11 +389,8 @@ impl Text<'_> {
         let place = written.map_or(0..0, Spanned::span);
         let wrong = |what: String| self.wrong(&place, format!("{key} = {name:?}: {what}"));
         let profile = Profile::load(name).map_err(|error| wrong(format!("{error:#}")))?;
-        let inside = profile.card.as_ref().is_some_and(|card| card.soc.is_some());
-        if key == "hardware" && !inside {
-            let what = "its card has no cores beside the path ([card.soc]); choose bluefield2 or a \
-                        profile like it";
-            return Err(wrong(what.to_owned()));
+        if key == "hardware" && profile.card.is_none() {
+            return Err(wrong(NO_INSIDE.to_owned()));
         }
         if key == "clients" && !profile.verbs.present.value {
             let what = "machines that ask need a card with verbs, such as connectx4";
@@ -470,9 +474,11 @@ impl Text<'_> {
 
     fn mitigations<'s>(
         &self,
-        raw: &RawMitigations,
+        raw: Option<&RawMitigations>,
         steps: impl Iterator<Item = &'s Step>,
     ) -> Result<Mitigations, Wrong> {
+        let none = RawMitigations::default();
+        let raw = raw.unwrap_or(&none);
         let count = |written: &Option<Spanned<u64>>, key: &str| match written {
             None => Ok(1),
             Some(count) if (1..=1_024).contains(count.get_ref()) => Ok(*count.get_ref()),
@@ -554,27 +560,31 @@ impl Description {
         }
         let hardware = place.profile("hardware", raw.hardware.as_ref(), HARDWARE)?;
         place.profile("clients", raw.clients.as_ref(), CLIENTS)?;
-        let limits = raw.limits.unwrap_or_default();
-        let cores = |key, written: &Option<Spanned<u64>>, side| {
-            place.cores(key, written.as_ref(), hardware.engines(side))
+        let host_cores = raw.limits.as_ref().and_then(|limits| limits.host_cores.as_ref());
+        let soc_cores = raw.limits.as_ref().and_then(|limits| limits.soc_cores.as_ref());
+        let cores = |key, written: Option<&Spanned<u64>>, side| {
+            place.cores(key, written, hardware.engines(side))
         };
-        let named = |written: Option<Spanned<String>>, usual: &str| {
-            written.map_or_else(|| usual.to_owned(), Spanned::into_inner)
+        let named = |written: &Option<Spanned<String>>, usual: &str| {
+            written.as_ref().map_or_else(|| usual.to_owned(), |written| written.get_ref().clone())
         };
         let bytes =
             |bytes| place.size_within("bytes", bytes, (1, REQUEST_BYTES_MAX), "1B to 62GiB");
         let steps = alternatives.iter().flat_map(|one| &one.steps);
-        Ok(Self {
+        let read = Self {
             name: place.name(&raw.name)?,
             bytes: raw.bytes.as_ref().map(bytes).transpose()?,
             criteria: place.criteria(raw.criteria.as_ref())?,
-            host_cores: cores("host_cores", &limits.host_cores, Side::Host)?,
-            soc_cores: cores("soc_cores", &limits.soc_cores, Side::Nic)?,
-            hardware: named(raw.hardware, HARDWARE),
-            clients: named(raw.clients, CLIENTS),
-            mitigations: place.mitigations(&raw.mitigations.unwrap_or_default(), steps)?,
+            host_cores: cores("host_cores", host_cores, Side::Host)?,
+            soc_cores: cores("soc_cores", soc_cores, Side::Nic)?,
+            soc_memory: place.soc_memory(raw.soc_memory.as_ref(), &raw.alternative)?,
+            hardware: named(&raw.hardware, HARDWARE),
+            clients: named(&raw.clients, CLIENTS),
+            mitigations: place.mitigations(raw.mitigations.as_ref(), steps)?,
             alternatives,
-        })
+        };
+        place.check_soc(&raw, &hardware, &read)?;
+        Ok(read)
     }
 }
 

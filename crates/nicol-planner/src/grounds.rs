@@ -3,7 +3,8 @@
 //!
 //! Each value of the profile is changed by itself and the closed form computed anew, so that what
 //! is listed is what the bound depends on, and not what somebody took it to depend on. Values are
-//! raised: of a second resource that binds as well, more of it moves nothing and is not shown.
+//! raised: of a second resource that binds as well, more of it moves nothing and is not shown. What
+//! is used for larger transfers than it was published for is lowered, since a reader has to know.
 
 use anyhow::Result;
 use nicol_sim::profile::{Measured, Stated};
@@ -78,7 +79,9 @@ impl Plan {
         let before = self.rates(&profile, &client);
         let mut grounds: Vec<Vec<Ground>> = vec![Vec::new(); before.len()];
         for stated in profile.stated() {
-            let Some((written, more)) = changed(stated) else { continue };
+            let all = &description.alternatives;
+            let lowered = beyond(stated, &profile, description, all).is_some();
+            let Some((written, more)) = changed(stated, lowered) else { continue };
             let spec = format!("{}:{}={written}", description.hardware, stated.key);
             let changed = match Profile::load(&spec) {
                 Ok(changed) => changed,
@@ -112,18 +115,14 @@ impl Plan {
             return vec![f64::NAN; self.candidates.len() + 1];
         };
         let alone = (0..self.candidates.len()).map(|at| programme.alone(at).0);
-        let mix = match self.takes_greedy {
-            true => programme.greedy(&self.ranked),
-            // Of mixes with about this rate the criteria chose.
-            false => programme.best(&vec![1.0; self.candidates.len()]),
-        };
+        let mix = programme.greedy(&self.built());
         alone.chain([mix.iter().sum()]).map(|rate| rate * 1e6).collect()
     }
 }
 
-/// The value with a percent more, as a profile has it, and how many times as much that is; a
-/// mechanism switched, and a limit of sizes lifted. None of nothing, and of other switches.
-fn changed(stated: &Stated) -> Option<(String, Option<f64>)> {
+/// The value with a percent more, or less if it is `lowered`, as a profile has it, and how many times
+/// as much that is; a mechanism switched, and a limit of sizes lifted. None of nothing, and of other switches.
+fn changed(stated: &Stated, lowered: bool) -> Option<(String, Option<f64>)> {
     let (before, write): (u64, fn(u64) -> String) = match stated.value {
         Measured::Flag(flag) => {
             return stated.key.starts_with(SUSPECTED).then(|| ((!flag).to_string(), None));
@@ -136,7 +135,8 @@ fn changed(stated: &Stated) -> Option<(String, Option<f64>)> {
         Measured::Size(size) => (size.0, |bytes| format!("{bytes}B")),
         Measured::Rate(rate) => (rate.0, |bits| format!("{}.{:09}Gbps", bits / GIGA, bits % GIGA)),
     };
-    let after = before + before.div_ceil(100);
+    let percent = before.div_ceil(100);
+    let after = if lowered { before - percent } else { before + percent };
     (before > 0).then(|| (write(after), Some(after as f64 / before as f64)))
 }
 
@@ -164,7 +164,7 @@ fn beyond(
     description: &Description,
     parts: &[Alternative],
 ) -> Option<u64> {
-    let rates = ["card.dma.way", "card.dma.both"];
+    let rates = ["card.dma.large", "card.dma.both"];
     let engine = profile.card.as_ref()?.dma.as_ref()?;
     if !rates.contains(&stated.key.as_str()) {
         return None;

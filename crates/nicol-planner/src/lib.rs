@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod capacity;
 mod demand;
 mod description;
 mod grounds;
@@ -21,7 +22,7 @@ use anyhow::{Context as _, Result, ensure};
 
 pub use advice::{Advice, Evidence, Gain};
 pub use demand::Resource;
-pub use description::{Alternative, Criterion, Description, Step, Way, Wrong};
+pub use description::{Alternative, Criterion, Description, Kept, Step, Way, Wrong};
 pub use grounds::{Effect, Ground};
 pub use picture::picture;
 pub use report::Report;
@@ -93,14 +94,16 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Their places in the description, the best first.
     pub ranked: Vec<usize>,
+    /// Those whose data the SoC's memory does not hold beside that of better ones, in that order: no
+    /// part of the greedy mix.
+    pub left_out: Vec<usize>,
     /// The greedy mix, which takes the alternatives in that order.
     pub greedy: Mix,
     /// The mix with the greatest rate; of corners of the programme within a percent of it, the best
     /// by the criteria.
     pub best: Mix,
-    /// Whether the plan recommends the greedy mix. Otherwise the best one gives a percent more, or
-    /// above.
-    pub takes_greedy: bool,
+    /// Whether the greedy mix gives as much as the best, to a percent.
+    pub greedy_is_best: bool,
     /// Loads from which on the next of the recommended alternatives answers sooner. [OffPath23 5.2]
     pub switches: Vec<Switch>,
     /// The study's advices that apply, each with its evidence.
@@ -108,13 +111,43 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn recommended(&self) -> &Mix {
-        if self.takes_greedy { &self.greedy } else { &self.best }
+    /// The mix that is recommended: the guideline's, by the criteria first, and then each
+    /// alternative as far as resources are left. [OffPath23 4.2] The best by rate alone stands
+    /// beside it.
+    pub const fn recommended(&self) -> &Mix {
+        &self.greedy
+    }
+
+    /// The alternatives that the recommended mix may have, the best first.
+    pub fn built(&self) -> Vec<usize> {
+        self.ranked.iter().copied().filter(|at| !self.left_out.contains(at)).collect()
+    }
+
+    /// Where the best mix gives more than the recommended one: the resource that the recommended
+    /// one exhausts, and what 1 % more of it would cost the alternative that takes it first.
+    pub fn regret(&self) -> Option<Regret> {
+        if self.greedy_is_best {
+            return None;
+        }
+        let (exhausted, _) = *self.greedy.taken.first()?;
+        let first = self.ranked.iter().find(|at| self.greedy.mops[**at] > 0.0)?;
+        let more = self.best.total() / self.greedy.total() - 1.0;
+        Some(Regret { exhausted, first: self.candidates[*first].name.clone(), more })
     }
 }
 
-/// The factor by which the best mix must exceed the greedy one to be recommended instead. Rates
-/// that differ by less count as equal, and other criteria decide.
+/// What following the criteria costs in rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regret {
+    /// What the recommended mix exhausts.
+    pub exhausted: Resource,
+    /// The alternative that takes it first.
+    pub first: String,
+    /// The part by which the best mix gives more.
+    pub more: f64,
+}
+
+/// Rates that differ by less than this are equal, and other criteria decide.
 const WORTH: f64 = 1.01;
 /// Share of what it could take alone, and of all requests, below which an alternative takes no part
 /// in a mix: what the solver's rounding leaves.
@@ -123,7 +156,9 @@ const PART: [f64; 2] = [1e-9, 1e-6];
 /// Plans `description`: in closed form, and with the simulator if `simulated`.
 ///
 /// # Errors
-/// A profile that does not exist, or whose card has no cores beside the path.
+/// A profile that does not exist, whose card's inside is not described, or that has no SoC where an
+/// alternative takes one; alternatives whose data in the SoC's memory leaves no others that take all
+/// requests.
 pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     let profile = Arc::new(Profile::load(&description.hardware)?);
     let client = Arc::new(Profile::load(&description.clients)?);
@@ -133,11 +168,11 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         description.clients
     );
     let (demands, programme) = closed_form(description, &profile, &client).with_context(|| {
-        format!(
-            "hardware = {:?}: its card has no cores beside the path ([card.soc]); choose \
-                 bluefield2 or a profile like it",
-            description.hardware
-        )
+        let why = match profile.card {
+            Some(_) => "it has no SoC; choose bluefield2 or a profile like it",
+            None => description::NO_INSIDE,
+        };
+        format!("hardware = {:?}: {why}", description.hardware)
     })?;
     let ask = |arrival: &Arrival| simulate(&profile, &client, description, arrival);
     let mut candidates = Vec::new();
@@ -165,27 +200,32 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
             if asked && part > 1 { Some(ask(&Arrival::Mixed(mops.clone()))?.mops) } else { None };
         Ok(mixed(&candidates, &demands, mops, taken(&programme, &rates), simulated))
     };
-    let (greedy, best) = (programme.greedy(&ranked), best(&programme, &candidates, description));
-    let takes_greedy = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
-    let greedy = mix(greedy, simulated && takes_greedy)?;
-    let best = mix(best, simulated && !takes_greedy)?;
-    let recommended = if takes_greedy { &greedy } else { &best };
-    let switches = switches(&candidates, &ranked, recommended);
-    let advice = advice::advise(description, &profile, &client, recommended);
+    let (built, left_out) = capacity::built(description, &ranked, profile.cores.nic_memory.value)?;
+    let greedy = programme.greedy(&built);
+    let best = capacity::subsets(description, profile.cores.nic_memory.value)
+        .map(|built| best(&programme.among(&built), &candidates, description))
+        .max_by(|one, other| one.iter().sum::<f64>().total_cmp(&other.iter().sum()))
+        .unwrap_or_else(|| greedy.clone());
+    let greedy_is_best = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
+    let greedy = mix(greedy, simulated)?;
+    let best = mix(best, simulated && !greedy_is_best)?;
+    let switches = switches(&candidates, &ranked, &greedy);
+    let advice = advice::advise(description, &profile, &client, &greedy);
     Ok(Plan {
         description: description.clone(),
         candidates,
         ranked,
+        left_out,
         greedy,
         best,
-        takes_greedy,
+        greedy_is_best,
         switches,
         advice,
     })
 }
 
 /// The demand of each alternative, and their rates together as a programme; `None` if the card of
-/// `profile` has no cores beside the path.
+/// `profile` is not described, or has no SoC that an alternative takes.
 fn closed_form(
     description: &Description,
     profile: &Profile,
@@ -228,12 +268,14 @@ fn cost(candidate: &Candidate, criterion: Criterion) -> f64 {
     }
 }
 
-/// Places of candidates, the best first: by the first criterion in which two differ by a percent.
+/// Places of candidates, the best first: by the first criterion in which two differ by a percent;
+/// what is equal in all of them goes by host cores, of which the fewer are better.
 fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
     // Steps of a percent make an order of what is equal within one.
     let step = |cost: f64| (cost.ln() * 100.0).round() as i64;
     let key = |at: &usize| -> Vec<i64> {
-        criteria.iter().map(|criterion| step(cost(&candidates[*at], *criterion))).collect()
+        let criteria = criteria.iter().chain([&Criterion::HostCpu]);
+        criteria.map(|criterion| step(cost(&candidates[*at], *criterion))).collect()
     };
     let mut ranked: Vec<usize> = (0..candidates.len()).collect();
     ranked.sort_by_key(key);

@@ -5,7 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::{Value, json};
 
 use super::advice::{Advice, Gain};
-use super::{Effect, Ground, Mix, Plan, WORTH};
+use super::description::gigabytes;
+use super::{Effect, Ground, Mix, Plan, Regret, WORTH};
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.plan/1";
@@ -65,6 +66,7 @@ impl Plan {
                 })
             })
             .collect();
+        let left_out = self.left_out.iter().map(|at| self.candidates[*at].name.as_str());
         let switches = self.switches.iter().map(|one| {
             json!({
                 "from": one.from,
@@ -82,7 +84,9 @@ impl Plan {
             "clients": self.description.clients,
             "criteria": self.description.criteria.iter().map(|one| one.name()).collect::<Vec<_>>(),
             "alternatives": alternatives,
-            "recommended": if self.takes_greedy { "greedy" } else { "best" },
+            "left_out": left_out.collect::<Vec<_>>(),
+            "recommended": "greedy",
+            "best_is_more_by": self.regret().map(|regret| rounded(regret.more)),
             "grounds": grounds[grounds.len() - 1].iter().map(ground_json).collect::<Vec<_>>(),
             "greedy": self.mix_json(&self.greedy),
             "best": self.mix_json(&self.best),
@@ -242,11 +246,25 @@ impl Plan {
             writeln!(f)?;
         }
         self.write_mix(f, "greedy", &self.greedy)?;
-        if !self.takes_greedy {
-            self.write_mix(f, "best", &self.best)?;
+        for at in &self.left_out {
+            let (one, better) =
+                (&self.candidates[*at].name, self.description.kept_bytes(&self.built()));
             writeln!(
                 f,
-                "The best mix is recommended: the greedy one takes a resource that the next needs more."
+                "{one} is left out: the SoC's memory does not hold the {} that it keeps beside the {} of \
+                 better ones.",
+                gigabytes(self.description.kept_bytes(&[*at])),
+                gigabytes(better)
+            )?;
+        }
+        if let Some(Regret { exhausted, first, more }) = self.regret() {
+            self.write_mix(f, "best by rate", &self.best)?;
+            writeln!(
+                f,
+                "The greedy mix is recommended: it follows the criteria. The best by rate gives {:.0} % more, since \
+                 {first} exhausts {}, of which others make more; what that rests on stands below.",
+                more * 1e2,
+                exhausted.name()
             )?;
         }
         for one in &self.switches {

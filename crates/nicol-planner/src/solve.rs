@@ -22,6 +22,17 @@ impl Programme {
         bounds.fold((f64::INFINITY, 0), |least, one| if one.0 < least.0 { one } else { least })
     }
 
+    /// The same with these alternatives only: the others take no requests.
+    pub fn among(&self, built: &[usize]) -> Self {
+        let mut some = self.clone();
+        for (at, share) in some.share_max.iter_mut().enumerate() {
+            if !built.contains(&at) {
+                *share = 0.0;
+            }
+        }
+        some
+    }
+
     /// Rates in the order of `ranked`: each as much as the resources leave, the next with what is
     /// left. [OffPath23 4.2: step 3]
     ///

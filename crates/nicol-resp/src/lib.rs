@@ -23,7 +23,8 @@
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
-//! - a hash, list, set or sorted set stands in one record and has a value's limit; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
+//! - a hash, list, set or sorted set stands in one record and has a value's limit;
+//! - SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
 //!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
 //!   too, and may miss those of a transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
@@ -48,6 +49,7 @@
 
 mod acl;
 mod admin;
+mod clock;
 mod commands;
 mod config;
 mod connection;
@@ -55,6 +57,7 @@ mod events;
 mod logins;
 mod server;
 mod shared;
+mod slow_log;
 mod stats;
 mod transactions;
 mod wait_group;

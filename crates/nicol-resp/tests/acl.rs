@@ -349,7 +349,7 @@ fn rights_of_random_users_are_those_of_redis() {
         let shown = |client: &mut Client| {
             let told = ask(client, &format!("ACL GETUSER u{user}"));
             let end = told.find("commands\r\n").unwrap();
-            let keys = told.find("keys\r\n").unwrap();
+            let keys = told.find("$4\r\nkeys\r\n").unwrap();
             let selectors = told.find("selectors\r\n").unwrap();
             [told[..end].to_owned(), told[keys..selectors].to_owned()]
         };

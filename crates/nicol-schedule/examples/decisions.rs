@@ -1,6 +1,6 @@
-//! Writes a trace of what AlNiCo's scheduler is asked and decides, in the artifact's ranking and
-//! with one plane of features, for the hardware's testbench (`rtl/testbench.cpp` says how it is
-//! laid out).
+//! Writes a trace of what AlNiCo's scheduler is asked and decides, for the hardware's testbench
+//! (`rtl/testbench.cpp` says how it is laid out): in the artifact's ranking and with one plane of
+//! features, or with `improved` in the other ranking and with two planes.
 //!
 //! ```text
 //! cargo run --release -p nicol-schedule --example decisions -- 1000000 | obj_dir/Vscheduler 500000
@@ -23,8 +23,10 @@ const EPOCH: u64 = 5_000;
 /// Steering, on the wire, of a feature that nobody steers.
 const NOBODY: u8 = 31;
 
-fn vector(features: &Features) -> impl Iterator<Item = u8> {
-    features.touched().iter().flat_map(|word| word.to_le_bytes())
+/// What is touched, and what of that is written.
+fn vector(features: &Features) -> Vec<u8> {
+    let planes = features.touched().iter().chain(features.written());
+    planes.flat_map(|word| word.to_le_bytes()).collect()
 }
 
 fn vectors(random: &mut Stream, epoch: u64) -> Vectors {
@@ -41,9 +43,13 @@ fn vectors(random: &mut Stream, epoch: u64) -> Vectors {
     vectors
 }
 
-fn trace(requests: u64, to: &mut impl Write) -> io::Result<()> {
+fn trace(requests: u64, ranking: Ranking, to: &mut impl Write) -> io::Result<()> {
     let mut random = Stream::new(1, Purpose::Test, 0);
-    let mut scheduler = Scheduler::new(WORKERS, Ranking::Artifact, Planes::One);
+    let planes = match ranking {
+        Ranking::Artifact => Planes::One,
+        Ranking::Improved => Planes::Two,
+    };
+    let mut scheduler = Scheduler::new(WORKERS, ranking, planes);
     let mut open: VecDeque<(usize, Features)> = VecDeque::new();
     for request in 0..requests {
         if random.below(EPOCH) == 0 || request == 10 {
@@ -60,7 +66,7 @@ fn trace(requests: u64, to: &mut impl Write) -> io::Result<()> {
             let (worker, features) = open.swap_remove_back(at).expect("it is open");
             scheduler.done(worker, &features);
             to.write_all(b"D")?;
-            to.write_all(&vector(&features).collect::<Vec<u8>>())?;
+            to.write_all(&vector(&features))?;
             to.write_all(&[worker as u8])?;
         }
         let mut features = Features::default();
@@ -68,14 +74,15 @@ fn trace(requests: u64, to: &mut impl Write) -> io::Result<()> {
         for _ in 0..keys {
             // Half of them among few: requests meet.
             let among = if random.below(2) == 0 { 24 } else { FEATURES as u64 };
-            features.add(random.below(among) as usize, false);
+            let feature = random.below(among) as usize;
+            features.add(feature, planes == Planes::Two && random.below(2) == 0);
         }
         // Some clients hint at workers that are not there.
         let hint = random.below(HINTS) as usize;
         let worker = scheduler.decide(&features, hint).expect("192 requests fill no queue");
         open.push_back((worker, features));
         to.write_all(b"R")?;
-        to.write_all(&vector(&features).collect::<Vec<u8>>())?;
+        to.write_all(&vector(&features))?;
         to.write_all(&[hint as u8, worker as u8])?;
     }
     to.flush()
@@ -83,7 +90,15 @@ fn trace(requests: u64, to: &mut impl Write) -> io::Result<()> {
 
 fn main() -> ExitCode {
     let requests = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1_000_000);
-    match trace(requests, &mut BufWriter::new(io::stdout().lock())) {
+    let ranking = match std::env::args().nth(2).as_deref() {
+        None => Ranking::Artifact,
+        Some("improved") => Ranking::Improved,
+        Some(other) => {
+            eprintln!("decisions: there is no ranking {other:?}: give improved, or leave it out");
+            return ExitCode::FAILURE;
+        }
+    };
+    match trace(requests, ranking, &mut BufWriter::new(io::stdout().lock())) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads it has found a difference, and says so.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,

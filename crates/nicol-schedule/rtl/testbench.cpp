@@ -2,11 +2,14 @@
 // the one in the trace, which the Rust model has made. Says how many cycles that took.
 //
 // An operation is a letter and what follows it:
-//   R  a vector of 64 bytes, the hint, the worker that is to be chosen
-//   D  a vector of 64 bytes, the worker at which that request is done
+//   R  a vector of 64 bytes, what of it is written, the hint, the worker that is to be chosen
+//   D  a vector of 64 bytes, what of it is written, the worker at which that request is done
 //   V  512 weights, 512 workers that steer, 31 for nobody
 //
 // For the second half of the requests decisions are not always taken at once.
+//
+// PLANES says which module is driven: with 1 the one that looks at vectors and hints, with 2 the one that
+// looks at vectors and what is written.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +26,7 @@ constexpr int FEATURES = 512;
 
 struct Operation {
     char kind = 0;
-    uint32_t vector[FEATURES / 32];
+    uint32_t vector[FEATURES / 32], written[FEATURES / 32];
     uint8_t hint = 0, worker = 0;
     uint8_t weights[FEATURES], steering[FEATURES];
 };
@@ -42,11 +45,13 @@ bool read(Operation &operation) {
     switch (kind) {
     case 'R':
         need(operation.vector, sizeof operation.vector);
+        need(operation.written, sizeof operation.written);
         need(&operation.hint, 1);
         need(&operation.worker, 1);
         return true;
     case 'D':
         need(operation.vector, sizeof operation.vector);
+        need(operation.written, sizeof operation.written);
         need(&operation.worker, 1);
         return true;
     case 'V':
@@ -107,12 +112,19 @@ int main(int argc, char **argv) {
         if (ends && has_next && next.kind == 'R') request = &next;
         if (ends) {
             memcpy(top.done_vector.data(), now.vector, sizeof now.vector);
+#if PLANES == 2
+            memcpy(top.done_written.data(), now.written, sizeof now.written);
+#endif
             top.done_worker = now.worker;
             top.done_valid = 1;
         }
         if (request != nullptr) {
             memcpy(top.request_vector.data(), request->vector, sizeof request->vector);
+#if PLANES == 2
+            memcpy(top.request_written.data(), request->written, sizeof request->written);
+#else
             top.request_hint = request->hint;
+#endif
             top.request_valid = 1;
         }
         if (has_now && now.kind == 'V') {

@@ -1,5 +1,5 @@
 //! Schedulers broken on purpose, for the checkers' negative tests: a service that stands before a
-//! server's own and loses some of its requests. The server itself knows nothing of it.
+//! server's own and spoils some of its requests. The server itself knows nothing of it.
 
 mod service;
 
@@ -19,4 +19,7 @@ pub enum Sabotage {
     /// What comes before the first vectors is forgotten; vectors come of what aborts, so that none
     /// ever come.
     DropsBeforeVectors,
+    /// Data stays where the request before it has left its own: what a worker then executes is that
+    /// of the request before.
+    ExecutesOldData,
 }

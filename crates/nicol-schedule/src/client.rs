@@ -10,8 +10,9 @@ use nicol_core::ids::{EngineId, NodeId, Side, TxnId};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 
 use super::config::Kind;
+use super::decision::WORKERS_MAX;
 use super::features::Features;
-use super::messages::{Done, Header, Part, RequestOf};
+use super::messages::{DataOf, Done, Header, Part, RequestOf, Vector};
 use super::shared::Shared;
 
 /// Clients of an engine, at most: a slot names one.
@@ -27,11 +28,29 @@ struct Clients<F: Fabric> {
     sequence: Cell<u64>,
 }
 
+/// Steps from one worker to the next: primes above [`WORKERS_MAX`], so that a client comes to every
+/// worker of any number before it comes to one again.
+const STRIDES: [usize; 8] = [37, 41, 43, 47, 53, 59, 61, 67];
+const _: () = assert!(STRIDES[0] > WORKERS_MAX, "no number of workers is a multiple of a stride");
+
+/// Where a client goes next, and how.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    at: usize,
+    stride: usize,
+    /// Requests until it draws another one.
+    left: usize,
+}
+
 /// A client: it has one request at a time.
+///
+/// Clients are out of step: each goes round the workers in an order of its own, drawn anew from the
+/// seed for every round. In one order for all, two equal closed loops would meet at the same worker
+/// again and again.
 pub struct Client<F: Fabric> {
     clients: Rc<Clients<F>>,
     slot: u64,
-    turn: Cell<usize>,
+    round: Cell<Round>,
 }
 
 impl<F: Fabric> Clone for Client<F> {
@@ -40,7 +59,7 @@ impl<F: Fabric> Clone for Client<F> {
         let number = slots.replace(slots.get() + 1);
         assert!(number >> SLOT_BITS == 0, "an engine has fewer than 2^24 clients");
         let slot = u64::from(fabric.here().pack()) << SLOT_BITS | number;
-        Self { clients: Rc::clone(&self.clients), slot, turn: Cell::new(number as usize) }
+        Self::of(&self.clients, slot)
     }
 }
 
@@ -56,7 +75,24 @@ impl<F: Fabric> Client<F> {
             sequence: Cell::new(0),
         };
         let slot = u64::from(fabric.here().pack()) << SLOT_BITS;
-        Self { clients: Rc::new(clients), slot, turn: Cell::new(0) }
+        Self::of(&Rc::new(clients), slot)
+    }
+
+    fn of(clients: &Rc<Clients<F>>, slot: u64) -> Self {
+        Self { clients: Rc::clone(clients), slot, round: Cell::default() }
+    }
+
+    /// Where the client would send its next request: a number of which some workers are the rest.
+    fn hint(&self) -> usize {
+        let mut round = self.round.get();
+        if round.left == 0 {
+            let drawn = self.clients.fabric.random() as usize;
+            let at = drawn / STRIDES.len() % WORKERS_MAX;
+            round = Round { at, stride: STRIDES[drawn % STRIDES.len()], left: WORKERS_MAX };
+        }
+        let Round { at, stride, left } = round;
+        self.round.set(Round { at: at + stride, stride, left: left - 1 });
+        at
     }
 
     /// The engine that a request goes to.
@@ -89,6 +125,35 @@ impl<F: Fabric> Client<F> {
     }
 }
 
+impl<F: Fabric> Client<F> {
+    /// Writes the data to the host, where the worker that the client hints at receives it, and the
+    /// vector to the scheduler; the reply. [AlNiCo22, implementation, steps 1 and 2]
+    async fn write_twice(
+        &self,
+        scheduler: EngineId,
+        request: RequestOf<'_>,
+        hinted: u8,
+        timeout: Timeout,
+    ) -> Result<F::Payload, FabricError> {
+        let Clients { fabric, server, .. } = &*self.clients;
+        let (host, vector) =
+            (EngineId::host(*server, hinted), Vector { header: request.header, id: request.id });
+        let data = DataOf(request);
+        let written = if fabric.is_reliable(host) {
+            fabric.send(host, &data);
+            None
+        } else {
+            Some(fabric.call(host, &data, timeout))
+        };
+        let replied = fabric.call(scheduler, &vector, timeout).await;
+        if let Some(written) = written {
+            // What became of it the reply says.
+            let _ = written.await;
+        }
+        replied
+    }
+}
+
 impl<F: Fabric> CommitProtocol for Client<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         let Clients { fabric, shared, procedures, server, sequence, .. } = &*self.clients;
@@ -96,14 +161,15 @@ impl<F: Fabric> CommitProtocol for Client<F> {
         let id = TxnId::new(fabric.here(), fabric.incarnation(), sequence.get());
         txn.id = id;
         let features = shared.map.features(txn, procedures);
-        let hint = self.turn.replace(self.turn.get() + 1);
+        let hint = self.hint();
         let long = procedures.is_long(txn.procedure);
         let hinted = (hint % shared.workers) as u8;
         let (ship, local) = (txn.ship, txn.local);
         let header = Header { slot: self.slot, hint: hinted, long, ship, local, features };
         let target = self.target(txn, &header, hint);
         debug_assert!(target.side == Side::Host || target.core == 0);
-        let mut request = RequestOf { header, id, txn, padding: shared.config.padding };
+        let apart = shared.config.writes_twice();
+        let mut request = RequestOf { header, id, txn, padding: shared.config.padding, apart };
         let timeout = Timeout::After(shared.config.timeout);
         // Parts that do not fit the request's slot are sent first, one slot after the other: a slot
         // is free again when its reply has come. (C2.06)
@@ -114,7 +180,10 @@ impl<F: Fabric> CommitProtocol for Client<F> {
             }
         }
         let asked = fabric.phase("scheduled");
-        let replied = fabric.call(target, &request, timeout).await;
+        let replied = match apart {
+            true => self.write_twice(target, request, hinted, timeout).await,
+            false => fabric.call(target, &request, timeout).await,
+        };
         drop(asked);
         let outcome = match replied {
             Ok(reply) => match Done::parse(reply.as_ref()) {

@@ -44,10 +44,22 @@ pub enum Completion {
     Slot,
 }
 
+/// How a request reaches the card's scheduler and the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RpcPath {
+    /// The client writes the data to the host and the vector to the FPGA, and the worker starts when
+    /// both are there. [AlNiCo22, implementation]
+    TwoWrites,
+    /// One message carries both, through the card: what suits a card on the packets' path.
+    OneMessage,
+}
+
 /// How requests are scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleConfig {
     pub kind: Kind,
+    /// How a request comes to the card's scheduler.
+    pub path: RpcPath,
     pub ranking: Ranking,
     /// Which features are in conflict.
     pub planes: Planes,
@@ -85,6 +97,7 @@ impl ScheduleConfig {
     pub const fn published(kind: Kind) -> Self {
         Self {
             kind,
+            path: RpcPath::TwoWrites,
             ranking: Ranking::Improved,
             planes: Planes::Two,
             completion: Completion::Reply,
@@ -100,6 +113,11 @@ impl ScheduleConfig {
             timeout: Nanos::from_millis(100),
             sabotage: Sabotage::None,
         }
+    }
+
+    /// Do data and vector of a request go apart?
+    pub const fn writes_twice(&self) -> bool {
+        matches!((self.kind, self.path), (Kind::Alnico, RpcPath::TwoWrites))
     }
 
     /// Does a worker tell the scheduler that a request is done? Strife's waits for its batch,

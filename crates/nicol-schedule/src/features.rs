@@ -50,6 +50,11 @@ impl Features {
         &self.touched
     }
 
+    /// What is written, of that.
+    pub const fn written(&self) -> &Plane {
+        &self.written
+    }
+
     /// How many features there are.
     pub fn count(&self) -> u32 {
         self.touched.iter().map(|word| word.count_ones()).sum()

@@ -73,6 +73,9 @@ pub enum Policy {
     /// When other features are steered, there are a quarter more or fewer aborts, or a quarter of
     /// them are on other features.
     OnChange,
+    /// Never: nothing weighs anything, and requests go to the shortest queue. What scheduling by
+    /// features gains is seen beside it.
+    Never,
 }
 
 /// Computes vectors from what stood in the way, one after the other. [AlNiCo22, software feedback]
@@ -115,6 +118,7 @@ impl Feedback {
         let due = match policy {
             Policy::Always => aborts > 0,
             Policy::OnChange => others || moved,
+            Policy::Never => false,
         };
         if !due {
             return None;
@@ -250,5 +254,6 @@ mod tests {
         assert!(feedback.vectors(Policy::Always, &old).is_some());
         assert!(feedback.vectors(Policy::OnChange, &moved).is_some());
         assert!(feedback.vectors(Policy::Always, &counts(&[])).is_none());
+        assert!(feedback.vectors(Policy::Never, &moved).is_none());
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! | step of the slide "implementation" | what | where |
 //! |---|---|---|
-//! | 1, 2 | a client sends the request with its vector | `client.rs`, `features.rs` |
+//! | 1, 2 | a client writes the data to the host, and the vector to the scheduler | `client.rs`, `features.rs` |
 //! | 3 | the scheduler decides, and writes an entry of the worker's queue | `server.rs` (`decide`, `give`), `decision.rs` |
-//! | 4 | the worker takes it and executes the transaction, until it commits or refuses | `server.rs` (`work`) |
+//! | 4 | the worker takes it, once the data is there, and executes the transaction until it commits or refuses | `deposits.rs`, `server.rs` (`work`) |
 //! | 5 | it replies to the client; the scheduler learns that it is done | `server.rs` |
 //! | feedback | what stood in the way becomes weights and steering | `feedback.rs`, `server.rs` (`feed_back`) |
 //!
@@ -14,11 +14,12 @@
 //! any decision is serializable. Nothing is lost: a queue that is full refuses, and the client
 //! tries again.
 //!
-//! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA;
-//! in the testbed the data is written to the host, and the vector alone to the FPGA.
+//! DEVIATION [AlNiCo22, implementation]: the data is a message to the worker that the client hints
+//! at, whose core receives it; in the testbed it is an RDMA WRITE to memory that all workers poll.
+//! Behind schedulers on cores, and with `rpc=one-message`, request and vector are one message.
 //!
 //! DEVIATION [AlNiCo artifact], in five points:
-//! - A client's hint is the next worker in turn, not a random one.
+//! - A client's hint is the next worker of an order of its own, not a random one each time.
 //! - In the mode `artifact` the scheduler looks at its counters again after 1,024 decisions. The
 //!   artifact counts rounds of its polling loop; there is no such loop here.
 //! - Requests are messages of the fabric. The artifact finds them by a flag that flips in a slot.
@@ -31,6 +32,7 @@ mod broken;
 mod client;
 mod config;
 mod decision;
+mod deposits;
 mod features;
 mod feedback;
 mod given;
@@ -42,7 +44,7 @@ mod strife;
 
 #[doc(hidden)]
 pub use broken::Sabotage;
-pub use config::{Completion, Kind, ScheduleConfig};
+pub use config::{Completion, Kind, RpcPath, ScheduleConfig};
 pub use decision::{OPEN_MAX, Planes, Ranking, Scheduler, Vectors, WORKERS_MAX};
 pub use features::{FEATURES, FeatureMap, Features, Plane};
 pub use feedback::{Contention, Feedback, Policy, WINDOW, Window};

@@ -6,6 +6,7 @@ use nicol_core::txn::{Abort, KEYS_MAX, Outcome, ProcedureId, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::decision::Vectors;
+use super::deposits::Entry;
 use super::features::{FEATURES, Features};
 
 /// Where the kinds of these messages begin: beyond those of the systems that are scheduled.
@@ -21,6 +22,15 @@ pub(crate) const VECTORS: u16 = KINDS + 4;
 const DONE: u16 = KINDS + 5;
 /// Client to worker: a part of a request that does not fit a slot.
 pub(crate) const PART: u16 = KINDS + 6;
+/// Client to the host: a request without its vector. [AlNiCo22, implementation, step 1]
+pub(crate) const DATA: u16 = KINDS + 7;
+/// Where its id stands in it: behind slot, hint and flags.
+pub(crate) const DATA_ID: std::ops::Range<usize> = 10..18;
+/// Client to the FPGA: the vector alone. [AlNiCo22, implementation, step 2]
+pub(crate) const VECTOR: u16 = KINDS + 8;
+/// FPGA to worker: an entry of its completion queue, for data that is on the host. [AlNiCo22,
+/// implementation, step 3]
+pub(crate) const ENTRY: u16 = KINDS + 9;
 
 /// Bytes of a slot, which takes a request or a part of one. (C2.06)
 pub(crate) const SLOT_BYTES: usize = 2_048;
@@ -30,13 +40,15 @@ pub(crate) const SLOT_BYTES: usize = 2_048;
 const LONG: u8 = 1;
 const SHIP: u8 = 2;
 const LOCAL: u8 = 4;
+/// Its vector goes another way.
+const APART: u8 = 8;
 /// Of a key: it is written; without a look at what was there.
 const WRITE: u8 = 1;
 const BLIND: u8 = 2;
 
 /// Is a message of this kind one of these?
 pub fn is_scheduling(kind: u16) -> bool {
-    (REQUEST..=PART).contains(&kind)
+    (REQUEST..=ENTRY).contains(&kind)
 }
 
 /// A request: its header with the vector [AlNiCo22, new header], then the transaction's arguments
@@ -69,21 +81,28 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    pub(crate) fn emit(&self, to: &mut Writer<'_>) {
+    /// `vector`: with the vector?
+    fn emit(&self, vector: bool, to: &mut Writer<'_>) {
         to.u64(self.slot);
         to.u8(self.hint);
         let flag = |on, flag| if on { flag } else { 0 };
-        to.u8(flag(self.long, LONG) | flag(self.ship, SHIP) | flag(self.local, LOCAL));
-        self.features.emit(to);
+        let flags = flag(self.long, LONG) | flag(self.ship, SHIP) | flag(self.local, LOCAL);
+        to.u8(flags | flag(!vector, APART));
+        if vector {
+            self.features.emit(to);
+        }
     }
 
     pub(crate) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (slot, hint, flags) = (from.u64()?, from.u8()?, from.u8()?);
-        if flags & !(LONG | SHIP | LOCAL) != 0 {
+        if flags & !(LONG | SHIP | LOCAL | APART) != 0 {
             return Err(Malformed { what: "a request's flags" });
         }
         let is = |flag| flags & flag != 0;
-        let features = Features::parse(from)?;
+        let features = match is(APART) {
+            true => Features::default(),
+            false => Features::parse(from)?,
+        };
         Ok(Self { slot, hint, long: is(LONG), ship: is(SHIP), local: is(LOCAL), features })
     }
 }
@@ -95,6 +114,8 @@ pub(crate) struct RequestOf<'a> {
     pub(crate) txn: &'a Txn,
     /// Bytes besides.
     pub(crate) padding: u32,
+    /// Does its vector go another way?
+    pub(crate) apart: bool,
 }
 
 impl RequestOf<'_> {
@@ -103,7 +124,8 @@ impl RequestOf<'_> {
         /// Slot, hint, flags and vectors, id, procedure, three lengths.
         const FIXED: usize = 8 + 2 + 2 * FEATURES / 8 + 8 + 2 + 2 + 2 + 4;
         let entries = self.txn.entries().len() * KEY_BYTES;
-        let own = FIXED + self.txn.args().len() + entries;
+        let vectors = if self.apart { 2 * FEATURES / 8 } else { 0 };
+        let own = FIXED - vectors + self.txn.args().len() + entries;
         let all = own + self.padding as usize;
         let before = all.div_ceil(SLOT_BYTES) - own.div_ceil(SLOT_BYTES);
         self.padding = self.padding.saturating_sub((before * SLOT_BYTES) as u32);
@@ -115,8 +137,8 @@ impl Message for RequestOf<'_> {
     const KIND: u16 = REQUEST;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        let Self { header, id, txn, padding } = self;
-        header.emit(to);
+        let Self { header, id, txn, padding, apart } = self;
+        header.emit(!apart, to);
         to.u64(id.0);
         to.u16(txn.procedure.0);
         to.u16(txn.args().len() as u16);
@@ -134,6 +156,76 @@ impl Message for RequestOf<'_> {
     fn keys(&self, each: &mut dyn FnMut(Key)) {
         self.txn.entries().iter().for_each(|entry| each(entry.key));
     }
+}
+
+/// A request whose vector goes another way.
+pub(crate) struct DataOf<'a>(pub(crate) RequestOf<'a>);
+
+impl Message for DataOf<'_> {
+    const KIND: u16 = DATA;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        self.0.emit(to);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        self.0.keys(each);
+    }
+}
+
+/// What a scheduler needs of a request whose data is on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vector {
+    pub(crate) header: Header,
+    pub(crate) id: TxnId,
+}
+
+impl Message for Vector {
+    const KIND: u16 = VECTOR;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        self.header.emit(true, to);
+        to.u64(self.id.0);
+    }
+}
+
+impl Vector {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (header, id) = (Header::parse(&mut from)?, TxnId(from.u64()?));
+        from.finish().map(|()| Self { header, id })
+    }
+}
+
+impl Message for Entry {
+    const KIND: u16 = ENTRY;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        emit_reply_to(self.reply_to, to);
+        to.u64(self.slot);
+        to.u64(self.id.0);
+    }
+}
+
+impl Entry {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let reply_to = parse_reply_to(&mut from)?;
+        let (slot, id) = (from.u64()?, TxnId(from.u64()?));
+        from.finish().map(|()| Self { reply_to, slot, id })
+    }
+}
+
+fn emit_reply_to(reply_to: ReplyTo, to: &mut Writer<'_>) {
+    to.u32(reply_to.engine.pack());
+    to.u16(reply_to.request.slot);
+    to.u32(reply_to.request.sequence);
+}
+
+fn parse_reply_to(from: &mut Reader<'_>) -> Result<ReplyTo, Malformed> {
+    let engine = EngineId::unpack(from.u32()?).ok_or(Malformed { what: "an engine" })?;
+    let request = RequestId { slot: from.u16()?, sequence: from.u32()? };
+    Ok(ReplyTo { engine, request })
 }
 
 /// A request as it came: all of it was looked at, nothing copied.
@@ -239,9 +331,7 @@ impl Message for Work<'_> {
     const KIND: u16 = WORK;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        to.u32(self.reply_to.engine.pack());
-        to.u16(self.reply_to.request.slot);
-        to.u32(self.reply_to.request.sequence);
+        emit_reply_to(self.reply_to, to);
         to.bytes(self.request);
     }
 
@@ -254,9 +344,7 @@ impl Message for Work<'_> {
 impl<'a> Work<'a> {
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
-        let engine = EngineId::unpack(from.u32()?).ok_or(Malformed { what: "an engine" })?;
-        let request = RequestId { slot: from.u16()?, sequence: from.u32()? };
-        Ok(Self { reply_to: ReplyTo { engine, request }, request: from.rest() })
+        Ok(Self { reply_to: parse_reply_to(&mut from)?, request: from.rest() })
     }
 }
 
@@ -366,7 +454,8 @@ mod tests {
         let mut header = Header { slot: 9, hint: 3, long: true, local: true, ..Header::default() };
         header.features.add(77, true);
         let mut body = Vec::new();
-        RequestOf { header, id: TxnId(8), txn: &txn, padding: 9 }.emit(&mut Writer::new(&mut body));
+        RequestOf { header, id: TxnId(8), txn: &txn, padding: 9, apart: false }
+            .emit(&mut Writer::new(&mut body));
         let parsed = Request::parse(&body).unwrap();
         let mut again = Txn::default();
         parsed.begin(&mut again);
@@ -376,15 +465,44 @@ mod tests {
         for (padding, before, left) in
             [(9, 0, 9), (1_839, 0, 1_839), (3_800, 1, 1_752), (3_900, 2, 0)]
         {
-            let mut request = RequestOf { header, id: TxnId(8), txn: &txn, padding };
+            let mut request = RequestOf { header, id: TxnId(8), txn: &txn, padding, apart: false };
             assert_eq!((request.cut(), request.padding), (before, left));
             let mut body = Vec::new();
             request.emit(&mut Writer::new(&mut body));
             assert!(body.len() <= SLOT_BYTES, "{}", body.len());
         }
+        let mut data = Vec::new();
+        DataOf(RequestOf { header, id: TxnId(8), txn: &txn, padding: 0, apart: true })
+            .emit(&mut Writer::new(&mut data));
+        assert_eq!(Reader::new(&data[DATA_ID]).u64(), Ok(8));
         assert!(Part::parse(&[0; SLOT_BYTES]).is_ok() && Part::parse(&[0; 7]).is_err());
         body[9] = 255;
         assert!(Request::parse(&body).is_err(), "unknown flags");
+    }
+
+    #[test]
+    fn data_and_vector_survive_apart() {
+        let mut txn = Txn::default();
+        txn.reset(ProcedureId(3), b"args");
+        txn.write(Key(5));
+        let mut header = Header { slot: 9, hint: 3, long: true, ..Header::default() };
+        header.features.add(77, true);
+        let data = RequestOf { header, id: TxnId(8), txn: &txn, padding: 0, apart: true };
+        let mut body = Vec::new();
+        DataOf(data).emit(&mut Writer::new(&mut body));
+        let parsed = Request::parse(&body).unwrap();
+        assert_eq!(parsed.header, Header { features: Features::default(), ..header });
+        assert_eq!((parsed.id, parsed.keys.len()), (TxnId(8), 1));
+        let (mut body, vector) = (Vec::new(), Vector { header, id: TxnId(8) });
+        vector.emit(&mut Writer::new(&mut body));
+        assert_eq!(Vector::parse(&body), Ok(vector));
+        assert!((0..body.len()).all(|len| Vector::parse(&body[..len]).is_err()));
+        let engine = EngineId::host(nicol_core::ids::NodeId(1), 2);
+        let reply_to = ReplyTo { engine, request: RequestId { slot: 4, sequence: 5 } };
+        let (mut body, entry) = (Vec::new(), Entry { reply_to, slot: 9, id: TxnId(8) });
+        entry.emit(&mut Writer::new(&mut body));
+        assert_eq!(Entry::parse(&body), Ok(entry));
+        assert!((0..body.len()).all(|len| Entry::parse(&body[..len]).is_err()));
     }
 
     #[test]

@@ -18,9 +18,11 @@ use nicol_kit::count;
 
 use super::config::{Completion, Kind};
 use super::decision::{OPEN_MAX, Vectors};
+use super::deposits::{Entry, Waiting};
 use super::feedback::{Feedback, Window};
 use super::messages::{
-    COMPLETED, Checked, Completed, Done, Header, PART, Part, REQUEST, Request, VECTORS, WORK, Work,
+    COMPLETED, Checked, Completed, DATA, Done, ENTRY, Header, PART, Part, REQUEST, Request, VECTOR,
+    VECTORS, Vector, WORK, Work,
 };
 use super::shared::Shared;
 use super::strife::plan;
@@ -306,6 +308,45 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         Ok(())
     }
 
+    /// Schedules a request whose data is on its way to the host. [AlNiCo22, implementation, step 3]
+    fn dispatch_vector(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
+        let Vector { header, id } = Vector::parse(body)?;
+        match self.decide(id, &header) {
+            Some(worker) => {
+                count(&self.shared.counts.scheduled);
+                let entry = Entry { reply_to, slot: header.slot, id };
+                self.fabric.send(self.worker(worker), &entry);
+            }
+            None => self.refuse(reply_to),
+        }
+        Ok(())
+    }
+
+    /// A request's data is on the host: its worker starts if it has the entry. [AlNiCo22,
+    /// implementation, step 1]
+    fn deposit(&self, body: &[u8]) -> Result<(), Malformed> {
+        let Checked { header, id, .. } = Checked::parse(body)?;
+        let Some(waiting) = self.shared.deposits.data(header.slot, id, body) else {
+            return Ok(());
+        };
+        let Waiting { entry: Entry { reply_to, .. }, worker, scheduler } = waiting;
+        if worker == self.fabric.here() {
+            self.enqueue(reply_to, Request::parse(body)?, Some(scheduler));
+        } else {
+            self.fabric.send(worker, &Work { reply_to, request: body });
+        }
+        Ok(())
+    }
+
+    /// This worker has an entry: it starts if the data is there. [AlNiCo22, implementation, step 4]
+    fn entry(&self, scheduler: EngineId, entry: Entry) -> Result<(), Malformed> {
+        let waiting = Waiting { entry, worker: self.fabric.here(), scheduler };
+        if let Some(body) = self.shared.deposits.entry(waiting) {
+            self.enqueue(entry.reply_to, Request::parse(&body)?, Some(scheduler));
+        }
+        Ok(())
+    }
+
     fn completed(&self, by: EngineId, Completed { slot, id }: Completed) {
         self.shared.assignments().done(slot, id);
         let worker = usize::from(by.core);
@@ -433,6 +474,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         loop {
             self.fabric.sleep_until(self.fabric.now() + config.feedback).await;
             let counts = contention.counts();
+            count(&self.shared.counts.epochs);
             self.fabric.work(CoreWork::Copy { bytes: (counts.len() * size_of::<u32>()) as u32 });
             let Some(made) = feedback.vectors(config.policy, &counts) else { continue };
             match config.kind {
@@ -448,6 +490,11 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         if self.shared.assignments().scheduler.publish(vectors) {
             count(&self.shared.counts.published);
         }
+    }
+
+    /// Does this engine decide by vectors whose data goes another way?
+    fn schedules_vectors(&self) -> bool {
+        self.shared.config.kind == Kind::Alnico && self.fabric.here().side == Side::Nic
     }
 
     fn asked(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
@@ -476,9 +523,23 @@ impl<F: Fabric, X: Executor> Service for Server<F, X> {
             (PART, Some(reply_to)) => Part::parse(body).map(|Part| {
                 self.fabric.reply(reply_to, &Done(Outcome::Committed));
             }),
+            (VECTOR, Some(reply_to)) if self.schedules_vectors() => {
+                self.dispatch_vector(reply_to, body)
+            }
+            (DATA, _) if self.fabric.here().side == Side::Host => {
+                let taken = self.deposit(body);
+                if let (Ok(()), Some(reply_to)) = (&taken, reply_to) {
+                    self.fabric.reply(reply_to, &Done(Outcome::Committed));
+                }
+                taken
+            }
+            (ENTRY, None) if own => self.entry(from, Entry::parse(body)?),
             (WORK, None) if own => {
                 let Work { reply_to, request } = Work::parse(body)?;
-                self.enqueue(reply_to, Request::parse(request)?, Some(from));
+                // Of data that another core has received the card is told, which has decided.
+                let apart = self.shared.config.writes_twice();
+                let scheduler = if apart { EngineId::nic(from.node, 0) } else { from };
+                self.enqueue(reply_to, Request::parse(request)?, Some(scheduler));
                 Ok(())
             }
             (COMPLETED, None) if own => {

@@ -11,6 +11,7 @@ use nicol_kit::counters;
 
 use super::config::ScheduleConfig;
 use super::decision::Scheduler;
+use super::deposits::Deposits;
 use super::features::{FeatureMap, Features, SPREAD};
 use super::feedback::Contention;
 use super::given::Assignments;
@@ -74,6 +75,8 @@ pub(crate) struct Counts {
     pub(crate) aborts: AtomicU64,
     /// Requests that were refused since every queue was full.
     pub(crate) refused: AtomicU64,
+    /// Feedback epochs that have ended, at each of which vectors were computed.
+    pub(crate) epochs: AtomicU64,
     /// Vectors that were published.
     pub(crate) published: AtomicU64,
     /// Aborts on keys whose feature weighs anything, and all of them since vectors were published.
@@ -94,6 +97,8 @@ pub struct Shared {
     /// Requests that a worker has and that are not answered.
     pub(crate) open: AtomicU64,
     pub(crate) transcripts: Transcripts,
+    /// Data whose entries have not come, and the other way round.
+    pub(crate) deposits: Deposits,
 }
 
 impl Shared {
@@ -130,6 +135,7 @@ impl Shared {
             counts: Counts::default(),
             open: AtomicU64::new(0),
             transcripts,
+            deposits: Deposits::default(),
         }
     }
 
@@ -157,8 +163,8 @@ impl Shared {
 
     /// What a report counts of scheduling.
     pub fn counters(&self) -> Vec<Counter> {
-        let Counts { scheduled, aborts, refused, published, detected, aborts_since_vectors } =
-            &self.counts;
+        let Counts { scheduled, aborts, refused, epochs, published, .. } = &self.counts;
+        let Counts { detected, aborts_since_vectors, .. } = &self.counts;
         let named = [
             ("scheduled", scheduled),
             ("aborts", aborts),
@@ -167,6 +173,9 @@ impl Shared {
             ("aborts_on_weighed", detected),
             ("aborts_since_vectors", aborts_since_vectors),
         ];
-        counters("schedule", named).collect()
+        let of_feedback =
+            self.config.kind.weighs_features().then_some([("feedback_epochs", epochs)]);
+        let of_feedback = of_feedback.into_iter().flat_map(|named| counters("schedule", named));
+        counters("schedule", named).chain(of_feedback).collect()
     }
 }

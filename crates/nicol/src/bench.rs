@@ -12,18 +12,20 @@ use nicol_lab::bench::{self, BenchConfig, BenchRun, Length, THREADS};
 use nicol_lab::binding::Resource;
 use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::{BenchReport, CoreTime, Memory};
+use nicol_lab::report::{BenchReport, CoreTime, Deferred, Memory};
 use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
-use nicol_workload::tpcc::{self, Chopping, Features, Indices, Shipped, Suppliers, Terminals};
+use nicol_workload::tpcc::{
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
-    BenchArgs, ChoppingArg, DistributionArg, FeaturesArg, Format, IndicesArg, KeyFormArg, MixArg,
-    ShipArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
+    BenchArgs, ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, Format, IndicesArg,
+    KeyFormArg, MixArg, ShipArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
@@ -138,6 +140,10 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
             ChoppingArg::Whole => Chopping::Whole,
             ChoppingArg::Pieces => Chopping::Pieces,
         }),
+        delivery: args.delivery.map(|delivery| match delivery {
+            DeliveryArg::Deferred => DeliveryMode::Deferred,
+            DeliveryArg::Interactive => DeliveryMode::Interactive,
+        }),
         shipped: args.ship.map(|ship| match ship {
             ShipArg::None => Shipped::Neither,
             ShipArg::NewOrder => Shipped::NewOrder,
@@ -153,6 +159,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         keys: args.keys,
         later_keys: args.later_keys,
         later_after: args.later_after,
+        content: args.content,
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,
         zipf_over: args.zipf_over,
@@ -312,7 +319,13 @@ fn table(report: &BenchReport) -> Result<()> {
     ));
     rows.push(("latency (us)", spread(&report.latency_us)));
     let kind = |kind: &nicol_lab::report::Kind| {
-        format!("{}: {} ({})", kind.name, kind.committed, spread(&kind.latency_us))
+        let executed = format!("{}: {} ({})", kind.name, kind.committed, spread(&kind.latency_us));
+        match &kind.deferred {
+            Some(Deferred { answered, answer_us }) => {
+                format!("{executed}; deferred: {answered} answered ({})", spread(answer_us))
+            }
+            None => executed,
+        }
     };
     rows.push(("by type", report.kinds.iter().map(kind).collect::<Vec<_>>().join("\n")));
     rows.extend(costs(report));

@@ -26,8 +26,8 @@ pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{AuthClients, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
 pub use workload::{
-    ChoppingArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg, ShipArg,
-    SuppliersArg, TerminalsArg, WorkloadArgs,
+    ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
+    ShipArg, SuppliersArg, TerminalsArg, WorkloadArgs,
 };
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
@@ -205,8 +205,8 @@ pub struct BenchArgs {
     /// The seed of all randomness.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// Faults to inject: none or messages,crashes,stalls,partitions. A list with commas may have
-    /// any of these; the seed draws what happens when.
+    /// Faults to inject: none or messages,crashes,stalls,partitions,pauses,slow. A list with commas
+    /// may have any of these; the seed draws what happens when.
     #[arg(long, default_value = "none", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Inject the faults of a plan in FILE instead, as a failed `nicol sweep` writes it.
@@ -309,8 +309,8 @@ pub struct SweepArgs {
     /// Seeds to run in parallel [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls
-    /// and partitions.
+    /// Families of faults that a seed draws from: a list with commas of messages, crashes,
+    /// stalls, partitions, pauses and slow.
     #[arg(long, default_value = "messages", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Write to DIR the smallest fault plan that still fails (simulated). The replay command names

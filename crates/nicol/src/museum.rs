@@ -48,7 +48,16 @@ fn systems(list: &str) -> Result<Vec<&'static System>> {
     if list == "all" {
         return Ok(systems::all().collect());
     }
-    list.split(',').map(|name| systems::find(name.trim())).collect()
+    let chosen: Vec<&'static System> =
+        list.split(',').map(|name| systems::find(name.trim())).collect::<Result<_>>()?;
+    // A visit that shows nothing would hold.
+    match chosen.iter().find(|system| (system.sabotages)().is_empty()) {
+        Some(system) => Err(anyhow!(
+            "--system {}: no fault is planted in it; name another one, or `all`",
+            system.name
+        )),
+        None => Ok(chosen),
+    }
 }
 
 /// Why an exhibit is not as it must be.

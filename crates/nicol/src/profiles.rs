@@ -125,6 +125,7 @@ fn people(all: &[(String, CheckLine)]) -> Result<()> {
             }) + 1
         });
         let verdict = match (line.is_close(), line.contradicted) {
+            (true, _) if line.arithmetic => "holds (arithmetic)",
             (true, _) if line.fitted => "holds (fitted)",
             (true, _) if line.assumed => "holds (assumed)",
             (true, _) => "holds",
@@ -182,6 +183,7 @@ fn row(profile: &str, line: &CheckLine) -> Value {
         "relative_error": (line.relative_error * 10_000.0).round() / 10_000.0,
         "assumed": line.assumed,
         "fitted": line.fitted,
+        "arithmetic": line.arithmetic,
         "holds": line.holds(),
         "note": line.note,
     })

@@ -14,7 +14,7 @@ use nicol_lab::bench::{BenchConfig, BenchRun, THREADS};
 use nicol_lab::experiments::{shown, write_atomically};
 use nicol_lab::replay::command;
 use nicol_lab::report::BenchReport;
-use nicol_lab::sweep::{self, Failure, SweepReport, Swept};
+use nicol_lab::sweep::{self, Failure, Invalid, SweepReport, Swept};
 use nicol_lab::systems::{self, System};
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use serde_json::json;
@@ -32,6 +32,8 @@ const JOBS_MAX: usize = 1_024;
 const RUNS_MAX: u64 = 1_000_000;
 /// Violations of one run that are printed; the others are counted.
 const VIOLATIONS_SHOWN: usize = 5;
+/// Runs that show nothing and are named; the others are counted.
+const INVALID_SHOWN: usize = 3;
 /// Messages about a key that are printed: the last ones.
 const MESSAGES_SHOWN: usize = 40;
 /// What is told at an interrupt.
@@ -52,13 +54,7 @@ pub fn run(args: &SweepArgs) -> Result<End> {
         ))
         .into());
     }
-    let jobs = match args.jobs {
-        Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => jobs,
-        Some(jobs) => {
-            return Err(Usage(anyhow!("--jobs {jobs}: give 1 to {JOBS_MAX}")).into());
-        }
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
+    let jobs = jobs(args)?;
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new(configs.len() as u64).with_style(ProgressStyle::default_bar())
     } else {
@@ -99,6 +95,11 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     print(args, &report, &missing)?;
     report.warnings.iter().for_each(|warning| output::tell(&format!("warning: {warning}")));
     report.failures.iter().for_each(explain);
+    tell_invalid(&report.invalid);
+    let shows_too_little = report.shows_too_little();
+    if let Some(why) = &shows_too_little {
+        output::tell(&format!("failed: {why}"));
+    }
     if args.format == Format::Table {
         print_messages(&report)?;
     }
@@ -106,7 +107,26 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     if unseen {
         output::tell(&format!("failed: never seen: {}", missing.join(", ")));
     }
-    Ok(verdict(&report, unseen, asked.exit_code()))
+    Ok(verdict(&report, unseen || shows_too_little.is_some(), asked.exit_code()))
+}
+
+/// How many runs are under way at once.
+fn jobs(args: &SweepArgs) -> Result<usize> {
+    match args.jobs {
+        Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => Ok(jobs),
+        Some(jobs) => Err(Usage(anyhow!("--jobs {jobs}: give 1 to {JOBS_MAX}")).into()),
+        None => Ok(thread::available_parallelism().map_or(1, usize::from)),
+    }
+}
+
+/// Names runs that did so little that they show nothing.
+fn tell_invalid(invalid: &[Invalid]) {
+    for Invalid { workload, system, world, seed, why } in invalid.iter().take(INVALID_SHOWN) {
+        output::tell(&format!("invalid: {workload} on {system}, {world}, seed {seed}: {why}"));
+    }
+    if let Some(more) = invalid.len().checked_sub(INVALID_SHOWN + 1) {
+        output::tell(&format!("         and {} more: --format json lists all", more + 1));
+    }
 }
 
 /// Tells what is wrong in a run, and how to repeat and trace it.
@@ -163,7 +183,8 @@ fn keep(folder: Option<&Path>, ran: &BenchRun) {
 }
 
 /// How a sweep ended. What failed has failed, however it ended; what an interrupted one has not
-/// seen, it might have seen later. `code` is that of an interrupted one.
+/// seen, it might have seen later. `unseen`: it shows too little. `code` is that of an interrupted
+/// one.
 fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     if !report.failures.is_empty() || unseen {
         End::Failed
@@ -211,7 +232,9 @@ fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()>
             let mut totals = output::flat(&value);
             let totals = totals.as_object_mut();
             let mut totals = totals.map(std::mem::take).unwrap_or_default();
-            for listed in ["parts", "failures", "planned_runs", "interrupted", "warnings"] {
+            for listed in
+                ["parts", "failures", "planned_runs", "interrupted", "warnings", "invalid"]
+            {
                 totals.remove(listed);
             }
             if report.interrupted {

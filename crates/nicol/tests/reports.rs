@@ -8,7 +8,8 @@ use serde_json::Value;
 const PAGE: &str = include_str!("../../../docs/research/reports.md");
 
 /// Groups whose names are a system's, a workload's or a figure's.
-const OPEN: [&str; 5] = ["abort_reasons", "paths", "counters", "check.awaiting_recovery", "kept"];
+const OPEN: [&str; 6] =
+    ["abort_reasons", "paths", "counters", "befell", "check.awaiting_recovery", "kept"];
 /// Printed after crashes only, of which tests of crashes look at the values.
 const AFTER_CRASHES: [&str; 3] =
     ["check.awaiting_recovery.*", "check.read_back", "check.acknowledged_lost"];
@@ -70,6 +71,7 @@ fn every_field_of_a_bench_report_is_documented_and_every_documented_field_printe
         format!("bench smallbank --records 100 --on liquidio3 {small}"),
         format!("bench ycsb --records 100 --system prism-kv --on connectx5-40g {small}"),
         format!("bench ycsb --records 100 --system minos-b:synch --on minos-snic {small}"),
+        format!("bench smallbank --records 100 --on liquidio3 --faults slow {small}"),
         "bench smallbank --records 100 --transactions 200 --threads 4 --client-nodes 1".to_owned(),
     ] {
         fields("", &printed(&run), &OPEN, &mut found);

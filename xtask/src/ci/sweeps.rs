@@ -19,11 +19,11 @@ pub(super) enum Worlds {
 /// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
 /// under message faults and under crashes; then every workload on a few.
 const SIMULATED: [&[&str]; 12] = [
-    &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
-    &["churn", "--on", WORLDS, "--seeds", "0..40"],
-    &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
-    &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
-    &["all", "--on", WORLDS, "--seeds", "4..6"],
+    &["smallbank", "--on", WORLDS, "--seeds", "0..15"],
+    &["churn", "--on", WORLDS, "--seeds", "0..15"],
+    &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..40"],
+    &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..40"],
+    &["all", "--on", WORLDS, "--seeds", "4..5"],
     // What needs a log device.
     &["churn", "--on", "minos-snic", "--seeds", "0..20", "--system", MINOS],
     &[

@@ -224,7 +224,8 @@ pub(super) struct Line {
 
 /// The content of a line.
 pub(super) enum Parsed {
-    Loaded(Vec<Loaded>),
+    /// Initial records, and whether the line tells their version.
+    Loaded(Vec<Loaded>, bool),
     Operation(Operation),
     Crash(Crash),
 }
@@ -359,7 +360,10 @@ impl Line {
             return Err(format!("field '{name}' does not belong to a {op}"));
         }
         match *op {
-            "load" => self.into_loaded().map(Parsed::Loaded),
+            "load" => {
+                let told = self.version.is_some();
+                self.into_loaded().map(|loaded| Parsed::Loaded(loaded, told))
+            }
             "crash" => {
                 let at = self.at.ok_or("a crash without 'at'")?;
                 Ok(Parsed::Crash(Crash { at, recovered: into_reads(self.recovered)? }))
@@ -369,7 +373,8 @@ impl Line {
     }
 
     fn into_loaded(self) -> Result<Vec<Loaded>, String> {
-        let version = self.version.ok_or("a load without 'version'")?;
+        // The others tell what one that is not told may be.
+        let version = self.version.unwrap_or_default();
         match (self.key, self.from, self.to) {
             (Some(FileKey(key)), None, None) => {
                 Ok(vec![Loaded { key, version, digest: self.digest }])

@@ -3,6 +3,7 @@
 
 mod first;
 mod line;
+mod loads;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -216,7 +217,8 @@ fn read_up_to(from: impl BufRead, longest: usize) -> Result<FileContent, History
     let promise: Promise =
         header.promise.parse().map_err(|reason: String| HistoryError::line(1, reason))?;
     let (body, lines_of) = read_lines(&header, lines)?;
-    let Body { loaded, operations, mut crashes } = body;
+    let Body { mut loaded, untold, operations, mut crashes } = body;
+    loads::infer(&mut loaded, &untold, &operations, &crashes)?;
     crashes.sort_by_key(|crash| crash.at);
     let initial = match header.initial {
         InitialKind::Listed => Initial::Listed(loaded),
@@ -263,6 +265,8 @@ fn not_told(history: &History) -> Vec<&'static str> {
 #[derive(Default)]
 struct Body {
     loaded: Vec<Loaded>,
+    /// The loads without a version, by position, and their lines.
+    untold: BTreeMap<usize, usize>,
     operations: Vec<Operation>,
     crashes: Vec<Crash>,
 }
@@ -284,15 +288,18 @@ fn read_lines(
                 lines_of.push(line);
             }
             Parsed::Crash(crash) => body.crashes.push(crash),
-            Parsed::Loaded(_) if header.initial == InitialKind::Untold => {
+            Parsed::Loaded(..) if header.initial == InitialKind::Untold => {
                 let reason = "a load, although line 1 says that the initial state is untold";
                 return Err(HistoryError::line(line, reason));
             }
-            Parsed::Loaded(loaded) => {
+            Parsed::Loaded(loaded, told) => {
                 for record in loaded {
                     if let Some(before) = loaded_at.insert(record.key.clone(), line) {
                         let reason = format!("a record that line {before} loads as well");
                         return Err(HistoryError::line(line, reason));
+                    }
+                    if !told {
+                        body.untold.insert(body.loaded.len(), line);
                     }
                     body.loaded.push(record);
                 }

@@ -104,6 +104,33 @@ fn a_range_of_keys_is_loaded_by_one_line() {
     assert_eq!(keys, [4, 5, 6].map(Key::Number));
 }
 
+#[test]
+fn a_load_need_not_tell_the_version_that_the_others_leave_to_it() {
+    let loaded = |lines: &[&str]| {
+        let header =
+            HEADER.replace(r#""operations":1"#, &format!(r#""operations":{}"#, lines.len()));
+        let all = [&[header.as_str(), r#"{"op":"load","key":5}"#], lines].concat();
+        read(all.join("\n").as_bytes()).map(|content| match content.history.initial {
+            Initial::Listed(loaded) => loaded[0].version,
+            Initial::Untold => panic!("the load is listed"),
+        })
+    };
+    let get = |version: u64| GET.replace(r#""version":1"#, &format!(r#""version":{version}"#));
+    let put = |version: u64| {
+        format!(
+            r#"{{"op":"put","client":2,"seq":1,"id":9,"invoked":10,"outcome":"ok","responded":20,"key":5,"version":{version}}}"#
+        )
+    };
+    let untold = GET.replace(r#","version":1"#, "");
+    assert_eq!(loaded(&[&untold]).unwrap(), 1, "nobody tells one");
+    assert_eq!(loaded(&[&get(7)]).unwrap(), 7);
+    assert_eq!(loaded(&[&get(7), &put(9)]).unwrap(), 7);
+    assert_eq!(loaded(&[&get(9), &put(9)]).unwrap(), 8, "the read is of the put");
+    assert_eq!(loaded(&[&put(4)]).unwrap(), 3);
+    let refused = loaded(&[&put(1)]).unwrap_err().to_string();
+    assert!(refused.contains("line 2: a load without 'version'"), "{refused}");
+}
+
 /// What `read` says of a file of these lines.
 fn refused(lines: &[&str]) -> String {
     read(lines.join("\n").as_bytes()).unwrap_err().to_string()

@@ -139,9 +139,9 @@ fn a_transaction_is_taken_as_a_whole_or_left_out_as_a_whole() {
 #[test]
 fn what_a_backup_was_told_to_drop_is_left_out_whatever_else_is_logged() {
     let (view, samples) = (view(2), [sample(1, &[0, 1]), sample(2, &[0, 1])]);
-    let ended = |sample: &Sample, commits| Decision { txn: sample.id, commits };
+    let ended = |sample: &Sample, fate| Decision { txn: sample.id, fate };
     let mut body = Vec::new();
-    let told = [ended(&samples[0], false), ended(&samples[1], true)];
+    let told = [ended(&samples[0], Fate::Aborted), ended(&samples[1], Fate::Committed)];
     Decided(&told).emit(&mut Writer::new(&mut body));
     let mut decisions = Vec::new();
     Tail::new(1 << 20).frame(RecordKind::Decisions, &body, &mut decisions);

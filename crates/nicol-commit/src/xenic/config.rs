@@ -9,6 +9,9 @@ use nicol_store::nic_index::{FirstRead, HomesPerHint};
 
 use crate::broken::{Hooks, Sabotage};
 
+/// How long a request that found no free call slot waits before it tries again.
+pub(super) const SLOT_WAIT: Nanos = Nanos::from_micros(5);
+
 /// Most EXECUTE rounds of one transaction; one that needs more aborts.
 pub const ROUNDS_MAX: usize = 64;
 
@@ -69,7 +72,7 @@ pub enum LocksUntil {
     Primary,
 }
 
-/// What messages tell for recovery, and who heeds it. [4.2.1] (decision 0100)
+/// Does the system recover, and do its messages tell what that needs? [4.2.1] (decision 0100)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// As much as the paper prints: frames alone are fenced, and a LOG says how many shards its
@@ -77,7 +80,8 @@ pub enum Recovery {
     Printed,
     /// Requests say in which epoch their transaction began, LOGs list the shards that it updates,
     /// and receivers refuse what a later view has overruled. Backups apply what is decided only, so
-    /// that what they have logged can be taken back. (decision 0101)
+    /// that what they have logged can be taken back. Survivors decide what a lost coordinator
+    /// began. (decisions 0101 and 0102)
     Prepared,
 }
 

@@ -29,7 +29,9 @@
 //! With a scheduler (`scheduled`) a client's transaction is coordinated by the host engine that it
 //! advises.
 //!
-//! Deviations from the paper are tagged where they stand. Recovery [4.2.1] is not here yet: what a
+//! Deviations from the paper are tagged where they stand. Of recovery [4.2.1] there is, if the
+//! configuration prepares for it, what decides the transactions of a lost coordinator
+//! (`recoverer`, `resolution`, `server::recovery`). No backup takes over a lost shard yet: what a
 //! crash takes and leaves stands in `losses`.
 
 mod broken;
@@ -42,7 +44,9 @@ mod nic;
 mod node;
 mod open_txn;
 mod read_back;
+mod recoverer;
 mod replica;
+mod resolution;
 mod scheduled;
 mod server;
 mod start;

@@ -5,6 +5,7 @@ mod counted;
 mod grace;
 mod inserts;
 mod losses;
+mod recovering;
 mod syncing;
 pub(super) mod undecided;
 
@@ -45,6 +46,7 @@ use crate::survivor::{Survival, Survivor, WithoutData};
 use begun::Begun;
 use grace::Grace;
 use losses::deny;
+use recovering::Recovering;
 use syncing::Syncing;
 use undecided::Undecided;
 
@@ -64,6 +66,7 @@ pub struct Node {
     view: View,
     survival: Survival,
     begun: Begun,
+    recovery: Recovering,
     config: XenicConfig,
     lost_sides: LostSides,
     schedule: Option<Arc<Shared>>,
@@ -125,11 +128,20 @@ impl Node {
         &self.begun
     }
 
+    /// How far its recovery is.
+    pub(super) const fn recovery(&self) -> &Recovering {
+        &self.recovery
+    }
+
     /// Learns from a later view who is lost, and which shards have changed.
     pub(super) fn learn(&self, view: &View) {
         self.lost().learn(view);
         let lost = self.view.shard_ids().filter(|&shard| self.is_lost(shard));
         lost.for_each(|shard| self.begun.note_lost(shard, view));
+        let holds = self.shard.is_some() || self.backups.values().next().is_some();
+        if holds && self.lost().are_any() && self.config.recovery == Recovery::Prepared {
+            self.recovery.note_due(view.epoch());
+        }
     }
 
     /// Its id.
@@ -475,6 +487,7 @@ impl SystemNode for Node {
             lost_sides: LostSides::default(),
             survival: Survival::new(&view, config.hooks()),
             begun: Begun::new(&view, &config),
+            recovery: Recovering::new(),
             shard,
             primary: led.unwrap_or(none),
             backups,
@@ -508,6 +521,7 @@ impl NodeState for Node {
             && self.logs.iter().all(|log| log.is_settled())
             && self.has_released()
             && self.has_decided()
+            && !self.recovery.is_due()
             && self.schedule.as_ref().is_none_or(|shared| shared.is_settled())
             // Last: a reader that finds a COMMIT's locks released finds it counted until it is
             // durable.
@@ -551,11 +565,13 @@ impl NodeState for Node {
     }
 
     fn memory(&self) -> Option<NodeMemory> {
-        let bytes = |replica: &Replica| replica.table.memory().0;
+        let bytes = |replica: &Replica| replica.table.resident().0;
+        // A ring takes memory as it is first gone around.
+        let written = |log: &Arc<LogMemory>| log.size().min(log.reserved());
         Some(NodeMemory {
             tables: Bytes(self.replicas().map(bytes).sum()),
             index: self.index.memory(),
-            logs: Bytes(self.logs.iter().map(|log| log.size()).sum()),
+            logs: Bytes(self.logs.iter().map(written).sum()),
         })
     }
 

@@ -10,12 +10,14 @@ use nicol_core::view::View;
 use nicol_kit::follow_views;
 
 use super::broken::service;
+use super::config::Recovery;
 use super::host::HostCoordinator;
 use super::host::log_acks::LogAcks;
 use super::host::trees::HostService;
 use super::host::worker::Worker;
 use super::nic::Nic;
 use super::node::Node;
+use super::recoverer::Recoverer;
 use super::scheduled::{Submitter, serve};
 use crate::log_worker::apply_log;
 
@@ -38,6 +40,9 @@ impl CommitNode for Node {
                 let nic = Nic::new(fabric, self, procedures);
                 let follower = self.clone();
                 fabric.spawn(follow_views(fabric.clone(), move |view| follower.learn(view)));
+                if here.core == 0 && self.config().recovery == Recovery::Prepared {
+                    fabric.spawn(Recoverer::new(fabric, self).run());
+                }
                 let service = service(fabric, nic, self.config());
                 serve(fabric, self.schedule(), service, None);
                 None

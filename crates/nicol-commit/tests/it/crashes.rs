@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nicol_commit::Sabotage;
 use nicol_commit::rdma_occ::{self, RdmaOccConfig};
-use nicol_commit::xenic::{CombinedOps, ExecuteAt, Node, Recovery, XenicConfig};
+use nicol_commit::xenic::{CombinedOps, ExecuteAt, Node, XenicConfig};
 use nicol_core::commit::CommitNode;
 use nicol_core::engine::Loss;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
@@ -24,29 +24,29 @@ const TRANSACTIONS: u64 = 240;
 /// From the middle of the first transactions on, in which step each client is then differs.
 const FIRST_CRASH: Nanos = Nanos::from_micros(4);
 
-fn smallbank(accounts: u64) -> Arc<dyn Workload> {
+pub fn smallbank(accounts: u64) -> Arc<dyn Workload> {
     Arc::new(Smallbank::new(SmallbankConfig::paper(NODES, accounts)))
 }
 
-fn churn(ordered: bool) -> Arc<dyn Workload> {
+pub fn churn(ordered: bool) -> Arc<dyn Workload> {
     let rows = 16 * u64::from(NODES);
     Arc::new(Churn::new(ChurnConfig { ordered, ..ChurnConfig::new(NODES, rows) }))
 }
 
-fn config(workload: &Arc<dyn Workload>) -> XenicConfig {
+pub fn config(workload: &Arc<dyn Workload>) -> XenicConfig {
     XenicConfig {
         timeout: Nanos::from_micros(500),
         ..XenicConfig::paper(workload.records_per_shard() + workload.growth_per_shard(), 16)
     }
 }
 
-fn crash(scope: CrashScope, node: u16, at: Nanos, restarts: bool) -> Crash {
+pub fn crash(scope: CrashScope, node: u16, at: Nanos, restarts: bool) -> Crash {
     let restart_after = restarts.then_some(Nanos::from_micros(80));
     Crash { scope, node, at, restart_after }
 }
 
 /// A run with these crashes, and no other faults.
-fn with(crashes: Vec<Crash>) -> Run {
+pub fn with(crashes: Vec<Crash>) -> Run {
     Run { transactions: TRANSACTIONS, faults: FaultPlan { crashes, ..FaultPlan::none() }, ..RUN }
 }
 
@@ -95,10 +95,8 @@ fn a_crash_at_every_position_leaves_nothing_locked_but_what_awaits_recovery() {
     let split = XenicConfig { combined_ops: CombinedOps::None, multi_hop: false, ..paper.clone() };
     let at_host = XenicConfig { execute_at: ExecuteAt::Host, ..paper.clone() };
     let at_nic = XenicConfig { multi_hop: false, execute_at: ExecuteAt::Nic, ..paper.clone() };
-    let prepared = XenicConfig { recovery: Recovery::Prepared, ..paper.clone() };
     for (config, workload, ships) in [
         (paper, &smallbank, true),
-        (prepared, &smallbank, true),
         (config(&churn), &churn, true),
         (split, &smallbank, false),
         (at_host, &smallbank, false),

@@ -7,6 +7,7 @@ mod hot_keys;
 mod log_forms;
 mod overruled;
 mod rdma_crashes;
+mod recovers;
 mod restart;
 mod scheduled;
 mod sizes;

@@ -17,6 +17,10 @@ pub struct FaultFamilies {
     pub stalls: bool,
     /// Cuts of the network, some of which cost nodes their leases.
     pub partitions: bool,
+    /// Engines that stand still for longer than a lease.
+    pub pauses: bool,
+    /// Engines that are 2 to 100 times slower than the others.
+    pub slow: bool,
 }
 
 /// A name that is no family of faults.
@@ -31,9 +35,16 @@ pub struct UnknownFamily {
 }
 
 impl FaultFamilies {
-    pub const NAMES: [&'static str; 4] = ["messages", "crashes", "stalls", "partitions"];
-    pub const NONE: Self =
-        Self { messages: false, crashes: false, stalls: false, partitions: false };
+    pub const NAMES: [&'static str; 6] =
+        ["messages", "crashes", "stalls", "partitions", "pauses", "slow"];
+    pub const NONE: Self = Self {
+        messages: false,
+        crashes: false,
+        stalls: false,
+        partitions: false,
+        pauses: false,
+        slow: false,
+    };
     pub const MESSAGES: Self = Self { messages: true, ..Self::NONE };
 
     /// True if any family is on.
@@ -60,11 +71,18 @@ impl FaultFamilies {
             plan.add_partitions(&mut stream(2));
             plan.add_long_cut(&mut stream(3));
         }
+        if self.pauses {
+            plan.add_pauses(&mut stream(4));
+        }
+        if self.slow {
+            plan.add_slow(&mut stream(5));
+        }
         plan
     }
 
-    const fn switches(&mut self) -> [&mut bool; 4] {
-        [&mut self.messages, &mut self.crashes, &mut self.stalls, &mut self.partitions]
+    const fn switches(&mut self) -> [&mut bool; 6] {
+        let Self { messages, crashes, stalls, partitions, pauses, slow } = self;
+        [messages, crashes, stalls, partitions, pauses, slow]
     }
 }
 
@@ -108,7 +126,9 @@ mod tests {
 
     #[test]
     fn a_list_is_parsed_and_printed_and_an_unknown_name_is_refused_in_words() {
-        for text in ["none", "messages", "crashes", "messages,crashes", "stalls,partitions"] {
+        for text in
+            ["none", "messages", "crashes", "messages,crashes", "stalls,partitions", "pauses,slow"]
+        {
             assert_eq!(text.parse::<FaultFamilies>().unwrap().to_string(), text);
         }
         let refused = "messages,crashs".parse::<FaultFamilies>().unwrap_err().to_string();
@@ -147,9 +167,24 @@ mod tests {
     }
 
     #[test]
+    fn every_pause_outlasts_a_lease_and_the_plan_lasts_as_long() {
+        let pauses = FaultFamilies { pauses: true, ..FaultFamilies::NONE };
+        for seed in 0..200 {
+            let plan = pauses.draw(seed);
+            assert_eq!(plan.ensure_possible(), Ok(()));
+            assert!(!plan.stalls.is_empty());
+            for stall in &plan.stalls {
+                assert!(stall.span >= crate::faults::LONG_CUT, "seed {seed}");
+                assert!(stall.from + stall.span <= plan.quiet_after, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
     fn a_plan_survives_a_file() {
         for seed in 0..20 {
-            let all = "messages,crashes,stalls,partitions".parse::<FaultFamilies>().unwrap();
+            let all =
+                "messages,crashes,stalls,partitions,pauses,slow".parse::<FaultFamilies>().unwrap();
             let plan = all.draw(seed);
             let text = serde_json::to_string(&plan).unwrap();
             assert_eq!(serde_json::from_str::<FaultPlan>(&text).unwrap(), plan);

@@ -2,10 +2,11 @@
 
 use anyhow::{Result, ensure};
 use nicol_schedule::{
-    Completion, Kind, Planes, Policy, Ranking, Sabotage, ScheduleConfig, WORKERS_MAX,
+    Completion, Kind, Planes, Policy, Ranking, RpcPath, Sabotage, ScheduleConfig, WORKERS_MAX,
 };
 
 use crate::config::BenchConfig;
+use crate::family::Counters;
 use crate::hardware;
 use crate::refused::{Unfit, refuse};
 use crate::settings::{Setting, micros, numbers, words};
@@ -20,12 +21,14 @@ pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
     ("round-robin", Kind::RoundRobin),
 ];
 
-/// Ways to break a scheduler on purpose, so that a run can show that a lost request is noticed.
-pub(super) const SABOTAGES: [(&str, Sabotage); 4] = [
+/// Ways to break a scheduler on purpose, so that a run can show that a request which is lost or mixed
+/// up is noticed.
+pub(super) const SABOTAGES: [(&str, Sabotage); 5] = [
     ("refuses_silently", Sabotage::RefusesSilently),
     ("drops_when_full", Sabotage::DropsWhenFull),
     ("loses_queue", Sabotage::LosesQueue),
     ("drops_before_vectors", Sabotage::DropsBeforeVectors),
+    ("executes_old_data", Sabotage::ExecutesOldData),
 ];
 
 /// The settings of a scheduler, wherever it stands.
@@ -33,6 +36,13 @@ pub(super) fn settings() -> Vec<Setting<ScheduleConfig>> {
     type It = ScheduleConfig;
     let most = WORKERS_MAX as u64 - 1;
     vec![
+        Setting::new(
+            "rpc",
+            words([("two-writes", RpcPath::TwoWrites), ("one-message", RpcPath::OneMessage)]),
+            |to: &mut It| &mut to.path,
+        )
+        .help("how a request reaches alnico: data to the host and vector to the card, or both through it")
+        .then(|to| of(|kind| kind == Kind::Alnico, to)),
         Setting::new(
             "ranking",
             words([("artifact", Ranking::Artifact), ("improved", Ranking::Improved)]),
@@ -54,10 +64,14 @@ pub(super) fn settings() -> Vec<Setting<ScheduleConfig>> {
         .then(counts),
         Setting::new(
             "publish",
-            words([("always", Policy::Always), ("on-change", Policy::OnChange)]),
+            words([
+                ("always", Policy::Always),
+                ("on-change", Policy::OnChange),
+                ("never", Policy::Never),
+            ]),
             |to: &mut It| &mut to.policy,
         )
-        .help("which vectors alnico's software publishes")
+        .help("which vectors alnico's software publishes; never: the shortest queue alone")
         .then(weighs),
         Setting::new("feedback_us", micros(1..=10_000_000), |to: &mut It| &mut to.feedback)
             .help("how often alnico's software computes vectors")
@@ -144,6 +158,16 @@ pub(super) fn check_cores(schedule: &ScheduleConfig, config: &BenchConfig) -> Re
         );
     }
     Ok(())
+}
+
+/// The warning of a run whose scheduler weighs features, and that has ended before it could: what
+/// is compared then is the shortest queue.
+pub(super) fn without_feedback(counters: &Counters) -> Vec<String> {
+    let epochs = counters.get("schedule").and_then(|group| group.get("feedback_epochs"));
+    let warning = "the run has ended before its first feedback epoch: no vector was published, and \
+                   requests went to the shortest queue; run it for longer (--seconds), or --set \
+                   feedback_us=N";
+    if epochs == Some(&0) { vec![warning.to_owned()] } else { Vec::new() }
 }
 
 /// Why a scheduler's setting means nothing without one.

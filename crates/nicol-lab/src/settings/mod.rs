@@ -207,6 +207,17 @@ pub(crate) fn value_of<'s>(settings: &'s [String], key: &str) -> Option<&'s str>
     pairs.rfind(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
 }
 
+/// Refuses each of `keys` that is set, for it would change nothing.
+///
+/// # Errors
+/// The setting, why it is not taken, and the remedy.
+pub(crate) fn refuse_idle(settings: &[String], keys: &[&'static str], why: &str) -> Result<()> {
+    match keys.iter().find_map(|key| Some((key, value_of(settings, key)?))) {
+        Some((key, value)) => Err(Unfit::new(why, "leave it out").of_setting(key, value).into()),
+        None => Ok(()),
+    }
+}
+
 /// Whether one of these settings is an engine's.
 pub(crate) fn change_engines(settings: &[String]) -> bool {
     EngineSettings::table().iter().any(|row| value_of(settings, row.name).is_some())

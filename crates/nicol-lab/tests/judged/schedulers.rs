@@ -9,6 +9,7 @@ use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_schedule::QUEUE_MAX;
+use nicol_workload::tpcc::DeliveryMode;
 
 use crate::support::{held, held_run};
 
@@ -69,7 +70,7 @@ fn a_scheduler_learns_what_is_hot_and_contention_falls() {
     let netsto = run("round-robin", &[]);
     for settings in [&["planes=2"][..], &["ranking=artifact", "planes=1", "completion=slot"]] {
         let alnico = run("alnico", settings);
-        assert!(alnico["vectors_published"] > 2, "{alnico:?}");
+        assert!(alnico["vectors_published"] > 1, "{alnico:?}");
         assert!(alnico["aborts"] < netsto["aborts"], "{alnico:?} against {netsto:?}");
     }
 }
@@ -82,10 +83,11 @@ fn stalled(scheduler: &str, settings: &[&str]) -> BenchConfig {
         host_engines: Some(4),
         length: Some(Length::Transactions(OPERATIONS_OF_STALLED)),
         fault_plan: Some(FaultPlan { stalls, ..FaultPlan::none() }),
-        ..config("silo", scheduler, "smallbank", 5)
+        ..config("silo", scheduler, "ycsb-t", 5)
     };
-    // So many that few wait for locks that the first core holds.
-    config.workload.records = Some(50_000);
+    // Reads: nobody waits for locks that the first core holds.
+    let workload = &mut config.workload;
+    (workload.records, workload.keys, workload.read_percent) = (Some(50_000), Some(4), Some(100));
     let never = ["feedback_us=10000000"].into_iter().filter(|_| scheduler.starts_with("alnico"));
     config.settings.extend(never.chain(settings.iter().copied()).map(str::to_owned));
     config
@@ -129,7 +131,7 @@ fn feedback_that_never_comes_and_a_stalled_worker_cost_no_request() {
                 .map(|from| while_stalled(End::Ok, from))
                 .into();
             assert!(all > 1_000 && late > all / 3, "{case}: {late} of {all}");
-            assert!(while_stalled(End::Failed, STALL.start) > 100, "{case}: none was refused");
+            assert!(while_stalled(End::Failed, STALL.start) > 0, "{case}: none was refused");
         }
     }
 }
@@ -428,4 +430,55 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
         let error = format!("{:#}", bench::run(&config).err().unwrap());
         assert!(error.contains(words), "{error}");
     }
+}
+
+#[test]
+fn a_run_that_ends_before_its_first_feedback_epoch_says_so() {
+    let warnings = |scheduler: &str, settings: &[&str]| {
+        let mut config = config("silo", scheduler, "smallbank", 3);
+        config.settings.extend(settings.iter().map(ToString::to_string));
+        let report = held(&config);
+        let of_feedback = |line: &&String| line.contains("first feedback epoch");
+        (report.warnings.iter().filter(of_feedback).count(), report.counters["schedule"].clone())
+    };
+    assert_eq!(warnings("alnico", &["feedback_us=10000000"]).0, 1);
+    let (none, counters) = warnings("alnico", &[]);
+    assert!(none == 0 && counters["vectors_published"] > 0, "{counters:?}");
+    let (none, counters) = warnings("alnico", &["publish=never"]);
+    assert!(counters["feedback_epochs"] > 0, "{counters:?}");
+    assert_eq!((none, counters["vectors_published"]), (0, 0), "that was asked for");
+    assert_eq!(warnings("round-robin", &[]).0, 0, "it has no feedback");
+}
+
+#[test]
+fn two_clients_without_contention_are_answered_as_soon_as_one() {
+    let median = |client_nodes, seed| {
+        let mut config = config("silo", "round-robin", "ycsb-t", seed);
+        config.client_nodes = client_nodes;
+        (config.clients, config.workload.keys) = (Some(1), Some(1));
+        config.workload.read_percent = Some(100);
+        held(&config).latency_us.p50
+    };
+    for seed in 0..4 {
+        let (one, two) = (median(1, seed), median(2, seed));
+        assert!(two < 1.02 * one, "{two} us of two clients, {one} us of one");
+    }
+}
+
+/// (TPC-C 2.7.2)
+#[test]
+fn no_client_waits_for_a_delivery_that_is_deferred() {
+    let run = |delivery| {
+        let mut config = config("silo", "round-robin", "tpcc", 3);
+        config.workload.delivery = Some(delivery);
+        let report = held(&config);
+        report.kinds.into_iter().find(|kind| kind.name == "delivery").expect("it has Deliveries")
+    };
+    let deferred = run(DeliveryMode::Deferred);
+    let answers = deferred.deferred.expect("they are answered");
+    assert!(answers.answered > 5 && answers.answer_us.max < 0.1, "{answers:?}");
+    assert_eq!(deferred.committed, answers.answered, "all of them are executed");
+    assert!(deferred.latency_us.p50 > 5.0, "{:?}", deferred.latency_us);
+    let interactive = run(DeliveryMode::Interactive);
+    assert!(interactive.deferred.is_none() && interactive.committed > 5);
 }

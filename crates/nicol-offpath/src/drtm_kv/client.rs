@@ -11,10 +11,11 @@ use nicol_core::steering::Way;
 use nicol_core::units::Nanos;
 use nicol_kit::count;
 
-use super::config::Alternative;
+use super::config::{Alternative, Asking};
 use super::layout::{BUCKET, Entry, ValueAddress, extent_bytes, search, verify};
 use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
+use super::pace::{GetWay, Pace};
 use super::table::bucket_of;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
@@ -41,6 +42,8 @@ struct Engine<F: Fabric> {
     node: Arc<Node>,
     /// By node: the keys of its memory, if it has told.
     keys: RefCell<Vec<Option<Keys>>>,
+    /// How long gets take.
+    pace: Pace,
 }
 
 /// A server, as an operation reaches it.
@@ -64,23 +67,24 @@ fn malformed<E>(_: E) -> Reason {
 impl<F: Fabric> Client<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
         let keys = RefCell::new(vec![None; fabric.view().nodes()]);
-        Self(Rc::new(Engine { fabric, node, keys }))
+        Self(Rc::new(Engine { fabric, node, keys, pace: Pace::default() }))
     }
 
-    /// Whether the next get asks the SoC. With A4 + A5 the gets of one client machine do.
-    /// [OffPath23 figure 18]
-    fn asks(&self) -> bool {
-        let Engine { fabric, node, .. } = &*self.0;
-        match node.config().alternative {
+    /// The way of the next get.
+    fn way(&self) -> GetWay {
+        let Engine { fabric, node, pace, .. } = &*self.0;
+        let asks = match node.config().alternative {
             Alternative::Rnic | Alternative::A1 | Alternative::A4 => false,
             Alternative::A5 => !node.config().reads_kept(),
             Alternative::A2 | Alternative::A3 => true,
-            Alternative::A4AndA5 => match node.config().asks_permille {
-                Some(share) => fabric.random() % 1_000 < share.into(),
+            Alternative::A4AndA5 => match node.config().asking {
+                Asking::Greedy => return pace.next(),
+                Asking::Permille(share) => fabric.random() % 1_000 < share.into(),
                 // The last node: a client's where clients have nodes of their own.
-                None => fabric.here().node.index() + 1 == fabric.view().nodes(),
+                Asking::OneMachine => fabric.here().node.index() + 1 == fabric.view().nodes(),
             },
-        }
+        };
+        if asks { GetWay::Ask } else { GetWay::Read }
     }
 
     /// READs a bucket, others of its chain, and the value. [OffPath23 5.2: A1, A4, A5 by READ]
@@ -220,7 +224,7 @@ impl<F: Fabric> Client<F> {
 
     /// The server of `key`, asked for its memory's keys at first.
     async fn reach(&self, key: Key) -> Result<Server, Reason> {
-        let Engine { fabric, node, keys } = &*self.0;
+        let Engine { fabric, node, keys, .. } = &*self.0;
         let server = node.server_of(key);
         for _ in 0..HELLOS_MAX {
             if node.lost().contain(server) {
@@ -242,15 +246,24 @@ impl<F: Fabric> Client<F> {
 
 impl<F: Fabric> KeyValue for Client<F> {
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
-        let Engine { fabric, node, .. } = &*self.0;
+        let Engine { fabric, node, pace, .. } = &*self.0;
         let server = self.reach(key).await.map_err(Failure::Aborted)?;
         // Planned at run time: the first way is to READ, the second to ask.
         let planned = node.choice().map(|choice| (choice, choice.take(fabric.now())));
-        let asks = planned.map_or_else(|| self.asks(), |(_, taken)| taken.way == Way::Second);
-        let present = match asks {
-            true => self.get_by_asking(server, key, value).await,
-            false => self.get_by_reads(server, key, value).await,
+        let way = match planned {
+            None => self.way(),
+            Some((_, taken)) if taken.way == Way::Second => GetWay::Ask,
+            Some(_) => GetWay::Read,
         };
+        // Whoever compares reads the clock.
+        let began = node.config().compares().then(|| fabric.now());
+        let present = match way {
+            GetWay::Ask => self.get_by_asking(server, key, value).await,
+            GetWay::Read => self.get_by_reads(server, key, value).await,
+        };
+        if let Some(began) = began {
+            pace.took(way, fabric.now().since(began));
+        }
         if let (Some((choice, taken)), Ok(_)) = (planned, &present) {
             choice.ended(taken, fabric.now());
         }

@@ -24,8 +24,20 @@ pub enum Alternative {
     A4,
     /// The SoC has the index and values of some keys.
     A5,
-    /// The engines of one client node use A5, all others A4; or a share of all gets does.
+    /// A get uses A4 or A5: see [`Asking`].
     A4AndA5,
+}
+
+/// Which gets ask the SoC, where a client can do both (A4 + A5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// Those for which that is faster: the better way is used until it is saturated, and then the
+    /// other one as well. [OffPath23 4.2]
+    Greedy,
+    /// All of one client machine, none of the others. [OffPath23 figure 18]
+    OneMachine,
+    /// So many of a thousand.
+    Permille(u16),
 }
 
 impl Alternative {
@@ -66,11 +78,10 @@ pub struct DrtmKvConfig {
     /// Copies of what clients READ of the SoC's memory, in other rows of it: a READ takes any.
     /// [OffPath23 advice 1]
     pub copies: u64,
-    /// Of a thousand gets those that ask, where a client can do both (A4 + A5). Without it one
-    /// client node asks, and the others READ.
-    pub asks_permille: Option<u16>,
+    /// The gets that ask, where a client can do both (A4 + A5).
+    pub asking: Asking,
     /// Chooses at run time whether a get READs or asks, where a client can do both (A4 + A5). With
-    /// it there is no fixed share.
+    /// it `asking` has no effect.
     pub steering: Option<Steering>,
     /// Time that a client waits for the answer to a request.
     pub timeout: Nanos,
@@ -102,6 +113,11 @@ impl DrtmKvConfig {
         index.saturating_add(self.extents.saturating_mul(extent_bytes(self.value_bytes)))
     }
 
+    /// Whether clients compare the times of their two ways.
+    pub(super) fn compares(&self) -> bool {
+        self.alternative == Alternative::A4AndA5 && self.asking == Asking::Greedy
+    }
+
     /// Whether clients READ values of the SoC.
     pub(super) fn reads_kept(&self) -> bool {
         self.alternative == Alternative::A5 && self.kept_by == KeptBy::Read
@@ -120,7 +136,7 @@ impl DrtmKvConfig {
             cached: if alternative == Alternative::A5 { records } else { (records / 8).max(1) },
             kept_by: KeptBy::Send,
             copies: 1,
-            asks_permille: None,
+            asking: Asking::Greedy,
             steering: None,
             timeout: Nanos::from_millis(20),
             sabotage: Sabotage::None,

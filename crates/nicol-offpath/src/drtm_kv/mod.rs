@@ -29,6 +29,7 @@ mod config;
 mod layout;
 mod messages;
 mod node;
+mod pace;
 mod server;
 mod start;
 mod table;
@@ -36,5 +37,5 @@ mod table;
 #[doc(hidden)]
 pub use broken::Sabotage;
 pub use client::Client;
-pub use config::{Alternative, COPIES_MAX, DrtmKvConfig, KeptBy};
+pub use config::{Alternative, Asking, COPIES_MAX, DrtmKvConfig, KeptBy};
 pub use node::Node;

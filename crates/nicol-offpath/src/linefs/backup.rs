@@ -67,12 +67,19 @@ impl<F: Fabric> Member<F> {
             }
             return self.publish_copies(chunk, bytes).await;
         }
-        let raw = self.decompress(bytes, len, node.config().decompression).await?;
+        let unpacked = match node.config().packs(Side::Nic) {
+            true => Some(self.decompress(bytes, len, node.config().decompression).await?),
+            false => None,
+        };
+        let raw = unpacked.as_deref().unwrap_or(bytes);
+        if raw.len() != len {
+            return Err(FabricError::Malformed);
+        }
         let began = fabric.now();
         if node.config().alternative == Alternative::A1 {
             // [OffPath23 A1] WRITE it to the host, over path 3.
             let rkey = memory.inbox_key(Side::Host).ok_or(FabricError::NoResources)?;
-            self.write(fabric.here().node, rkey, offset, &raw).await?;
+            self.write(fabric.here().node, rkey, offset, raw).await?;
             add_time(&times.land, fabric, began);
             let began = fabric.now();
             fabric.persist(copies, offset, len).await?;
@@ -93,7 +100,7 @@ impl<F: Fabric> Member<F> {
             done?;
             add_time(&times.land, fabric, began);
         }
-        self.publish_copies(chunk, &raw).await
+        self.publish_copies(chunk, raw).await
     }
 
     async fn decompress(

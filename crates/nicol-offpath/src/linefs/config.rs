@@ -1,5 +1,6 @@
 //! How file replication runs: every choice is a value.
 
+use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
 
 use super::broken::{Hooks, Sabotage};
@@ -13,7 +14,7 @@ pub enum Alternative {
     /// The SoC fetches by DMA (3*), compresses and replicates.
     A2,
     A3,
-    /// A share of all chunks by A3, the others by A2.
+    /// Chunks by A2 until the SoC is saturated, the others by A3. [OffPath23 4.2]
     A2AndA3,
 }
 
@@ -34,11 +35,14 @@ pub struct LineFsConfig {
     pub chunk: Bytes,
     /// Chunks of a host engine that are on their way at most: its log has space for so many.
     pub slots: u8,
-    /// Of a thousand chunks, those that A3 takes with A2 + A3.
-    pub a3_permille: u16,
+    /// Of a thousand chunks, those that A3 takes with A2 + A3. Without it A2 takes each chunk for
+    /// which the SoC has space.
+    pub a3_permille: Option<u16>,
     /// Transfers are posted in pieces of so many bytes; as a whole where there is none. [OffPath23
     /// advices 2 and 3]
     pub segment: Option<Bytes>,
+    /// Whether the SoC compresses what A1 and A2 send.
+    pub soc_compresses: bool,
     /// Whether the host compresses what A3 sends. The study leaves that out, since it costs host
     /// cores.
     pub host_compresses: bool,
@@ -64,8 +68,9 @@ impl LineFsConfig {
             host: HostLoad::Idle,
             chunk: Bytes(256 << 10),
             slots: 8,
-            a3_permille: 550,
+            a3_permille: None,
             segment: None,
+            soc_compresses: true,
             host_compresses: false,
             compression: Cost::COMPRESSION,
             decompression: Cost::DECOMPRESSION,
@@ -74,17 +79,35 @@ impl LineFsConfig {
         }
     }
 
-    /// Whether A3 takes the `turn`-th chunk of a host engine. Its chunks are spread evenly.
-    pub(super) fn by_host(&self, turn: u64) -> bool {
-        match self.alternative {
-            Alternative::A1 | Alternative::A2 => false,
-            Alternative::A3 => true,
-            Alternative::A2AndA3 => {
-                let before = |turn: u64| turn.wrapping_mul(self.a3_permille.into()) / 1_000;
-                before(turn + 1) > before(turn)
+    /// The way of the `turn`-th chunk of a host engine. Shares are spread evenly.
+    pub(super) fn way(&self, turn: u64) -> ChunkWay {
+        match (self.alternative, self.a3_permille) {
+            (Alternative::A1 | Alternative::A2, _) => ChunkWay::Soc,
+            (Alternative::A3, _) => ChunkWay::Host,
+            (Alternative::A2AndA3, None) => ChunkWay::SocFirst,
+            (Alternative::A2AndA3, Some(share)) => {
+                let before = |turn: u64| turn.wrapping_mul(share.into()) / 1_000;
+                if before(turn + 1) > before(turn) { ChunkWay::Host } else { ChunkWay::Soc }
             }
         }
     }
+
+    /// Are the chunks packed that this side sends?
+    pub(super) const fn packs(&self, side: Side) -> bool {
+        match side {
+            Side::Nic => self.soc_compresses,
+            Side::Host => self.host_compresses,
+        }
+    }
+}
+
+/// Who takes a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChunkWay {
+    Soc,
+    Host,
+    /// The SoC unless it is saturated, else the host.
+    SocFirst,
 }
 
 #[cfg(test)]
@@ -93,10 +116,11 @@ mod tests {
 
     #[test]
     fn a_share_of_chunks_is_spread_evenly() {
-        let config = LineFsConfig { a3_permille: 250, ..LineFsConfig::paper(Alternative::A2AndA3) };
-        let ways: Vec<bool> = (0..8).map(|turn| config.by_host(turn)).collect();
-        assert_eq!(ways, [false, false, false, true, false, false, false, true]);
-        let all = LineFsConfig { a3_permille: 1_000, ..config };
-        assert!((0..8).all(|turn| all.by_host(turn)));
+        let paper = LineFsConfig::paper(Alternative::A2AndA3);
+        let config = LineFsConfig { a3_permille: Some(250), ..paper };
+        let by_host: Vec<bool> = (0..8).map(|turn| config.way(turn) == ChunkWay::Host).collect();
+        assert_eq!(by_host, [false, false, false, true, false, false, false, true]);
+        let all = LineFsConfig { a3_permille: Some(1_000), ..config };
+        assert!((0..8).all(|turn| all.way(turn) == ChunkWay::Host));
     }
 }

@@ -13,10 +13,12 @@ use nicol_kit::count;
 
 use super::chain::Chain;
 use super::compress::Cost;
+use super::config::ChunkWay;
 use super::layout::{Record, record_bytes, records};
 use super::member::{Gone, Member};
 use super::messages::{Chunk, Containing, Content, Slot, Submit, Way};
 use super::node::add_time;
+use super::saturation::AtSoc;
 use super::standing::Verdict;
 
 /// How long a host waits before it submits a chunk again that was refused.
@@ -49,6 +51,8 @@ struct Sealed {
     outcome: Rc<ChunkOutcome>,
     /// Whether A3 takes it.
     by_host: bool,
+    /// It counts at the SoC, where chunks go by that.
+    _at_soc: Option<AtSoc>,
 }
 
 /// A host engine's log of writes that have not left as a chunk.
@@ -166,9 +170,19 @@ impl<F: Fabric> Log<F> {
         let kept = memory.log().write(memory.offset_in_log(slot), &bytes);
         assert!(kept.is_ok(), "the log has space for every slot");
         let turn = self.sealed.replace(self.sealed.get() + 1);
-        let by_host = node.config().by_host(turn);
+        let (by_host, at_soc) = match node.config().way(turn) {
+            ChunkWay::Soc => (false, None),
+            ChunkWay::Host => (true, None),
+            // [OffPath23 4.2 step 3] In turn: A2 until it is saturated, then A3.
+            ChunkWay::SocFirst => {
+                let core = self.member.engine_of(here.node, Side::Nic, slot).core;
+                let taken = node.soc.take(core);
+                (taken.is_none(), taken)
+            }
+        };
         count(if by_host { &node.counts.by_host } else { &node.counts.by_soc });
-        fabric.spawn(self.clone().replicate(Sealed { shard, slot, bytes, outcome, by_host }));
+        let sealed = Sealed { shard, slot, bytes, outcome, by_host, _at_soc: at_soc };
+        fabric.spawn(self.clone().replicate(sealed));
     }
 
     /// Replicates a sealed chunk, publishes its writes and frees its slot.

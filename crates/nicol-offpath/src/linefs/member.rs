@@ -147,10 +147,9 @@ impl<F: Fabric> Member<F> {
 
     /// How to read the bytes of a chunk that this engine passes on.
     fn content_of<'a>(&self, chunk: &Chunk, bytes: &'a [u8]) -> Content<'a> {
-        let is_host = self.fabric.here().side == Side::Host;
-        match is_host && !self.node.config().host_compresses {
-            true => Content::Raw(bytes),
-            false => Content::Packed(bytes, chunk.raw as usize),
+        match self.node.config().packs(self.fabric.here().side) {
+            true => Content::Packed(bytes, chunk.raw as usize),
+            false => Content::Raw(bytes),
         }
     }
 

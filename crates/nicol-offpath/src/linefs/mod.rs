@@ -16,7 +16,8 @@
 //! | acknowledge | the last backup first, each after what it waits for; then the log's slot is free | `member.rs`, `pass_on` |
 //! | change of view | the next of the chain is promoted; a node that comes back copies the files and is the last | `standing.rs`, `align.rs` |
 //!
-//! With A2 + A3 a share of all chunks goes either way.
+//! With A2 + A3 the SoC comes first, and the host replicates what it has no space for
+//! (`saturation.rs`, decision 0091); or a share of all chunks goes either way.
 //!
 //! The primary gives each write of a block a version, and publishing skips older ones, since chunks
 //! of several logs overtake each other (AMB-37). (Decision 0044)
@@ -39,6 +40,7 @@ mod member;
 mod memory;
 mod messages;
 mod node;
+mod saturation;
 mod soc;
 mod standing;
 mod start;

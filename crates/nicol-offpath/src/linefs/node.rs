@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::engine::Loss;
 use nicol_core::fabric::{Fabric, Local};
-use nicol_core::ids::{Key, NodeId, ShardId, Version};
+use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
@@ -15,6 +15,7 @@ use nicol_kit::{Open, counters};
 use super::config::LineFsConfig;
 use super::files::{Files, digest_of};
 use super::memory::Memory;
+use super::saturation::SocLoad;
 use super::standing::State;
 
 /// Counters of a node.
@@ -91,6 +92,8 @@ pub struct Node {
     /// Work that is not done.
     open: Arc<AtomicU64>,
     pub(super) counts: Counts,
+    /// What the SoC has of the own log, where chunks go by that.
+    pub(super) soc: SocLoad,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -172,6 +175,7 @@ impl SystemNode for Node {
                 state: Mutex::new(State::loaded(id, &loaded, own, config.hooks())),
                 memory: Mutex::new(Arc::new(Memory::new(&config, &loaded))),
                 config,
+                soc: SocLoad::new(loaded.engines(id, Side::Nic).max(1)),
                 loaded,
                 open: Arc::default(),
                 counts: Counts::default(),

@@ -1,6 +1,7 @@
 //! The primary's SoC: it fetches a chunk of its host's log, compresses and replicates it.
 
 use nicol_core::fabric::{Fabric, FabricError, OneSided, ReplyTo};
+use nicol_core::ids::Side;
 use nicol_kit::count;
 
 use super::compress::{Cost, pack};
@@ -60,12 +61,17 @@ impl<F: Fabric> Member<F> {
         submit: &Submit,
         raw: &[u8],
     ) -> Result<Replicated, Gone> {
+        let config = self.node.config();
         // [OffPath23 A1, A2] Compress.
-        let packed = self.compress(raw, self.node.config().compression).await;
+        let packed = match config.packs(Side::Nic) {
+            true => Some(self.compress(raw, config.compression).await),
+            false => None,
+        };
+        let sent = packed.as_deref().unwrap_or(raw);
         // [OffPath23 A1, A2] Write it to the SoC of the next backup, over path 2.
-        let (len, crc) = (packed.len() as u32, crc32c::crc32c(&packed));
+        let (len, crc) = (sent.len() as u32, crc32c::crc32c(sent));
         let Submit { slot, len: raw, way } = submit.clone();
-        self.pass_on(&Chunk { slot, raw, len, crc, way }, &packed).await
+        self.pass_on(&Chunk { slot, raw, len, crc, way }, sent).await
     }
 
     /// Compresses a chunk on this core.

@@ -22,6 +22,9 @@ impl KeyValueNode for Node {
 
     const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
 
+    /// A block: more than the chunk that the study advises (256 KiB) has space for.
+    const VALUE_BYTES_MAX: u32 = 1 << 20;
+
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         self.start_engine(fabric)
     }

@@ -1,13 +1,14 @@
 //! Sizes and times as descriptions write them.
 
-/// A size such as "64B", "256KiB", "16MiB", or KB and MB.
+/// A size such as "64B", "256KiB", "16MiB", or KB, MB and GB.
 pub(super) fn size(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u64); 6] = [
+    const UNITS: [(&str, u64); 7] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
         ("KB", 1_000),
         ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
         ("B", 1),
     ];
     UNITS.iter().find_map(|(unit, scale)| {

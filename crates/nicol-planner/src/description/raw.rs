@@ -1,5 +1,7 @@
 //! A description as its file has it: every key, and where it stands.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -12,6 +14,8 @@ pub(super) struct Raw {
     pub(super) bytes: Option<Spanned<String>>,
     pub(super) criteria: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) limits: Option<RawLimits>,
+    /// Sizes by name.
+    pub(super) soc_memory: Option<BTreeMap<String, Spanned<String>>>,
     pub(super) mitigations: Option<RawMitigations>,
     #[serde(default)]
     pub(super) alternative: Vec<Spanned<RawAlternative>>,
@@ -39,6 +43,7 @@ pub(super) struct RawAlternative {
     #[serde(default)]
     pub(super) summary: String,
     pub(super) share_max: Option<Spanned<f64>>,
+    pub(super) keeps: Option<Vec<Spanned<String>>>,
     pub(super) steps: Vec<Spanned<RawStep>>,
 }
 

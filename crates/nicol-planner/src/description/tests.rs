@@ -146,7 +146,8 @@ steps = [
     for (from, to, line, remedy) in [
         ("name = \"sessions\"", "name = \" \"", 2, "give it one"),
         ("\"bluefield2\"", "\"bluefeld2\"", 3, "did you mean 'bluefield2'"),
-        ("\"bluefield2\"", "\"connectx6\"", 3, "choose bluefield2"),
+        ("\"bluefield2\"", "\"connectx6\"", 9, "choose bluefield2"),
+        ("\"bluefield2\"", "\"connectx5\"", 3, "connectx6 without a SoC"),
         ("\"connectx4\"", "\"liquidio3\"", 4, "such as connectx4"),
         ("bytes = \"1KiB\"", "bytes = \"0B\"", 5, "give 1B to 62GiB"),
         ("bytes = \"1KiB\"", "bytes = \"63GiB\"", 5, "1B to 62GiB"),
@@ -170,6 +171,35 @@ steps = [
         let wrong = Description::parse("own.toml", &text).unwrap_err();
         assert_eq!(wrong.line, line, "{to}: {wrong}");
         assert!(wrong.what.contains(remedy), "{to}: {wrong}");
+    }
+}
+
+/// A plain NIC can do what needs no SoC, and the SoC's memory holds so much.
+#[test]
+fn what_needs_a_soc_is_refused_without_one_and_so_is_what_it_cannot_hold() {
+    let of = |hardware: &str, memory: &str, more: &str, steps: &str| {
+        let text = format!(
+            "name = \"x\"\nhardware = \"{hardware}\"\n[soc_memory]\n{memory}\n[[alternative]]\n\
+             name = \"a\"\n{more}\nsteps = [{steps}]\n"
+        );
+        Description::parse("x.toml", &text).map_err(|wrong| (wrong.line, wrong.what))
+    };
+    let plain = r#"{ path = "1", verb = "READ", bytes = "64B" }"#;
+    let asks = r#"{ path = "2", verb = "SEND", bytes = "64B" }"#;
+    let (index, keeps) = ("index = \"12GB\"", "keeps = [\"index\"]");
+    assert!(of("connectx6", "", "", plain).is_ok_and(|read| !read.needs_soc()));
+    let kept = of("bluefield2", index, keeps, asks).unwrap();
+    assert_eq!((kept.needs_soc(), kept.kept_bytes(&[0])), (true, 12_000_000_000));
+    for (found, line, remedy) in [
+        (of("connectx6", "", "", asks), 8, "has no SoC; choose bluefield2"),
+        (of("connectx6", index, keeps, plain), 7, "has no SoC; choose bluefield2"),
+        (of("bluefield2", "index = \"17GB\"", keeps, plain), 7, "the 16.0 GB of bluefield2's SoC"),
+        (of("bluefield2", "other = \"1GB\"", keeps, plain), 4, "write keeps = [\"other\"]"),
+        (of("bluefield2", "", keeps, plain), 7, "index = \"4GB\""),
+        (of("bluefield2", "index = \"0B\"", keeps, plain), 4, "1B or more"),
+    ] {
+        let (at, what) = found.unwrap_err();
+        assert!(at == line && what.contains(remedy), "{at}: {what}");
     }
 }
 

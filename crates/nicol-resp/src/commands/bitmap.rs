@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::key_places::KeyPlaces;
 use super::number::{NOT_AN_INTEGER, parse_i64};
-use super::spec::{GROW, Plan, READ, Run, SLOW_READ, Spec, WRITE, as_sent};
+use super::spec::{GROW, Plan, READ, Run, SLOW_READ, Spec, as_sent};
 use super::string::TYPE;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
@@ -15,11 +15,23 @@ use crate::transactions::work::{Stop, Work};
 const AFTER_FIRST: KeyPlaces = KeyPlaces { first: 2, last: -1, step: 1, counted: 0 };
 
 pub const COMMANDS: &[Spec] = &[
-    bits("bitcount", -2, (SLOW_READ, KeyPlaces::ONE), (as_sent, bitcount), "Count the bits that are set"),
+    bits(
+        "bitcount",
+        -2,
+        (SLOW_READ, KeyPlaces::ONE),
+        (as_sent, bitcount),
+        "Count the bits that are set",
+    ),
     bits("bitop", -4, (GROW, AFTER_FIRST), (plan_bitop, bitop), "Combine the bits of strings"),
-    bits("bitpos", -3, (SLOW_READ, KeyPlaces::ONE), (as_sent, bitpos), "Find the first bit set or clear"),
+    bits(
+        "bitpos",
+        -3,
+        (SLOW_READ, KeyPlaces::ONE),
+        (as_sent, bitpos),
+        "Find the first bit set or clear",
+    ),
     bits("getbit", 3, (READ, KeyPlaces::ONE), (as_sent, getbit), "Get a bit of a string"),
-    bits("setbit", 4, (WRITE, KeyPlaces::ONE), (as_sent, setbit), "Set or clear a bit of a string"),
+    bits("setbit", 4, (GROW, KeyPlaces::ONE), (as_sent, setbit), "Set or clear a bit of a string"),
 ];
 
 const fn bits(
@@ -93,14 +105,10 @@ impl Bits {
     /// the end; in units of bytes or bits.
     fn range(first: i64, last: i64, len: usize, in_bits: bool) -> Self {
         let total = if in_bits { len as i64 * 8 } else { len as i64 };
-        let none = Self { first: 0, end: 0 };
-        if first < 0 && last < 0 && first > last {
-            return none;
-        }
         let from_end = |at: i64| if at < 0 { at.saturating_add(total).max(0) } else { at };
         let (first, last) = (from_end(first), from_end(last).min(total - 1));
         if first > last {
-            return none;
+            return Self { first: 0, end: 0 };
         }
         let unit = if in_bits { 1 } else { 8 };
         Self { first: first as usize * unit, end: (last as usize + 1) * unit }
@@ -140,7 +148,11 @@ fn bitcount<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) ->
         [] => Bits { first: 0, end: value.len() * 8 },
         [first, last, rest @ ..] if rest.len() < 2 => {
             let (first, last) = (integer(first)?, integer(last)?);
-            Bits::range(first, last, value.len(), unit(rest.first())?)
+            let in_bits = unit(rest.first())?;
+            match first < 0 && last < 0 && first > last {
+                true => Bits { first: 0, end: 0 },
+                false => Bits::range(first, last, value.len(), in_bits),
+            }
         }
         _ => return Err(Stop::Error(SYNTAX)),
     };

@@ -53,6 +53,7 @@ impl KeyPlaces {
         match self {
             Self { counted: 1.., .. } => len,
             Self { first: 1, last: -1, step, .. } => (len - 1).div_ceil(step as usize),
+            Self { first, last: ..0, .. } if first > 0 => len,
             Self { first, last, .. } if first > 0 => (last - first + 1) as usize,
             _ => 0,
         }

@@ -122,7 +122,10 @@ fn pop<'t, const FRONT: bool>(
     let (key, wanted) = args.split_first().ok_or(Stop::Malformed)?;
     let wanted = match wanted {
         [] => None,
-        [wanted] => Some(usize::try_from(integer(wanted)?).map_err(|_| NOT_POSITIVE)?),
+        [wanted] => {
+            let wanted = parse_i64(wanted.bytes).and_then(|wanted| usize::try_from(wanted).ok());
+            Some(wanted.ok_or(NOT_POSITIVE)?)
+        }
         _ if FRONT => {
             return Err(Stop::Error(b"ERR wrong number of arguments for 'lpop' command"));
         }
@@ -147,7 +150,7 @@ fn answer(elements: &[Vec<u8>], reply: &mut Reply<'_>) {
 }
 
 /// Removes up to `wanted` elements from an end of a list, the outermost first.
-fn take(
+pub fn take(
     work: &mut Work<'_>,
     found: Found,
     front: bool,
@@ -298,13 +301,11 @@ fn positions(args: &[Arg<'_>]) -> Result<Positions, Stop> {
             b"maxlen" => options.most = size(b"ERR MAXLEN can't be negative")?,
             _ => return Err(Stop::Error(SYNTAX)),
         }
-        match options.rank {
-            0 => return Err(Stop::Error(ZERO)),
-            i64::MIN => return Err(Stop::Error(RANGE)),
-            _ => {}
+        if options.rank == 0 {
+            return Err(Stop::Error(ZERO));
         }
     }
-    Ok(options)
+    if options.rank == i64::MIN { Err(Stop::Error(RANGE)) } else { Ok(options) }
 }
 
 fn lpos<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
@@ -337,13 +338,17 @@ fn lpos<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     Ok(())
 }
 
-fn lmove<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn lmove<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [from, to, from_end, to_end] = args else { return Err(Stop::Malformed) };
     let ends = (end(from_end)?, end(to_end)?);
     moved(work, [from, to], ends, reply)
 }
 
-fn rpoplpush<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn rpoplpush<'t>(
+    work: &mut Work<'t>,
+    args: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     let [from, to] = args else { return Err(Stop::Malformed) };
     moved(work, [from, to], (false, true), reply)
 }
@@ -361,14 +366,19 @@ fn moved<'t>(
         return Ok(());
     }
     let to = work.typed(to, &TYPE)?;
-    let popped = take(work, from, from_front, 1)?;
-    let old = work.contents(to);
-    let mut all = elements(&old)?;
-    for element in &popped {
-        reply.bulk(element);
-        all.insert(if to_front { 0 } else { all.len() }, element);
+    let (old, other) = (work.contents(from), work.contents(to));
+    let mut left = elements(&old)?;
+    let last = left.len().checked_sub(1).ok_or(Stop::Malformed)?;
+    let element = left.remove(if from_front { 0 } else { last });
+    work.spend(element.len())?;
+    reply.bulk(element);
+    if from == to {
+        left.insert(if to_front { 0 } else { last }, element);
+        return work.put(from, pack(&left));
     }
-    work.put(to, pack(&all))
+    let mut all = elements(&other)?;
+    all.insert(if to_front { 0 } else { all.len() }, element);
+    work.put_both([(from, pack(&left)), (to, pack(&all))])
 }
 
 /// What a command that pops from the first of several keys says: behind the number of keys and the
@@ -397,7 +407,7 @@ pub fn pop_count(options: &[Arg<'_>]) -> Result<usize, Stop> {
     }
 }
 
-fn lmpop<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn lmpop<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let (keys, word, options) = several(args)?;
     let (front, count) = (end(word)?, pop_count(options)?);
     for key in keys {

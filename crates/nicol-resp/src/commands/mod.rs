@@ -5,11 +5,14 @@
 //! value is a file beside `string.rs` and a line in [`TYPES`].
 
 mod admin;
+mod bitmap;
+mod blocking;
 mod deadlines;
 mod draw;
 pub mod errors;
 pub mod expiry;
 pub mod float;
+mod geo;
 pub mod glob;
 mod hash;
 pub mod key_places;
@@ -40,7 +43,14 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 3] = [keys::COMMANDS, deadlines::COMMANDS, admin::COMMANDS];
+const OTHERS: [&[Spec]; 6] = [
+    bitmap::COMMANDS,
+    blocking::COMMANDS,
+    geo::COMMANDS,
+    keys::COMMANDS,
+    deadlines::COMMANDS,
+    admin::COMMANDS,
+];
 
 /// The type with `number`; `None` if a record is malformed or of a later version.
 pub fn type_of(number: u8) -> Option<&'static Type> {

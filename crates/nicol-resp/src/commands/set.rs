@@ -3,7 +3,7 @@
 use super::draw;
 use super::key_places::KeyPlaces;
 use super::kind::Type;
-use super::number::{NOT_AN_INTEGER, parse_i64};
+use super::number::parse_i64;
 use super::packed::{Rows, count, elements, pack};
 use super::scan;
 use super::spec::{
@@ -161,11 +161,11 @@ fn smove<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Re
         false => rows.remove(member.bytes),
     };
     if moved && from != to {
-        work.put(from, rows.pack())?;
-        let old = work.contents(to);
-        let mut rows = Rows::parse(&old, 1)?;
-        if rows.set([member.bytes]) {
-            work.put(to, rows.pack())?;
+        let other = work.contents(to);
+        let mut others = Rows::parse(&other, 1)?;
+        match others.set([member.bytes]) {
+            true => work.put_both([(from, rows.pack()), (to, others.pack())])?,
+            false => work.put(from, rows.pack())?,
         }
     }
     reply.integer(i64::from(moved));
@@ -179,8 +179,8 @@ fn spop<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     let wanted = match options {
         [] => None,
         [wanted] => {
-            let wanted = parse_i64(wanted.bytes).ok_or(NOT_AN_INTEGER)?;
-            Some(usize::try_from(wanted).map_err(|_| NOT_POSITIVE)?)
+            let wanted = parse_i64(wanted.bytes).and_then(|wanted| usize::try_from(wanted).ok());
+            Some(wanted.ok_or(NOT_POSITIVE)?)
         }
         _ => return Err(Stop::Error(SYNTAX)),
     };

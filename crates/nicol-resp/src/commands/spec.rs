@@ -150,6 +150,11 @@ impl Spec {
         self.flags.contains(&"write")
     }
 
+    /// Whether its client may wait until there is something for it.
+    pub fn blocks(&self) -> bool {
+        self.flags.contains(&"blocking")
+    }
+
     /// Whether it takes `len` arguments, its name included.
     pub fn accepts(&self, len: usize) -> bool {
         takes(self.arity, len)
@@ -197,12 +202,13 @@ impl Spec {
 
     /// The element of COMMAND and COMMAND INFO.
     pub fn describe(&self, reply: &mut Reply<'_>) {
-        let KeyPlaces { first, last, step, .. } = self.keys;
+        let KeyPlaces { first, last, step, counted } = self.keys;
+        let movable = (counted > 0).then_some("movablekeys");
         reply.array(10);
         reply.bulk(self.name.as_bytes());
         reply.integer(i64::from(self.arity));
-        reply.set(self.flags.len());
-        self.flags.iter().for_each(|flag| reply.status(flag));
+        reply.set(self.flags.len() + usize::from(movable.is_some()));
+        self.flags.iter().copied().chain(movable).for_each(|flag| reply.status(flag));
         [first, last, step].into_iter().for_each(|number| reply.integer(number));
         let categories: Vec<_> = Categories::of(self).names().collect();
         reply.set(categories.len());

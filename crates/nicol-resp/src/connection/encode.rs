@@ -120,7 +120,11 @@ impl<'a> Reply<'a> {
 
     /// A floating point number.
     pub fn double(&mut self, number: f64) {
-        let text = format_double(number);
+        self.decimal(&format_double(number));
+    }
+
+    /// A number whose text is given.
+    pub fn decimal(&mut self, text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
             Protocol::Resp3 => self.line(b',', text.as_bytes()),

@@ -1,5 +1,7 @@
 //! The event loop of one front, on a thread of its own or on that of engines.
 
+mod waiting;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::ErrorKind;
@@ -23,8 +25,8 @@ use super::socket::{Listener, Stream};
 use super::{Connection, Life, Waiting, Want};
 use crate::events::Event;
 use crate::shared::{Shared, count};
-use crate::transactions::plan::{Kind, Planned};
-use crate::transactions::{Ended, Transactions};
+use crate::transactions::Transactions;
+use crate::transactions::plan::Kind;
 use crate::wait_group::WaitGuard;
 
 /// The listener's token; connections have their slots.
@@ -208,6 +210,9 @@ impl Front {
                 self.shared.events.note(Event::ClientKilled, &peer);
             }
         }
+        for (slot, id) in self.mailbox.take_unblocked() {
+            self.unblock(slot, id);
+        }
         let mut completions = std::mem::take(&mut self.completions);
         self.mailbox.take_completions(&mut completions);
         for completion in completions.drain(..) {
@@ -221,13 +226,7 @@ impl Front {
             && at <= now
         {
             self.timers.pop();
-            if let Some(connection) = self.connection(slot)
-                && connection.session.id == id
-                && connection.waiting == Waiting::Pause
-            {
-                connection.waiting = Waiting::Input;
-                self.drive(slot);
-            }
+            self.go_off(slot, id, now);
         }
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
@@ -385,6 +384,9 @@ impl Front {
         let mut reads = 0;
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         self.touched.push(slot);
+        if connection.waiting == Waiting::Blocked && connection.ending {
+            connection.life = Life::Dead;
+        }
         if connection.waiting != Waiting::Input {
             return;
         }
@@ -458,28 +460,6 @@ impl Front {
         }
     }
 
-    fn begin(&mut self, slot: usize, planned: Planned) {
-        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
-        connection.waiting = Waiting::Transaction;
-        connection.submitted = Instant::now();
-        self.transactions.begin(slot, connection.session.id, planned);
-    }
-
-    /// Answers the clients whose transactions have ended, and lets them go on.
-    fn deliver(&mut self) {
-        while let Some(Ended { slot, connection: id, planned, end }) =
-            self.transactions.take_ended()
-        {
-            if let Some(Some(connection)) = self.connections.get_mut(slot)
-                && connection.session.id == id
-            {
-                connection.waiting = Waiting::Input;
-                connection.end(&planned, end, &self.shared);
-                self.drive(slot);
-            }
-        }
-    }
-
     /// Writes a connection's replies and judges whether it lives on.
     fn settle(&mut self, slot: usize, now: Instant) {
         let shared = self.shared.clone();
@@ -540,6 +520,7 @@ impl Front {
     }
 
     fn remove(&mut self, slot: usize) {
+        self.wait_no_longer(slot);
         let Some(mut connection) = self.connections[slot].take() else { return };
         // Closing the socket takes it off the poll even if this call fails.
         let _ = self.poll.registry().deregister(&mut connection.stream);
@@ -562,7 +543,7 @@ impl Front {
             let late = !connection.session.authenticated
                 && now.saturating_duration_since(connection.session.client.since)
                     >= limits.login_time;
-            let waits = connection.waiting == Waiting::Transaction;
+            let waits = matches!(connection.waiting, Waiting::Transaction | Waiting::Blocked);
             let silent = limits.idle.is_some_and(|max| idle >= max) && !waits;
             if slow || late || silent {
                 connection.life = Life::Dead;

@@ -26,6 +26,8 @@ pub struct Mailbox {
     accepted: Mutex<Vec<Stream>>,
     /// Connections to be closed: the place and the id of each.
     killed: Mutex<Vec<(usize, u64)>>,
+    /// Connections that wait and may find something now: the place and the id of each.
+    unblocked: Mutex<Vec<(usize, u64)>>,
     /// Set while the owner waits or is about to: only then does a push have to end the wait.
     sleeping: AtomicBool,
     waker: Waker,
@@ -38,6 +40,7 @@ impl Mailbox {
             completions: Mutex::new(Vec::new()),
             accepted: Mutex::new(Vec::new()),
             killed: Mutex::new(Vec::new()),
+            unblocked: Mutex::new(Vec::new()),
             sleeping: AtomicBool::new(false),
             waker,
         }
@@ -60,6 +63,12 @@ impl Mailbox {
         self.wake();
     }
 
+    /// Lets a connection that waits try again.
+    pub fn unblock(&self, slot: usize, connection: u64) {
+        self.unblocked.lock().unwrap_or_else(PoisonError::into_inner).push((slot, connection));
+        self.wake();
+    }
+
     /// Makes the owner look around.
     pub fn wake(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -78,7 +87,8 @@ impl Mailbox {
         self.sleeping.store(true, Ordering::SeqCst);
         let idle = self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
             && self.accepted.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-            && self.killed.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            && self.killed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            && self.unblocked.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         if !idle {
             self.woken();
         }
@@ -100,6 +110,11 @@ impl Mailbox {
     /// The connections to be closed.
     pub fn take_killed(&self) -> Vec<(usize, u64)> {
         std::mem::take(&mut *self.killed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The connections that may try again.
+    pub fn take_unblocked(&self) -> Vec<(usize, u64)> {
+        std::mem::take(&mut *self.unblocked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The connections handed over.

@@ -1,6 +1,7 @@
 //! One client's socket, buffers and requests; beside it the event loop that drives it.
 
 pub mod address;
+pub mod blocked;
 pub mod clients;
 mod dispatch;
 pub mod encode;
@@ -16,13 +17,16 @@ pub mod tls;
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
+use nicol_core::ids::Key;
+
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Session};
 use self::socket::Stream;
+use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
-use crate::commands::{TABLE, lookup};
 use crate::events::Event;
 use crate::shared::{Shared, count};
+use crate::slow_log::SlowClient;
 use crate::transactions::output::OutputHead;
 use crate::transactions::plan::{Kind, PlanBuilder, Planned, parse_observations};
 use crate::transactions::{End, REFUSED};
@@ -38,6 +42,21 @@ enum Waiting {
     Transaction,
     /// Until a time, before it goes on.
     Pause,
+    /// For a key to change, so that its pop finds something.
+    Blocked,
+}
+
+/// A pop that waits.
+#[derive(Debug)]
+struct Blocking {
+    planned: Planned,
+    /// The records in whose queues it stands.
+    rows: Vec<Key>,
+    /// `None`: without end.
+    until: Option<Instant>,
+    /// A key has changed since its attempt was begun.
+    woken: bool,
+    attempts: u32,
 }
 
 /// How far a connection is from its end.
@@ -106,6 +125,8 @@ pub struct Connection {
     weight: usize,
     /// When its transaction was submitted.
     submitted: Instant,
+    /// Its pop, if that may wait.
+    blocking: Option<Blocking>,
     front: usize,
 }
 
@@ -134,6 +155,7 @@ impl Connection {
             parsed: None,
             weight: 0,
             submitted: Instant::now(),
+            blocking: None,
             front,
         }
     }
@@ -218,6 +240,8 @@ impl Connection {
             // Between WATCH and MULTI each command is a transaction of its own: a group that sets
             // and deletes a watched key would leave no trace for EXEC to see.
             let grouped = self.session.watches.is_empty();
+            // Nothing waits for a pop that waits itself.
+            let grouped = grouped && !spec.blocks() && !self.batch.may_wait();
             let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
             let refused = dispatch::refused(shared, spec, &command);
             let denied = self.session.denied(spec, &command);
@@ -251,9 +275,10 @@ impl Connection {
             match spec.action {
                 _ if !allowed => shared.stats.of(self.front).rejected(place),
                 Action::Admin(..) if !matches!(after, After::Exec | After::Watch) => {
-                    shared.stats.of(self.front).called(place, took);
+                    shared.stats.of(self.front).called((place, 1), took);
                     if shared.stats.slow.is_slow(took) {
-                        self.note_slow(took, command.args(0).collect(), shared);
+                        let words: Vec<&[u8]> = command.args(0).collect();
+                        shared.stats.slow.add(took, words.into_iter(), self.slow_client());
                     }
                 }
                 Action::Admin(..) | Action::Data(..) => {}
@@ -328,7 +353,7 @@ impl Connection {
             End::Failed(text) => {
                 self.session.undo_select();
                 let mut stats = shared.stats.of(self.front);
-                planned.places().for_each(|place| stats.failed(place));
+                planned.places(planned.commands()).for_each(|calls| stats.failed(calls));
                 drop(stats);
                 self.fail(planned, &text);
             }
@@ -338,26 +363,22 @@ impl Connection {
     /// Counts the first `executed` commands, and keeps them if they took long.
     fn note_calls(&self, planned: &Planned, executed: usize, took: Duration, shared: &Shared) {
         let mut stats = shared.stats.of(self.front);
-        planned.places().take(executed).for_each(|place| stats.called(place, took));
+        planned.places(executed).for_each(|calls| stats.called(calls, took));
         if planned.kind() == Kind::Exec
             && let Some(exec) = lookup(b"exec")
         {
-            stats.called(exec.number.into(), took);
+            stats.called((exec.number.into(), 1), took);
         }
         drop(stats);
         shared.stats.spikes.note(took);
         if shared.stats.slow.is_slow(took) {
-            for (place, args) in planned.described().into_iter().take(executed) {
-                let words = [&[TABLE[place].name.as_bytes()], &args[..]].concat();
-                self.note_slow(took, words, shared);
-            }
+            shared.stats.slow.add_planned(took, planned, executed, self.slow_client());
         }
     }
 
-    fn note_slow(&self, took: Duration, words: Vec<&[u8]>, shared: &Shared) {
+    fn slow_client(&self) -> SlowClient {
         let client = &self.session.client;
-        let who = (client.peer.endpoint(), client.seen().name.clone());
-        shared.stats.slow.add(took, words.into_iter(), who);
+        SlowClient { address: client.peer.clone(), name: client.seen().name.clone() }
     }
 
     /// Appends the replies of a committed transaction. `None`: its output is not in the layout.

@@ -317,6 +317,12 @@ impl Transactions {
             for (database, keys) in head.growth.changes() {
                 self.shared.keyspace.grow(database, keys.into());
             }
+            if head.changed {
+                self.shared.blocked.changed(&request.writes);
+            }
+        }
+        if response.outcome == Outcome::Unknown {
+            self.shared.blocked.changed(&request.writes);
         }
         match slot {
             ACTIVE_EXPIRY => {

@@ -44,13 +44,15 @@ pub struct Lookups {
 /// What an output tells besides its replies.
 ///
 /// Layout, numbers little-endian: commands executed (2 bytes), databases that have grown or shrunk
-/// (2), hits, misses, and keys that expired (4 each); the replies; of each of these databases its
+/// (1), whether a record has changed (1), hits, misses, and keys that expired (4 each); the replies; of each of these databases its
 /// number (1) and by how many keys (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputHead {
     pub executed: usize,
     pub lookups: Lookups,
     pub growth: Growth,
+    /// A record has changed.
+    pub changed: bool,
 }
 
 impl OutputHead {
@@ -62,11 +64,13 @@ impl OutputHead {
         let (head, rest) = output.split_first_chunk::<{ Self::LEN }>()?;
         let (numbers, _) = head.as_chunks::<4>();
         let number = |place: usize| u32::from_le_bytes(numbers[place]);
-        let [executed, databases] = [number(0) & 0xffff, number(0) >> 16].map(|half| half as usize);
+        let [executed, databases] =
+            [number(0) & 0xffff, number(0) >> 16 & 0xff].map(|n| n as usize);
+        let changed = number(0) >> 24 != 0;
         let lookups = Lookups { hits: number(1), misses: number(2), expired: number(3) };
         let tail = databases * Growth::LEN;
         let (replies, tail) = rest.split_at_checked(rest.len().checked_sub(tail)?)?;
-        Some((Self { executed, lookups, growth: Growth::parse(tail)? }, replies))
+        Some((Self { executed, lookups, growth: Growth::parse(tail)?, changed }, replies))
     }
 
     /// Begins an output: the replies follow, then [`OutputHead::finish`].
@@ -76,14 +80,15 @@ impl OutputHead {
 
     /// Ends the output that [`OutputHead::begin`] began.
     pub fn finish(self, output: &mut Vec<u8>) {
-        let mut databases = 0_u16;
+        let mut databases = 0_u8;
         for (database, keys) in self.growth.changes() {
             output.push(database.number());
             output.extend_from_slice(&keys.to_le_bytes());
             databases += 1;
         }
         output[..2].copy_from_slice(&(self.executed as u16).to_le_bytes());
-        output[2..4].copy_from_slice(&databases.to_le_bytes());
+        output[2] = databases;
+        output[3] = u8::from(self.changed);
         let Lookups { hits, misses, expired } = self.lookups;
         for (place, number) in [hits, misses, expired].into_iter().enumerate() {
             output[4 * place + 4..4 * place + 8].copy_from_slice(&number.to_le_bytes());

@@ -56,7 +56,8 @@ fn run(
             OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
             let (updates, growth) = work.updates(values)?;
-            OutputHead { executed, lookups: work.lookups(), growth }.finish(output);
+            let changed = !updates.is_empty();
+            OutputHead { executed, lookups: work.lookups(), growth, changed }.finish(output);
             Ok(updates)
         }
         Kind::Exec => {
@@ -153,7 +154,8 @@ fn exec(
         return Ok(nothing);
     }
     let (updates, growth) = work.updates(values)?;
-    Ok((updates, OutputHead { lookups: work.lookups(), growth, ..OutputHead::default() }))
+    let changed = !updates.is_empty();
+    Ok((updates, OutputHead { executed: 0, lookups: work.lookups(), growth, changed }))
 }
 
 /// Executes every command; `false` if they do not fit the budget.

@@ -213,22 +213,41 @@ impl<'t> Work<'t> {
     }
 
     fn put_until(&mut self, found: Found, packed: Vec<u8>, at: Option<i64>) -> Result<(), Stop> {
+        self.reserve(&packed)?;
         if packed.is_empty() {
             // What was absent stays as it was: a WATCH sees no change.
             return if self.is_present(found) { self.replace(found, None, None) } else { Ok(()) };
         }
+        self.replace(found, Some(Cow::Owned(packed)), at)
+    }
+
+    /// Takes what storing `packed` needs off the budget.
+    fn reserve(&self, packed: &[u8]) -> Result<(), Stop> {
         if packed.len() > self.value_max() {
             return Err(Stop::Error(TOO_MANY));
         }
-        self.spend(packed.len())?;
-        self.replace(found, Some(Cow::Owned(packed)), at)
+        self.spend(packed.len())
+    }
+
+    /// Stores the packed elements of two collections, as [`Work::put`] does; both or none.
+    pub fn put_both(&mut self, both: [(Found, Vec<u8>); 2]) -> Result<(), Stop> {
+        for (_, packed) in &both {
+            self.reserve(packed)?;
+        }
+        for (found, packed) in both {
+            let expires = self.expires(found);
+            let value = (!packed.is_empty()).then_some(Cow::Owned(packed));
+            self.replace(found, value, expires)?;
+        }
+        Ok(())
     }
 
     /// Stores the packed elements of a collection of `kind` without a deadline, whatever the key
     /// held; without elements the key is deleted.
     pub fn put_new(&mut self, found: Found, kind: &Type, packed: Vec<u8>) -> Result<(), Stop> {
+        self.put_until(found, packed, None)?;
         self.slots[found.0].kind = kind.number;
-        self.put_until(found, packed, None)
+        Ok(())
     }
 
     /// Whether a command of this transaction has made the value: a further change copies nothing.

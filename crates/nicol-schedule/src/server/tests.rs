@@ -65,7 +65,7 @@ fn request_with(header: Header, id: TxnId) -> Raw {
     let (mut txn, mut body) = (Txn::default(), Vec::new());
     txn.reset(ProcedureId(0), b"args");
     txn.read(Key::new(TableId(1), header.slot));
-    let request = RequestOf { header, id, txn: &txn, padding: 0 };
+    let request = RequestOf { header, id, txn: &txn, padding: 0, apart: false };
     request.emit(&mut Writer::new(&mut body));
     Raw(body)
 }

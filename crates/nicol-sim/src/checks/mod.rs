@@ -42,6 +42,9 @@ pub struct CheckLine {
     pub fitted: bool,
     /// Whether the published value contradicts other published ones. The note says which.
     pub contradicted: bool,
+    /// Whether the value follows from the profile by arithmetic alone, without a run. The note says
+    /// which lines measure the same.
+    pub arithmetic: bool,
     /// The way of the measurement, and what explains a difference.
     pub note: &'static str,
 }
@@ -79,8 +82,21 @@ impl CheckLine {
             assumed: false,
             fitted: false,
             contradicted: false,
+            arithmetic: false,
             note: "",
         }
+    }
+
+    /// Does an end of a published range state a direction, such as "1.08 to 1.48 times": above 1?
+    /// Beyond such an end nothing is tolerated, or the direction could be lost.
+    fn directions(&self) -> (bool, bool) {
+        let (low, high) = self.published;
+        let neutral = match self.unit {
+            "times" => 1.0,
+            "%" => 0.0,
+            _ => return (false, false),
+        };
+        (low < high && low >= neutral, low < high && high <= neutral)
     }
 
     fn ordering(line: impl Into<Cow<'static, str>>, what: impl Into<String>, holds: bool) -> Self {
@@ -112,9 +128,37 @@ impl CheckLine {
         self.is_close() || self.contradicted
     }
 
-    /// Whether it is within [`TOLERANCE`]
+    fn arithmetic(mut self, note: &'static str) -> Self {
+        self.arithmetic = true;
+        self.note(note)
+    }
+
+    /// Whether it is within [`TOLERANCE`] of a published value, or of an end of a range that states
+    /// no direction.
     pub fn is_close(&self) -> bool {
-        self.relative_error.abs() <= TOLERANCE
+        let ((low, high), (from_low, to_high)) = (self.published, self.directions());
+        let lost = from_low && self.measured < low || to_high && self.measured > high;
+        self.relative_error.abs() <= TOLERANCE && !lost
+    }
+
+    /// Can it fail? A published value must be missed if the model's moves by 30 % one way or the
+    /// other. A range, in which the model's may move, must be missed where there is no effect at
+    /// all, or by 30 % beyond its end where no effect is one of its ends.
+    pub fn can_fail(&self) -> bool {
+        const MOVED: f64 = 0.3;
+        let missed = |measured: f64| {
+            !Self::new(self.line.clone(), "", self.published, measured, self.unit).is_close()
+        };
+        let (low, high) = self.published;
+        if low == high {
+            return missed(self.measured * (1.0 - MOVED)) || missed(self.measured * (1.0 + MOVED));
+        }
+        let neutral = match self.unit {
+            "times" => 1.0,
+            "%" => 0.0,
+            _ => low * (1.0 - MOVED),
+        };
+        missed(neutral) || low == neutral && missed(high * (1.0 + MOVED))
     }
 }
 
@@ -194,6 +238,17 @@ fn cluster(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_of_a_range_that_states_a_direction_is_no_other_direction_s() {
+        let holds = |published, measured, unit| {
+            CheckLine::new("C4.10", "of the host's", published, measured, unit).holds()
+        };
+        assert!(holds((1.08, 1.48), 1.1, "times") && holds((1.08, 1.48), 1.6, "times"));
+        assert!(!holds((1.08, 1.48), 1.07, "times") && !holds((1.08, 1.48), 1.0, "times"));
+        assert!(holds((15.0, 30.0), 32.0, "%") && !holds((15.0, 30.0), 14.0, "%"));
+        assert!(holds((2.0, 4.0), 1.9, "us") && holds((43.0, 43.0), 40.0, "%"));
+    }
 
     #[test]
     fn what_was_not_measured_does_not_hold() {

@@ -86,7 +86,7 @@ fn asking(shared: &Shared, state: &State, now: Nanos) -> Vec<Asking> {
             let Life { up, incarnation } = state.lives.of(node, side);
             // Its first engine asks for the side.
             let mut engines = shared.engines_of(node, side);
-            let stalled = |index| state.faults.stalled_until(now, index, count).is_some();
+            let stalled = |index| state.faults.stands_still_until(now, index, count).is_some();
             if up && engines.next().is_some_and(|index| !stalled(index)) {
                 asking.push((node, side, incarnation));
             }

@@ -10,7 +10,7 @@ use nicol_core::units::{BitsPerSec, Bytes, Picos};
 
 use super::{PerByte, Resource};
 use crate::chain::Wanted;
-use crate::profile::{self, MemoryTimes, Profile};
+use crate::profile::{self, DmaRates, MemoryTimes, Profile};
 
 /// PCIe packets since the start, as the card's counters have them. [OffPath23 3.3]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ struct Blocking {
 /// The DMA engine of the cores beside the path.
 #[derive(Debug)]
 struct Dma {
-    way: PerByte,
+    rates: DmaRates,
     both: PerByte,
     host_interval: Picos,
     beyond: u64,
@@ -404,7 +404,9 @@ impl CardParts {
         let blocked = self.blocking.is_some() && bytes / requests.max(1) > dma.beyond;
         let permille = if blocked { dma.blocked_permille } else { 1_000 };
         let slower = |span: Picos| Picos(span.0 * permille / 1_000);
-        let slot = way.reserve(from, slower(dma.way.of(Bytes(bytes))));
+        let each = Bytes(bytes / requests.max(1));
+        let rate = PerByte::new(dma.rates.way(each));
+        let slot = way.reserve(from, slower(rate.of(Bytes(bytes))));
         let both = dma.all.reserve(slot.start, slower(dma.both.of(Bytes(bytes))));
         self.packets.outer_data += bytes.div_ceil(self.host.payload);
         slot.end.max(both.end)
@@ -453,10 +455,10 @@ fn end(card: &profile::Card, side: Side, way: Picos) -> End {
 
 fn engine(profile: &Profile, card: &profile::Card) -> Option<Dma> {
     let dma = card.dma.as_ref()?;
-    let (way, both) = card.dma_rates(profile.pcie.rate.value)?;
+    let rates = card.dma_rates(profile.pcie.rate.value)?;
     Some(Dma {
-        way: PerByte::new(way),
-        both: PerByte::new(both),
+        rates,
+        both: PerByte::new(rates.both),
         host_interval: dma.host_interval.value,
         beyond: dma.stalls_beyond.value.0,
         blocked_permille: card.suspected.blocked_permille.value,

@@ -105,14 +105,17 @@ pub struct Memory {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DmaEngine {
+    /// In one direction, by transfers up to `measured_to`.
     pub way: Sourced<BitsPerSec>,
+    /// In one direction, by larger transfers; without it, as by the smaller ones.
+    pub large: Option<Sourced<BitsPerSec>>,
     pub both: Sourced<BitsPerSec>,
     /// The time that a DMA takes of the host's memory controller, which READs of the card must then
     /// wait for.
     pub host_interval: Sourced<Picos>,
     /// A transfer of more bytes moves as slowly as `[card.suspected]` says.
     pub stalls_beyond: Sourced<Bytes>,
-    /// The largest transfer for which a rate was published.
+    /// The largest transfer for which the rate of one direction was published.
     pub measured_to: Sourced<Bytes>,
 }
 
@@ -129,6 +132,9 @@ pub struct Suspected {
     pub direct_read: Sourced<Picos>,
     /// From one WRITE to the host's memory to the next without a switch.
     pub direct_write: Sourced<Picos>,
+    /// What a READ of memory takes of the times that were measured where the card had half of its
+    /// PCIe, by a thousand: 1,000 where they hold for any machine. (AMB-56)
+    pub read_limit_permille: Option<Sourced<u64>>,
     /// Whether a READ holds a unit up for less time if the memory is beside the switch. If not, it
     /// takes what the host's takes.
     pub near_memory: Sourced<bool>,
@@ -164,6 +170,23 @@ pub struct MemoryTimes {
     pub write_interval: Picos,
 }
 
+/// What a DMA engine moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaRates {
+    small: BitsPerSec,
+    large: BitsPerSec,
+    small_to: Bytes,
+    /// In both directions together.
+    pub both: BitsPerSec,
+}
+
+impl DmaRates {
+    /// In one direction, by transfers of so many bytes.
+    pub fn way(&self, bytes: Bytes) -> BitsPerSec {
+        if bytes > self.small_to { self.large } else { self.small }
+    }
+}
+
 impl Card {
     /// The times of requests to the memory of `side`.
     pub fn memory_times(&self, side: Side) -> MemoryTimes {
@@ -174,12 +197,18 @@ impl Card {
             write_interval: end.write_interval.value,
         };
         let suspected = &self.suspected;
+        let permille = suspected.read_limit_permille.as_ref().map_or(1_000, |limit| limit.value);
+        let limited = |times: MemoryTimes| {
+            let part = |span: Picos| Picos(span.0 * permille / 1_000);
+            let (read, read_interval) = (part(times.read), part(times.read_interval));
+            MemoryTimes { read, read_interval, ..times }
+        };
         let mut host = of(&self.host);
         if !suspected.switch_stalls.value {
             host.read_interval = suspected.direct_read.value;
             host.write_interval = suspected.direct_write.value;
         }
-        let (Side::Nic, Some(soc)) = (side, &self.soc) else { return host };
+        let (Side::Nic, Some(soc)) = (side, &self.soc) else { return limited(host) };
         let mut soc = of(soc);
         if !suspected.near_memory.value {
             (soc.read, soc.read_interval) = (host.read, host.read_interval);
@@ -187,16 +216,21 @@ impl Card {
         if !suspected.few_channels.value {
             soc.write_interval = suspected.direct_write.value;
         }
-        soc
+        limited(soc)
     }
 
-    /// The rates of its DMA engine in one direction, and in both together: those of PCIe, which is
-    /// `pcie`, unless the engine is suspected to be slower. `None` without an engine.
-    pub fn dma_rates(&self, pcie: BitsPerSec) -> Option<(BitsPerSec, BitsPerSec)> {
+    /// The rates of its DMA engine: those of PCIe, which is `pcie`, unless the engine is suspected
+    /// to be slower. `None` without an engine.
+    pub fn dma_rates(&self, pcie: BitsPerSec) -> Option<DmaRates> {
         let engine = self.dma.as_ref()?;
+        let small_to = engine.measured_to.value;
         Some(match self.suspected.weak_dma.value {
-            true => (engine.way.value, engine.both.value),
-            false => (pcie, BitsPerSec(2 * pcie.0)),
+            true => {
+                let small = engine.way.value;
+                let large = engine.large.as_ref().map_or(small, |large| large.value);
+                DmaRates { small, large, small_to, both: engine.both.value }
+            }
+            false => DmaRates { small: pcie, large: pcie, small_to, both: BitsPerSec(2 * pcie.0) },
         })
     }
 

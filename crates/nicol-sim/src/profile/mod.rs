@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub use capabilities::{Capabilities, NicCores, OneSidedBy};
-pub use card::{Card, DmaEngine, Endpoint, Memory, MemoryTimes, Suspected, Switch};
+pub use card::{Card, DmaEngine, DmaRates, Endpoint, Memory, MemoryTimes, Suspected, Switch};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::names::did_you_mean;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};

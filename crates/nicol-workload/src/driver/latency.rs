@@ -56,6 +56,11 @@ impl Latencies {
         self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]))
     }
 
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.pages.iter().all(Option::is_none)
+    }
+
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (page, theirs) in other.pages.iter().enumerate() {

@@ -19,12 +19,19 @@
 //!   decision 0026). Latency includes that wait.
 //! - **Pieces**: an operation in pieces, such as a chopped transaction, takes effect piece by piece
 //!   and counts once, at its last one.
+//! - **Deferred**: operations of one kind may be queued, answered at once, and executed in the
+//!   background, one after the other on each engine (`deferred`). Such an operation begins, counts
+//!   and ends where it is executed: it has committed then, and its latency begins when it was due.
+//!   The latency of its answer is a number of its own, and neither is part of the latency of all
+//!   kinds. What has been answered is executed when the measured time is over, too.
 //! - **History**: one operation per attempt. Of a transaction its reads are all keys that were
 //!   fetched, those of the write set included, and its scans the ranges read; its writes are the
 //!   updates that execution decided on. An attempt that was never numbered was seen by nobody and
 //!   is left out.
 
+mod attempts;
 mod control;
+mod deferred;
 mod initial;
 mod latency;
 mod plan;
@@ -60,6 +67,8 @@ use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
+use attempts::Attempts;
+use deferred::{Deferred, Queued};
 use recorder::{ClientSlot, Ending};
 use schedule::Schedule;
 use window::Window;
@@ -81,17 +90,31 @@ pub fn spawn<F: Local, S: Session>(
 ) {
     let plan = *recorder.run().plan();
     let window = Window::new(clients.len() as u32, plan.retry.adaptive_window);
-    for number in clients {
+    let attempts = |session, slot, window| Attempts {
+        session,
+        slot,
+        fabric: fabric.clone(),
+        run: Arc::clone(recorder.run()),
+        recorder: Rc::clone(recorder),
+        window,
+    };
+    let mut deferred = None;
+    for number in clients.clone() {
         let slot = ClientSlot::new(Rc::clone(recorder), number);
+        let session_of_client = session(number, slot.name());
+        if session_of_client.deferred().is_some() && deferred.is_none() {
+            let queue = Deferred::new(fabric, clients.len());
+            let slot = ClientSlot::in_background(Rc::clone(recorder), number);
+            let session = session(number, slot.name());
+            fabric.spawn(Rc::clone(&queue).execute(attempts(session, slot, None)));
+            deferred = Some(queue);
+        }
         let client = Client {
-            session: session(number, slot.name()),
-            slot,
-            fabric: fabric.clone(),
+            attempts: attempts(session_of_client, slot, Some(Rc::clone(&window))),
             schedule: Schedule::new(plan.load, plan.begin, number, plan.clients),
             random: Stream::new(plan.seed, Purpose::Workload, number),
-            run: Arc::clone(recorder.run()),
-            recorder: Rc::clone(recorder),
             window: Rc::clone(&window),
+            deferred: deferred.clone(),
             turn: fabric.signal(),
         };
         fabric.spawn(client.drive());
@@ -108,35 +131,33 @@ pub fn home_of(view: &View, node: NodeId, client: u32) -> NodeId {
 }
 
 struct Client<F, S: Session> {
-    // Before the slot: what an attempt holds is dropped before the attempt is recorded as cut off.
-    session: S,
-    slot: ClientSlot<S::Operation>,
-    fabric: F,
+    attempts: Attempts<F, S>,
     schedule: Schedule,
     random: Stream,
-    run: Arc<RunControl>,
-    recorder: Rc<Recorder>,
     window: Rc<Window>,
-    /// Wakes it when it has a permit of the window.
+    /// What is executed in the background, of all clients of the engine.
+    deferred: Option<Rc<Deferred<S::Operation>>>,
+    /// Wakes it when it has a permit of the window, or a place among the deferred operations.
     turn: Signal,
 }
 
 impl<F: Local, S: Session> Client<F, S> {
     async fn drive(mut self) {
-        let plan = *self.run.plan();
+        let plan = *self.attempts.run.plan();
+        let fabric = self.attempts.fabric.clone();
         let mut left = plan.operations_per_client.unwrap_or(u64::MAX);
         // Reading the clock costs as much as a message: once before and once after each attempt.
-        let mut now = self.fabric.now();
+        let mut now = fabric.now();
         while left > 0 {
             let due = self.schedule.due(now);
-            if due >= plan.stop_at || self.must_stop(now) {
+            if due >= plan.stop_at || self.attempts.must_stop(now) {
                 break;
             }
             if due > now {
-                self.fabric.sleep_until(due).await;
-                now = self.fabric.now();
+                fabric.sleep_until(due).await;
+                now = fabric.now();
                 // A stop may have been asked for meanwhile.
-                if self.must_stop(now) {
+                if self.attempts.must_stop(now) {
                     break;
                 }
             }
@@ -145,85 +166,57 @@ impl<F: Local, S: Session> Client<F, S> {
             left -= 1;
         }
         if left > 0 && plan.stop_at < Nanos::MAX {
-            self.recorder.add_overdue(self.schedule.due_before(plan.stop_at).min(left));
+            let overdue = self.schedule.due_before(plan.stop_at).min(left);
+            self.attempts.recorder.add_overdue(overdue);
+        }
+        if let Some(deferred) = &self.deferred {
+            deferred.leave();
         }
     }
 
-    /// True if the run has ended for this client at `now`, even if operations are still due.
-    fn must_stop(&self, now: Nanos) -> bool {
-        self.run.stopped() || now >= self.run.plan().stop_at || self.recorder.is_full()
-    }
-
-    /// Runs the next operation, due at `due`, from `now` to its end, which it returns.
+    /// Runs the next operation, due at `due`, from `now` to its end, which it returns; of one that
+    /// is deferred, to its answer.
     async fn operate(&mut self, due: Nanos, mut now: Nanos) -> Nanos {
-        self.fabric.work(Work::Client);
-        let kind = self.session.next(&mut self.random, &mut self.slot.operation);
+        let Attempts { fabric, session, slot, run, .. } = &mut self.attempts;
+        fabric.work(Work::Client);
+        let kind = session.next(&mut self.random, &mut slot.operation);
         // A closed loop's operation starts now, which is not before it was due.
-        let start = match self.run.plan().load {
+        let start = match run.plan().load {
             Load::Closed => now,
             Load::Open { .. } => due,
         };
-        self.slot.begin(kind, start, now);
+        if session.deferred() == Some(kind) {
+            return self.defer(kind, start, now).await;
+        }
+        slot.begin(kind, start, now);
         let waits = !self.window.has_permit();
         let _place = self.window.enter(&self.turn).await;
         if waits {
-            now = self.fabric.now();
+            now = self.attempts.fabric.now();
             // The end of the run may have come before its turn.
-            if self.must_stop(now) {
-                self.slot.end(Ending::Abandoned, now);
+            if self.attempts.must_stop(now) {
+                self.attempts.slot.end(Ending::Abandoned, now);
                 return now;
             }
         }
-        let mut ending;
-        loop {
-            (ending, now) = self.attempts(now).await;
-            if ending != Ending::Done {
-                break;
-            }
-            let left = self.slot.operation.left();
-            if !self.session.next_piece(kind, &mut self.slot.operation) {
-                break;
-            }
-            self.slot.piece(left);
-        }
-        self.slot.end(ending, now);
-        now
+        self.attempts.run(kind, now).await
     }
 
-    /// Retries the operation until it ends.
-    async fn attempts(&mut self, mut now: Nanos) -> (Ending, Nanos) {
-        let plan = *self.run.plan();
-        let mut full = 0;
-        for attempts in 1..=plan.retry.attempts_max {
-            self.slot.attempt(now);
-            let began = now;
-            let attempted = self.session.attempt(&mut self.slot.operation).await;
-            now = self.fabric.now();
-            self.slot.attempted(attempted, now);
-            let contended = matches!(attempted, Attempted::Aborted { again: Again::Yes, .. });
-            self.window.attempted(contended);
-            match attempted {
-                Attempted::Done => return (Ending::Done, now),
-                Attempted::Unknown => return (Ending::Unknown, now),
-                Attempted::Aborted { again: Again::Refused, .. } => return (Ending::Refused, now),
-                Attempted::Aborted { again: Again::Never, .. } => return (Ending::Failed, now),
-                Attempted::Aborted { again, .. } => full += u32::from(again == Again::WhenFull),
+    /// Queues the operation of `kind` that is due at `start`; returns when it is answered, which is
+    /// at once but where the queue is full.
+    async fn defer(&mut self, kind: usize, start: Nanos, mut now: Nanos) -> Nanos {
+        let deferred = self.deferred.as_ref().expect("a workload defers from the start or never");
+        if deferred.place(&self.turn).await {
+            now = self.attempts.fabric.now();
+            // The end of the run may have come before its turn.
+            if self.attempts.must_stop(now) {
+                deferred.release();
+                return now;
             }
-            if attempts == plan.retry.attempts_max || full >= plan.retry.full_max {
-                break;
-            }
-            if self.must_stop(now) {
-                return (Ending::Abandoned, now);
-            }
-            let wait = plan.retry.wait(attempts, now - began, self.fabric.random());
-            self.fabric.sleep_until(now.saturating_add(wait)).await;
-            now = self.fabric.now();
-            // The end of the run may have come during the wait.
-            if self.must_stop(now) {
-                return (Ending::Abandoned, now);
-            }
-            self.slot.operation.rewind();
         }
-        (Ending::Failed, now)
+        let operation = &mut self.attempts.slot.operation;
+        deferred.push(Queued { kind, start, operation: std::mem::take(operation) });
+        self.attempts.recorder.answered(kind, start, now);
+        now
     }
 }

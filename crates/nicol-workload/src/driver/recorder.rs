@@ -24,6 +24,8 @@ pub struct Recorder {
     run: Arc<RunControl>,
     result: RefCell<RunResult>,
     slots: Cell<u32>,
+    /// Clients that have ended and that the run is not told of yet.
+    ended: Cell<u32>,
 }
 
 impl Recorder {
@@ -33,6 +35,7 @@ impl Recorder {
             run: Arc::clone(run),
             result: RefCell::new(RunResult::new(*run.plan(), run.kinds())),
             slots: Cell::new(0),
+            ended: Cell::new(0),
         })
     }
 
@@ -52,6 +55,13 @@ impl Recorder {
         self.result.borrow_mut().overdue += operations;
     }
 
+    /// Notes that an operation of `kind` that is due at `start` was queued and answered at `at`.
+    pub(super) fn answered(&self, kind: usize, start: Nanos, at: Nanos) {
+        if self.run.plan().measures(start) {
+            self.result.borrow_mut().kinds[kind].answers.record(at.since(start));
+        }
+    }
+
     fn count(&self, start: Nanos, count: impl Fn(&mut Counts)) {
         let mut result = self.result.borrow_mut();
         count(&mut result.whole);
@@ -60,13 +70,19 @@ impl Recorder {
         }
     }
 
-    /// Notes that a client has ended; the last one hands the result over and leaves an empty one,
-    /// for clients that may come later.
-    fn leave(&self) {
+    /// Notes that a slot is left, and whether a client has ended with it; the last one hands the
+    /// result over and leaves an empty one, for clients that may come later.
+    fn leave(&self, client: bool) {
         self.slots.set(self.slots.get() - 1);
+        self.ended.set(self.ended.get() + u32::from(client));
         if self.slots.get() > 0 {
             return;
         }
+        self.merge();
+        self.run.ended(self.ended.take());
+    }
+
+    fn merge(&self) {
         let mut own = self.result.replace(RunResult::new(*self.run.plan(), self.run.kinds()));
         assert!(own.whole.balance(), "every issued operation ended: {:?}", own.whole);
         assert!(own.window.balance(), "every measured operation ended: {:?}", own.window);
@@ -101,6 +117,8 @@ struct Current {
 pub(super) struct ClientSlot<O: ClientOperation> {
     recorder: Rc<Recorder>,
     client: u32,
+    /// Does a client of the plan end with it?
+    is_client: bool,
     pub(super) operation: O,
     current: Option<Current>,
     progress: Arc<Progress>,
@@ -110,10 +128,21 @@ pub(super) struct ClientSlot<O: ClientOperation> {
 
 impl<O: ClientOperation> ClientSlot<O> {
     pub(super) fn new(recorder: Rc<Recorder>, client: u32) -> Self {
+        Self::of(recorder, client, true)
+    }
+
+    /// The place of what is executed in the background for this client and others. It has a name of
+    /// its own: its operations overlap with theirs.
+    pub(super) fn in_background(recorder: Rc<Recorder>, client: u32) -> Self {
+        Self::of(recorder, client, false)
+    }
+
+    fn of(recorder: Rc<Recorder>, client: u32, is_client: bool) -> Self {
         recorder.slots.set(recorder.slots.get() + 1);
         let client = recorder.run.name(client);
         let progress = recorder.run.progress(client);
-        Self { recorder, client, operation: O::default(), current: None, progress, recorded: 0 }
+        let operation = O::default();
+        Self { recorder, client, is_client, operation, current: None, progress, recorded: 0 }
     }
 
     /// The client's name in the history.
@@ -252,11 +281,10 @@ impl<O: ClientOperation> Drop for ClientSlot<O> {
             // The books may not balance; do not hide the first panic behind a second. The other
             // clients stop, and the thread's owner sees the panic.
             self.recorder.run.stop();
-            self.recorder.run.ended(1);
+            self.recorder.run.ended(self.recorder.ended.take() + u32::from(self.is_client));
             return;
         }
         self.cut_off();
-        self.recorder.leave();
-        self.recorder.run.ended(1);
+        self.recorder.leave(self.is_client);
     }
 }

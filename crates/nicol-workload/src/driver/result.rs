@@ -71,6 +71,9 @@ pub struct KindResult {
     pub total: i128,
     /// Latencies of those whose start lies in the measured window.
     pub latency: Latencies,
+    /// Of a kind that is deferred: latencies of the answers to those that were due in the measured
+    /// window, executed or not.
+    pub answers: Latencies,
 }
 
 /// The measurements of one engine's clients, or of all.
@@ -108,6 +111,7 @@ impl RunResult {
             committed_in_window: 0,
             total: 0,
             latency: Latencies::default(),
+            answers: Latencies::default(),
         };
         Self {
             plan,
@@ -137,6 +141,7 @@ impl RunResult {
             mine.committed_in_window += theirs.committed_in_window;
             mine.total += theirs.total;
             mine.latency.merge(&theirs.latency);
+            mine.answers.merge(&theirs.answers);
         }
         self.overdue += other.overdue;
         self.first_start = self.first_start.min(other.first_start);
@@ -178,10 +183,11 @@ impl RunResult {
         if seconds > 0.0 { kind.committed_in_window as f64 / seconds } else { 0.0 }
     }
 
-    /// The latency of all kinds together, in nanoseconds.
+    /// The latency of all kinds together that clients wait for, in nanoseconds.
     pub fn latency(&self) -> Histogram<u64> {
         let mut all = Latencies::default();
-        self.kinds.iter().for_each(|kind| all.merge(&kind.latency));
+        let waited_for = self.kinds.iter().filter(|kind| kind.answers.is_empty());
+        waited_for.for_each(|kind| all.merge(&kind.latency));
         all.histogram()
     }
 

@@ -24,6 +24,12 @@ pub trait Session: 'static {
     fn next_piece(&mut self, _kind: usize, _operation: &mut Self::Operation) -> bool {
         false
     }
+
+    /// The kind of operations that are queued, answered at once and executed in the background, if
+    /// there is one.
+    fn deferred(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// An operation under way. The driver keeps it outside of the attempts, so that an attempt that a

@@ -90,6 +90,10 @@ impl<C: CommitProtocol> Session for Transactions<C> {
         operation.initial = operation.txn.entries().len();
         more
     }
+
+    fn deferred(&self) -> Option<usize> {
+        self.workload.deferred()
+    }
 }
 
 /// A transaction under way.

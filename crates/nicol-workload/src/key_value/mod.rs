@@ -4,6 +4,7 @@
 //! Every value that is written is written once: it names its writer. A checker therefore knows of
 //! each value read which operation wrote it, also where the system exports no versions.
 
+mod content;
 mod login;
 mod records;
 mod session;
@@ -14,10 +15,10 @@ use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::view::ShardMap;
 
-use crate::counter::VALUE_BYTES_MAX;
 use crate::placement::{Violations, holds, records_at_most};
-use crate::ycsb::{Generator, KEY_BYTES, KeyForm, Mix, Operation, YcsbConfig};
+use crate::ycsb::{Generator, KeyForm, Mix, Operation, YcsbConfig};
 
+pub use content::Content;
 pub use login::Login;
 use records::{Record, RecordForm};
 pub use session::spawn_clients;
@@ -25,6 +26,8 @@ pub use session::spawn_clients;
 /// Of a hundred operations of churn: reads, and reads and writes.
 const CHURN_READS: u64 = 50;
 const CHURN_READS_AND_PUTS: u64 = 80;
+/// Bytes of a value at most: a block of a file.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a value of churn.
 const CHURN_BYTES: usize = 16;
 
@@ -112,7 +115,7 @@ impl KeyValueWorkload {
     /// YCSB's operations on `nodes` nodes whose tables have capacity for so many insertions.
     ///
     /// # Panics
-    /// If byte-string keys are scanned; if a value is not of 8 to 1,024 bytes.
+    /// If byte-string keys are scanned; if a value is not of 8 to [`VALUE_BYTES_MAX`] bytes.
     pub fn ycsb(config: YcsbConfig, nodes: u16, insert_capacity: u64) -> Self {
         let (mix, keys) = (config.mix, config.keys);
         assert!(keys == KeyForm::Number || !mix.scans(), "hashes have no order");
@@ -155,6 +158,12 @@ impl KeyValueWorkload {
         let form = RecordForm::new(KeyForm::Number, value_bytes, false);
         let (insert_capacity, scope_writes, only_held) = (0, None, false);
         Self { nodes, form, insert_capacity, draw, scope_writes, only_held }
+    }
+
+    /// The same, with this in its values.
+    pub fn with_content(mut self, content: Content) -> Self {
+        self.form = self.form.with_content(content);
+        self
     }
 
     /// The same, by clients that draw again until their own node holds what they ask for.
@@ -301,12 +310,11 @@ impl KeyValueWorkload {
 
 impl RecordSource for KeyValueWorkload {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
-        let mut value = [0; KEY_BYTES + VALUE_BYTES_MAX];
-        let value = &mut value[..self.value_bytes()];
+        let mut value = vec![0; self.value_bytes()];
         for record in self.loaded().map(|number| self.record(number)) {
             if holds(shards, shard, record.key) {
-                self.form.write(value, record, 0);
-                each(record.key, value);
+                self.form.write(&mut value, record, 0);
+                each(record.key, &value);
             }
         }
     }

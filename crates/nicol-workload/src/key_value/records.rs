@@ -3,7 +3,9 @@
 use nicol_core::ids::{Key, TableId};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::content::Content;
 use crate::counter::{emit, parse};
+use crate::placement::mix;
 use crate::ycsb::{KEY_BYTES, KeyForm, Scatter, byte_key};
 
 /// The only table.
@@ -25,6 +27,7 @@ pub(super) struct Record {
 pub(super) struct RecordForm {
     keys: KeyForm,
     value_bytes: usize,
+    content: Content,
     /// Where records that are scanned stand.
     scatter: Option<Scatter>,
 }
@@ -34,7 +37,12 @@ impl RecordForm {
     /// hash as the key and the string in front of the value.
     pub(super) fn new(keys: KeyForm, value_bytes: usize, scanned: bool) -> Self {
         let scatter = scanned.then_some(Scatter::new(SCATTER_BITS));
-        Self { keys, value_bytes, scatter }
+        Self { keys, value_bytes, content: Content::default(), scatter }
+    }
+
+    /// The same, with this in its values.
+    pub(super) fn with_content(self, content: Content) -> Self {
+        Self { content, ..self }
     }
 
     /// Bytes of a stored value.
@@ -63,7 +71,14 @@ impl RecordForm {
         if self.keys == KeyForm::Bytes {
             prefix.copy_from_slice(&byte_key(record.number));
         }
-        emit(value, record.key.row(), writer);
+        match self.content {
+            Content::Repeated => emit(value, record.key.row(), writer),
+            content => {
+                let (number, rest) = value.split_at_mut(size_of::<u64>());
+                number.copy_from_slice(&writer.to_le_bytes());
+                content.fill(seed_of(record.key, writer), rest);
+            }
+        }
     }
 
     /// Was `value` ever written to the record with this key?
@@ -72,7 +87,14 @@ impl RecordForm {
             return false;
         };
         let is_named = self.keys == KeyForm::Number || row_of(prefix) == key.row();
-        is_named && rest.len() == self.value_bytes && parse(rest, key.row()).is_some()
+        let holds = || match (self.content, rest.split_first_chunk()) {
+            (Content::Repeated, _) => parse(rest, key.row()).is_some(),
+            (content, Some((writer, rest))) => {
+                content.is_of(seed_of(key, u64::from_le_bytes(*writer)), rest)
+            }
+            (_, None) => false,
+        };
+        is_named && rest.len() == self.value_bytes && holds()
     }
 
     /// Two of the first `count` records that would be one in the store, as their byte strings have
@@ -91,6 +113,11 @@ impl RecordForm {
     }
 }
 
+/// What the content of a value follows from.
+fn seed_of(key: Key, writer: u64) -> u64 {
+    mix(key.row() ^ writer.rotate_left(32))
+}
+
 /// The row of a byte-string key: the first bits of its hash.
 fn row_of(key: &[u8]) -> u64 {
     xxh3_64(key) >> (u64::BITS - Key::ROW_BITS)
@@ -102,8 +129,12 @@ mod tests {
 
     #[test]
     fn a_value_is_whole_under_its_own_key_only() {
-        for keys in [KeyForm::Number, KeyForm::Bytes] {
-            let form = RecordForm::new(keys, 40, false);
+        let contents = [Content::Repeated, Content::Text, Content::Random];
+        for (keys, content) in [KeyForm::Number, KeyForm::Bytes]
+            .into_iter()
+            .flat_map(|keys| contents.map(|one| (keys, one)))
+        {
+            let form = RecordForm::new(keys, 40, false).with_content(content);
             let (one, other) = (form.record(3), form.record(4));
             let mut value = vec![0; form.stored_bytes()];
             form.write(&mut value, one, 77);

@@ -59,6 +59,15 @@ pub enum Chopping {
     Pieces,
 }
 
+/// When a Delivery is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryMode {
+    /// In the background: it is queued, and its client goes on at once. (2.7.2)
+    Deferred,
+    /// While its client waits.
+    Interactive,
+}
+
 /// Which of New-Order and Payment are annotated to be shipped: their execution logic runs on NIC
 /// cores. The others run at the host. [Xenic21 4.3.3]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +99,8 @@ pub struct TpccConfig {
     pub suppliers: Suppliers,
     /// Are long transactions chopped?
     pub chopping: Chopping,
+    /// When is a Delivery executed?
+    pub delivery: DeliveryMode,
     /// How orders are found.
     pub indices: Indices,
     /// The features of a request that a scheduler is told.
@@ -112,6 +123,7 @@ impl TpccConfig {
             terminals: Terminals::Shared,
             suppliers: Suppliers::Specification,
             chopping: Chopping::Pieces,
+            delivery: DeliveryMode::Deferred,
             indices: Indices::Records,
             features: Features::Written,
             shipped: Shipped::Both,

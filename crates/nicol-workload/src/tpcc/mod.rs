@@ -21,6 +21,8 @@
 //! ([`Terminals`]), and have no keying and think times. Dates are drawn, since a workload has no
 //! clock. With fewer customers than last names, only as many names exist. A New-Order with an
 //! unknown item refuses once its rows have been read and locked, before it adds the rows to insert.
+//! A Delivery is queued where its client runs and answered without a message ([`DeliveryMode`]); a
+//! result file is not written.
 
 mod audit;
 mod config;
@@ -49,7 +51,7 @@ use nicol_core::txn::{Execute, ProcedureId, Procedures, RequestKeys, Scheduling,
 use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
-pub use config::{Chopping, Mix, Shipped, Suppliers, Terminals, TpccConfig};
+pub use config::{Chopping, DeliveryMode, Mix, Shipped, Suppliers, Terminals, TpccConfig};
 pub use features::Features;
 pub use schema::Indices;
 
@@ -301,6 +303,12 @@ impl Workload for Tpcc {
             return true;
         }
         false
+    }
+
+    fn deferred(&self) -> Option<usize> {
+        let deferred =
+            self.config.mix == Mix::Full && self.config.delivery == DeliveryMode::Deferred;
+        deferred.then_some(Kind::Delivery as usize)
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -1,6 +1,7 @@
 //! Which workload runs, at what scale.
 
 use clap::{Args, ValueEnum};
+use nicol_workload::key_value::Content;
 
 /// Where the items of TPC-C's new orders come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,6 +28,15 @@ pub enum ChoppingArg {
     Whole,
     /// As several database transactions, one after the other.
     Pieces,
+}
+
+/// When a Delivery of TPC-C is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeliveryArg {
+    /// In the background: it is queued, and its client goes on at once, as specified.
+    Deferred,
+    /// While its client waits.
+    Interactive,
 }
 
 /// Which of TPC-C's transactions NIC cores execute.
@@ -130,6 +140,9 @@ pub struct WorkloadArgs {
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,
+    /// When a Delivery is executed (tpcc) [default: deferred].
+    #[arg(long, value_enum)]
+    pub delivery: Option<DeliveryArg>,
     /// Transactions that NIC cores execute (tpcc, tpcc-no) [default: both for tpcc, none for
     /// tpcc-no].
     #[arg(long, value_enum)]
@@ -168,6 +181,10 @@ pub struct WorkloadArgs {
     /// Bytes of a value (ycsb-t, ycsb) [default: 64].
     #[arg(long, value_name = "BYTES")]
     pub value_bytes: Option<u32>,
+    /// What is in values: zeros, text, random, repeated, or the percentage of each 4 KiB that is
+    /// random (ycsb, by systems of single operations) [default: repeated].
+    #[arg(long, value_name = "CONTENT")]
+    pub content: Option<Content>,
     /// Zipf parameter times 100: 0 is uniform, 99 YCSB's (ycsb-t, ycsb, retwis; tpcc's warehouses).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
     pub zipf: Option<u8>,

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, FabricError, Timeout};
-use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::units::Nanos;
 use nicol_kit::VIEW_WAIT;
 
-use super::steps::SLOT_WAIT;
-use crate::decided::{Decided, Decision};
+use crate::decided::{Decided, Decision, Fate};
 use crate::survivor::Survivor;
-use crate::xenic::config::Recovery;
+use crate::xenic::config::{Recovery, SLOT_WAIT};
 use crate::xenic::node::Node;
 
 /// How long a decision waits for others: as long as a log's ack does.
@@ -28,6 +27,8 @@ pub(super) struct Decisions<F: Fabric> {
     node: Arc<Node>,
     /// By node.
     untold: RefCell<Vec<Vec<Decision>>>,
+    /// Of each transaction that commits: its backups, and how many do not know yet.
+    known: RefCell<IdMap<TxnId, (usize, Vec<NodeId>)>>,
     /// Does any wait?
     waiting: Cell<bool>,
     wanted: Signal,
@@ -37,19 +38,23 @@ impl<F: Fabric> Decisions<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>) -> Rc<Self> {
         let untold = fabric.view().node_ids().map(|_| Vec::new()).collect();
         let wanted = fabric.signal();
-        let (untold, waiting) = (RefCell::new(untold), Cell::new(false));
+        let (untold, known, waiting) = (RefCell::new(untold), RefCell::default(), Cell::new(false));
         let waits = node.config().recovery == Recovery::Prepared;
-        let this = Rc::new(Self { fabric, node, untold, waiting, wanted });
+        let this = Rc::new(Self { fabric, node, untold, known, waiting, wanted });
         if waits {
             this.fabric.spawn(this.clone().tell_overdue());
         }
         this
     }
 
-    /// The backups of `shards` will be told, some time later, that a transaction commits.
-    pub(super) fn note(self: &Rc<Self>, decision: Decision, shards: &[ShardId]) {
-        let most = AT_ONCE.min(Decision::most(self.node.log(self.fabric.here().core).body_max()));
-        for backup in self.backups(shards) {
+    /// The backups of `shards` will be told, some time later, that `txn` commits.
+    pub(super) fn note(self: &Rc<Self>, txn: TxnId, shards: &[ShardId]) {
+        let (most, backups) = (self.most(), self.backups(shards));
+        let decision = Decision { txn, fate: Fate::Committed };
+        if !backups.is_empty() {
+            self.known.borrow_mut().insert(txn, (backups.len(), backups.clone()));
+        }
+        for backup in backups {
             let list = {
                 let untold = &mut self.untold.borrow_mut()[backup.index()];
                 untold.push(decision);
@@ -64,9 +69,15 @@ impl<F: Fabric> Decisions<F> {
         }
     }
 
-    /// Tells the backups of `shards` that a transaction has aborted, of which they may have LOGs;
-    /// returns when all that are left know.
-    pub(super) async fn abort(&self, decision: Decision, shards: &[ShardId]) {
+    /// How many decisions are told at a time.
+    fn most(&self) -> usize {
+        AT_ONCE.min(Decision::most(self.node.log(self.fabric.here().core).body_max()))
+    }
+
+    /// Tells the backups of `shards` that `txn` has aborted, of which they may have LOGs; returns
+    /// when all that are left know.
+    pub(super) async fn abort(&self, txn: TxnId, shards: &[ShardId]) {
+        let decision = Decision { txn, fate: Fate::Aborted };
         for backup in self.backups(shards) {
             self.tell(backup, &[decision]).await;
         }
@@ -99,8 +110,33 @@ impl<F: Fabric> Decisions<F> {
         nodes
     }
 
-    /// Tells one backup, until it has it in its log or is lost.
+    /// Tells one backup, until it has it in its log or is lost. What all backups know then, they
+    /// may forget: that travels with later decisions.
     async fn tell(&self, backup: NodeId, list: &[Decision]) {
+        for part in list.chunks(self.most()) {
+            self.tell_at_once(backup, part).await;
+        }
+        for decision in list.iter().filter(|decision| decision.fate == Fate::Committed) {
+            self.note_known(decision.txn);
+        }
+    }
+
+    /// One backup more knows that `txn` commits.
+    fn note_known(&self, txn: TxnId) {
+        let known = &mut *self.known.borrow_mut();
+        let Some((unknowing, _)) = known.get_mut(&txn) else { return };
+        *unknowing -= 1;
+        if *unknowing == 0
+            && let Some((_, backups)) = known.remove(&txn)
+        {
+            let untold = &mut *self.untold.borrow_mut();
+            for backup in backups {
+                untold[backup.index()].push(Decision { txn, fate: Fate::KnownToAll });
+            }
+        }
+    }
+
+    async fn tell_at_once(&self, backup: NodeId, list: &[Decision]) {
         // The engine that its LOGs went to: what is said here stands behind them.
         let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
         while let Err(error) = self.fabric.call(to, &Decided(list), Timeout::Never).await {

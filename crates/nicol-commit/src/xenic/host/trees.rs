@@ -11,7 +11,8 @@ use nicol_core::txn::VersionRange;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use crate::messages::{emit_value, parse_count};
-use crate::xenic::messages::TREE_LOOKUP;
+use crate::xenic::messages::recovery::AccountReply;
+use crate::xenic::messages::{REPORT_RECORDS, TREE_LOOKUP};
 use crate::xenic::node::Node;
 
 /// The host's answer: version and value of each key, how far up its group ever had records, and of
@@ -62,6 +63,11 @@ impl<F: Fabric> HostService<F> {
 impl<F: Fabric> Service for HostService<F> {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
         let own = delivery.from.node == self.fabric.here().node;
+        if let (REPORT_RECORDS, Some(reply_to), true) = (delivery.kind, delivery.reply_to, own) {
+            // [Xenic21 4.2.1] A survivor scans its log for what a lost coordinator left.
+            self.fabric.reply(reply_to, &AccountReply(&self.node.account_of_lost()));
+            return Ok(());
+        }
         let (TREE_LOOKUP, Some(reply_to), true) = (delivery.kind, delivery.reply_to, own) else {
             return Err(Malformed { what: "a message that no host takes" });
         };

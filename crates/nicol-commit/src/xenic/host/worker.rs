@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, Work};
 
 use super::log_acks::LogAcks;
-use crate::decided::decisions_of;
+use crate::decided::{Fate, decisions_of};
 use crate::log::{LogReader, RecordKind, logged};
 use crate::log_worker::ApplyLog;
 use crate::xenic::node::Node;
@@ -39,6 +39,10 @@ impl<F: Fabric> ApplyLog for Worker<F> {
             return self.apply_decided(reader, undecided);
         }
         let install = |writes: &[Option<(&Replica, _, _, _)>]| {
+            // Their slots are on the way to the cache, or there.
+            for &(replica, key, ..) in writes.iter().flatten() {
+                replica.touch_value(key);
+            }
             for &(replica, key, version, value) in writes.iter().flatten() {
                 self.fabric.work(Work::TableApply);
                 replica.apply(key, version, value);
@@ -86,12 +90,14 @@ impl<F: Fabric> Worker<F> {
                 }
                 RecordKind::Decisions => {
                     for decision in decisions_of(body) {
-                        if decision.commits {
-                            let records = undecided.commit(decision.txn);
-                            let apply = |record: &Box<[u8]>| self.install(RecordKind::Log, record);
-                            written += records.iter().map(apply).sum::<u64>();
-                        } else {
-                            undecided.abort(decision.txn);
+                        match decision.fate {
+                            Fate::Committed => {
+                                for record in undecided.commit(decision.txn) {
+                                    written += self.install(RecordKind::Log, &record);
+                                }
+                            }
+                            Fate::Aborted => undecided.abort(decision.txn),
+                            Fate::KnownToAll => undecided.forget(decision.txn),
                         }
                     }
                 }

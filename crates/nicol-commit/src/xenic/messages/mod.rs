@@ -2,6 +2,7 @@
 //! a shorter way are in [`local`] and [`ship`].
 
 pub(super) mod local;
+pub(super) mod recovery;
 pub(super) mod ship;
 pub(super) mod split_requests;
 
@@ -29,6 +30,16 @@ pub(super) const LOG_ACK: u16 = 5;
 pub(super) const TXN_LOCAL: u16 = 6;
 /// NIC to host: keys of ordered tables, which no DMA reads.
 pub(super) const TREE_LOOKUP: u16 = 7;
+/// NIC to host: which records of lost coordinators are undecided?
+pub(super) const REPORT_RECORDS: u16 = 8;
+/// Between NICs, after a loss: what a survivor knows.
+pub(super) const REPORT: u16 = 20;
+/// Between NIC engines of a node, after a loss: nothing more is taken of who is lost.
+pub(super) const FENCE: u16 = 21;
+/// Between NICs, after a loss: records that a survivor lacks.
+pub(super) const REPLICATE: u16 = 22;
+/// Between NICs, after a loss: what is decided.
+pub(super) const RESOLVE: u16 = 23;
 /// Coordinator NIC to primary NIC: a whole transaction to execute. [Xenic21 4.2.3]
 pub(super) const SHIP: u16 = 15;
 /// Coordinator NIC to primary NIC: what has become of a transaction that was shipped?

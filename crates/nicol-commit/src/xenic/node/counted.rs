@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nicol_core::commit::PATHS;
+use nicol_core::commit::{PATHS, WITHOUT_LOST_NODES};
 use nicol_core::system::Counter;
 use nicol_kit::steering::Choice;
 use nicol_schedule::Shared;
 
 use super::{Node, Path};
 use crate::survivor::Survivor;
+use crate::xenic::config::Recovery;
 use crate::xenic::server::lookup::stats::LookupCounters;
 
 impl Node {
@@ -30,7 +31,13 @@ impl Node {
         let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
         let lookups = LookupCounters::sums(&self.lookups).map(lookup);
         let doublings = lookup(("table_doublings", doublings));
-        let without = self.done_without();
+        let recovers = self.lost().are_any() && self.config.recovery == Recovery::Prepared;
+        let decided = recovers.then(|| Counter {
+            group: WITHOUT_LOST_NODES,
+            name: "decided_for_the_lost",
+            value: self.recovery.decided(),
+        });
+        let without = self.done_without().chain(decided);
         let planner = self.choice.iter().flat_map(Choice::counters);
         let all = paths.into_iter().chain(lookups).chain([doublings]).chain(without);
         let schedule = self.schedule.iter().flat_map(|shared| shared.counters());

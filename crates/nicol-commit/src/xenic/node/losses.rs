@@ -1,18 +1,20 @@
-//! What a crash leaves behind at a node that survives it, where nothing recovers yet (decision
-//! 0020) [Xenic21 4.2.1].
+//! What a crash leaves behind at a node that survives it, until survivors have decided about it, if
+//! they do (decisions 0020 and 0102) [Xenic21 4.2.1].
 //!
 //! A transaction that a crashed node left undecided keeps its locks. Other transactions that want
 //! these keys are refused with the reason.
 
 use nicol_core::fabric::{Fabric, ReplyTo};
-use nicol_core::ids::{Key, TxnId};
+use nicol_core::ids::{IdMap, Key, ShardId, TxnId};
 use nicol_core::txn::{Abort, RangeVersion};
 use nicol_store::host_table::SlotHash;
 use nicol_store::nic_index::LockRefused;
 
 use super::Node;
+use crate::decided::Decision;
 use crate::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
 use crate::survivor::Survivor;
+use crate::xenic::messages::recovery::Account;
 use crate::xenic::messages::ship::ShipReply;
 use crate::xenic::messages::{LOCK, READ, SHIP};
 
@@ -73,6 +75,44 @@ impl Node {
         let keys = self.awaiting_recovery();
         let ordered_keys = keys.iter().filter(|key| key.is_ordered()).count();
         (keys.len(), ordered_keys) == (locked, ordered)
+    }
+
+    /// The transactions of lost coordinators that hold locks here, and of which shard.
+    pub(in crate::xenic) fn locks_of_lost(&self) -> Vec<(TxnId, ShardId)> {
+        let mut locked = Vec::new();
+        let Some(shard) = self.shard() else { return locked };
+        self.index().for_each_locked(&mut |_, holder| {
+            if self.lost().have_left(holder) {
+                locked.push((holder, shard));
+            }
+        });
+        locked.sort_unstable();
+        locked.dedup();
+        locked
+    }
+
+    /// Releases every lock of transactions that are decided.
+    pub(in crate::xenic) fn release_locks_of(&self, decisions: &[Decision]) {
+        let decided: IdMap<TxnId, ()> =
+            decisions.iter().map(|decision| (decision.txn, ())).collect();
+        let mut locked = Vec::new();
+        self.index().for_each_locked(&mut |key, holder| {
+            if decided.contains_key(&holder) {
+                locked.push((key, holder));
+            }
+        });
+        for (key, holder) in locked {
+            self.unlock(key, holder);
+        }
+    }
+
+    /// What this node has logged of lost coordinators: records that are undecided, and decisions.
+    pub(in crate::xenic) fn account_of_lost(&self) -> Account {
+        let mut account = Account::default();
+        for undecided in &self.undecided {
+            undecided.tell(&mut account, |txn| self.lost().have_left(txn));
+        }
+        account
     }
 
     /// The keys of undecided records that only a recovery may decide about, of all shards that this

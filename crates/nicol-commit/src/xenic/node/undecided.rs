@@ -10,20 +10,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{Key, TxnId};
 
+use crate::decided::{Decision, Fate};
 use crate::log::logged;
+use crate::xenic::messages::recovery::Account;
 
 /// The undecided records out of one log, which one host worker reads.
 #[derive(Debug, Default)]
 pub(in crate::xenic) struct Undecided(Mutex<Kept>);
 
+/// What a log has of one undecided transaction.
+#[derive(Debug)]
+struct Open {
+    /// The number of its first record.
+    number: u64,
+    /// The bodies of its LOGs.
+    records: Vec<Box<[u8]>>,
+}
+
 #[derive(Debug, Default)]
 struct Kept {
-    /// The bodies of its LOGs, of each transaction, and the number of the first.
-    txns: BTreeMap<TxnId, (u64, Vec<Box<[u8]>>)>,
+    txns: BTreeMap<TxnId, Open>,
     /// The numbers of those.
     numbers: BTreeSet<u64>,
     /// Records that were ever kept.
     records: u64,
+    /// Transactions that are committed, until all their backups know.
+    committed: BTreeSet<TxnId>,
     /// Transactions that have aborted after a LOG. One that comes later is dropped, too: its sender
     /// has died meanwhile. There are some of these only where there are crashes.
     aborted: BTreeSet<TxnId>,
@@ -31,7 +43,7 @@ struct Kept {
 
 impl Kept {
     fn take(&mut self, txn: TxnId) -> Vec<Box<[u8]>> {
-        let Some((number, records)) = self.txns.remove(&txn) else { return Vec::new() };
+        let Some(Open { number, records }) = self.txns.remove(&txn) else { return Vec::new() };
         self.numbers.remove(&number);
         records
     }
@@ -50,15 +62,35 @@ impl Undecided {
             .entry(txn)
             .or_insert_with(|| {
                 kept.numbers.insert(number);
-                (number, Vec::new())
+                Open { number, records: Vec::new() }
             })
-            .1
+            .records
             .push(body.into());
     }
 
     /// `txn` is committed: the records to apply.
     pub(in crate::xenic) fn commit(&self, txn: TxnId) -> Vec<Box<[u8]>> {
-        self.kept().take(txn)
+        let mut kept = self.kept();
+        kept.committed.insert(txn);
+        kept.take(txn)
+    }
+
+    /// All backups of `txn`, which is committed, know that.
+    pub(in crate::xenic) fn forget(&self, txn: TxnId) {
+        self.kept().committed.remove(&txn);
+    }
+
+    /// Adds to `account` the undecided records of transactions that are `wanted`, and what is
+    /// decided of such.
+    pub(in crate::xenic) fn tell(&self, account: &mut Account, wanted: impl Fn(TxnId) -> bool) {
+        let kept = self.kept();
+        let records = kept.txns.iter().filter(|(txn, _)| wanted(**txn));
+        account.records.extend(records.flat_map(|(_, open)| open.records.iter().cloned()));
+        let fates = [(&kept.committed, Fate::Committed), (&kept.aborted, Fate::Aborted)];
+        for (txns, fate) in fates {
+            let decided = txns.iter().filter(|txn| wanted(**txn));
+            account.decisions.extend(decided.map(|&txn| Decision { txn, fate }));
+        }
     }
 
     /// `txn` is aborted: its records are dropped.
@@ -77,7 +109,7 @@ impl Undecided {
 
     /// Calls `each` with every undecided transaction and the keys that it writes.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(TxnId, &mut dyn Iterator<Item = Key>)) {
-        for (&txn, (_, records)) in &self.kept().txns {
+        for (&txn, Open { records, .. }) in &self.kept().txns {
             each(txn, &mut records.iter().flat_map(|body| logged(body)).map(|(key, ..)| key));
         }
     }
@@ -132,6 +164,14 @@ mod tests {
         assert_eq!(records, [log(7, 1, 10), log(7, 2, 12)]);
         assert_eq!(undecided.numbers(), (3, 1));
         assert!(undecided.commit(TxnId(7)).is_empty(), "it is told once");
+        let told = |txn| {
+            let mut account = Account::default();
+            undecided.tell(&mut account, |of| of == TxnId(txn));
+            (account.records.len(), account.decisions.first().map(|decision| decision.fate))
+        };
+        assert_eq!((told(7), told(9)), ((0, Some(Fate::Committed)), (1, None)));
+        undecided.forget(TxnId(7));
+        assert_eq!(told(7), (0, None));
         undecided.abort(TxnId(9));
         assert_eq!((kept(&undecided), undecided.numbers()), (vec![], (3, 3)));
         // One whose sender died on the way.

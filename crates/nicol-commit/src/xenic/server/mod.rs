@@ -6,6 +6,7 @@
 mod log_writer;
 pub(super) mod lookup;
 mod own_keys;
+mod recovery;
 mod remote_execution;
 mod split_requests;
 
@@ -20,10 +21,10 @@ use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
-use super::messages::{LOCK, READ, SHIP, SHIP_OUTCOME};
+use super::messages::{FENCE, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
 use super::node::Node;
 use super::open_txn::OpenTxns;
-use crate::decided::parse_decided;
+use crate::decided::{decisions_of, parse_decided};
 use crate::log::RecordKind;
 use crate::messages::{
     ABORT, Ack, COMMIT, DECIDED, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE,
@@ -98,6 +99,9 @@ impl<F: Fabric> NicServer<F> {
                 let (body, this) = (self.fabric.keep(body), self.clone());
                 self.fabric.spawn(async move { this.note_decided(body.as_ref(), reply_to).await });
                 Ok(())
+            }
+            FENCE | REPORT | REPLICATE | RESOLVE => {
+                self.take_recovery(delivery.kind, body, reply_to)
             }
             SHIP => self.shipped.take(body, reply_to),
             SHIP_OUTCOME => {
@@ -330,6 +334,8 @@ impl<F: Fabric> NicServer<F> {
     /// DECIDED: goes behind the LOGs that it is about, into the same log. (decision 0101)
     async fn note_decided(&self, body: &[u8], reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: DECIDED");
+        // Of a coordinator that is lost, nobody else tells.
+        decisions_of(body).for_each(|decision| self.shipped.forget(decision.txn));
         match self.log.append(RecordKind::Decisions, body, || true).await {
             Ok((_, landing)) => self.acknowledge_log(landing.await, reply_to),
             Err(error) => self.fabric.refuse(reply_to, error),
@@ -353,8 +359,11 @@ impl<F: Fabric> NicServer<F> {
         let _phase = self.fabric.phase("server: COMMIT");
         if writes.installs().next().is_some() {
             // [Xenic21 4.2 step 6] "Appends the COMMIT request to the host-memory log."
+            // While it waited for space its coordinator may have been lost, and a recovery may have
+            // done what it asks for.
+            let admitted = || !self.node.recovery().has_closed(writes.txn);
             let (position, landing) =
-                match self.log.append(RecordKind::Commit, writes.body(), || true).await {
+                match self.log.append(RecordKind::Commit, writes.body(), admitted).await {
                     Ok(appended) => appended,
                     Err(error) => return self.fabric.refuse(reply_to, error),
                 };

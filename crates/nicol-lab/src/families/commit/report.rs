@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
+use crate::families::scheduling;
 use crate::family::{Addition, Counters};
 use crate::report::BenchReport;
 
@@ -56,7 +57,7 @@ pub(super) fn addition(counters: &Counters) -> Addition {
     let mut fields = Map::new();
     fields.insert(LOOKUPS.to_owned(), json!(lookups));
     let lines = if lookups.keys > 0 { vec![("lookups on NICs", line(&lookups))] } else { vec![] };
-    Addition { fields, lines }
+    Addition { fields, lines, warnings: scheduling::without_feedback(counters) }
 }
 
 fn lookups_of(counters: &BTreeMap<&str, u64>) -> Lookups {

@@ -14,7 +14,7 @@ use nicol_commit::xenic::{
 };
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
-use nicol_schedule::{FeatureMap, Kind, ScheduleConfig};
+use nicol_schedule::{FeatureMap, Kind, RpcPath, ScheduleConfig};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{FirstRead, HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
@@ -36,16 +36,16 @@ const SERVING_LOG: Bytes = Bytes(16 << 20);
 const SERVING_TABLE_MIN: u64 = 8 << 20;
 /// The part of a node's memory that its NIC index may take: what it caches stands in the tables as
 /// well, in memory of the same kind, and is found there at little more cost (decision 0024).
-const SERVING_INDEX_PART: u64 = 64;
-/// Bytes of a value that stand in its slot. A value in a slot makes every slot longer, and a slot
-/// is kept when its record is gone: blocks cost less (decision 0083).
-const SERVING_INLINE: usize = 8;
+const SERVING_INDEX_PART: u64 = 128;
+/// Bytes of a value that stand in its slot: none. A value in a slot makes every slot longer, and a
+/// slot is kept when its record is gone: blocks cost less (decisions 0083, 0120).
+const SERVING_INLINE: usize = 0;
 /// Bytes that a cached object may take on average.
 const SERVING_OBJECT: u64 = 256;
 /// First slots of a table, in percent of the records that it is prepared for, and their most. A
 /// table that is sparse has a record on every page: it takes the memory of all slots, and the first
 /// write to each page waits for the system to clear it.
-const SERVING_SLOTS_PERCENT: u64 = 6;
+const SERVING_SLOTS_PERCENT: u64 = 5;
 const SERVING_SLOTS_MAX: u64 = 1 << 18;
 
 /// The memory of each table of a store that serves, and of a node's index.
@@ -110,10 +110,11 @@ impl Settings for XenicConfig {
 
 /// Schedules transactions before the coordinators.
 fn schedule_by(config: &mut XenicConfig, kind: Option<Kind>) {
-    // A NIC core decides, and no message is lost on the way to another core.
-    let timeout = Nanos::from_secs(10);
+    // A NIC core on the packets' path decides, and no message is lost on the way to another core.
+    let (timeout, path) = (Nanos::from_secs(10), RpcPath::OneMessage);
     let published = kind.map(ScheduleConfig::published);
-    config.schedule = published.map(|config| ScheduleConfig { fpga: false, timeout, ..config });
+    let fpga = false;
+    config.schedule = published.map(|config| ScheduleConfig { fpga, timeout, path, ..config });
 }
 
 /// Settings that switch Xenic's mechanisms off, or choose among their forms.
@@ -192,8 +193,8 @@ fn readings_of_xenic() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.recovery,
         )
         .help(
-            "prepared: receivers refuse what a later view has overruled, and backups apply what \
-             is decided only (decisions 0100 and 0101)",
+            "prepared: backups apply what is decided only, and survivors decide what a lost \
+             coordinator began (decisions 0100 to 0102)",
         ),
     ]
 }

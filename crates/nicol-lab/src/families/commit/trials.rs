@@ -1,7 +1,9 @@
 //! Runs in which a broken protocol shows: few records, many clients.
 
-use nicol_core::faults::FaultFamilies;
+use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan, Partition};
+use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
+use nicol_core::view::NodeSet;
 
 use crate::config::{BenchConfig, Length};
 use crate::system::System;
@@ -16,6 +18,37 @@ const SHORT: u64 = 400;
 const WITH_CRASHES: u64 = 2_000;
 /// Time that a call waits for an answer in a run with crashes: less than a crashed node stays away.
 const TIMEOUT: &str = "timeout_us=500";
+
+/// What it waits where the network is cut: far less than a cut lasts.
+const SHORT_TIMEOUT: &str = "timeout_us=100";
+/// How long a cut lasts: less than a lease.
+const CUT: Nanos = Nanos::from_micros(900);
+
+/// Runs as `calm` in which it shows what becomes of whom somebody waits for: the host of one node,
+/// or a NIC, goes and comes back, and messages are lost; and cuts that heal before a lease ends.
+fn dying(calm: &BenchConfig, seed: u64) -> [BenchConfig; 2] {
+    let under = |fault_plan, timeout: &str| BenchConfig {
+        fault_plan: Some(fault_plan),
+        settings: vec![timeout.to_owned()],
+        length: Some(Length::Transactions(WITH_CRASHES)),
+        ..calm.clone()
+    };
+    let early = Nanos(20_000 + seed.wrapping_mul(7_919) % 300_000);
+    let scope = if seed.is_multiple_of(2) { CrashScope::Host } else { CrashScope::Nic };
+    let restart_after = Some(Nanos(10_000 + seed.wrapping_mul(104_729) % 500_000));
+    let crashes = vec![Crash { scope, node: seed as u16, at: early, restart_after }];
+    let loss = [30_000, 100_000][seed as usize % 2];
+    let quiet_after = Nanos::from_millis(20);
+    let lossy = FaultPlan { crashes, loss, quiet_after, ..FaultPlan::none() };
+    let cut = |number: u64| {
+        let from = early + (CUT + Nanos::from_micros(100)) * number;
+        let side = NodeSet::from_iter([NodeId(((seed + number) % 3) as u16)]);
+        Partition { from, until: from + CUT, side, one_way: (seed / 3 + number).is_multiple_of(2) }
+    };
+    let partitions = (0..3).map(cut).collect();
+    let parted = FaultPlan { partitions, quiet_after, ..FaultPlan::none() };
+    [under(lossy, TIMEOUT), under(parted, SHORT_TIMEOUT)]
+}
 
 /// The runs of `seed`: every workload that some sabotage needs, the cheapest first.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
@@ -42,7 +75,8 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
             ..trial("churn", Some(FEW), 8, WITH_CRASHES)
         },
     ];
-    if seed.is_multiple_of(4) {
+    trials.extend(dying(&trials[1], seed));
+    if seed % 32 == 31 {
         // Load makes the trees of Xenic's hosts lag behind its NICs, which shows old scans.
         trials.push(trial("tpcc", None, 24, 5 * SHORT));
     }

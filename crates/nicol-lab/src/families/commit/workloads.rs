@@ -241,7 +241,16 @@ fn varied(spec: &WorkloadSpec, mut workload: YcsbT, all: u64) -> Result<YcsbT> {
 }
 
 fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let ycsb = spec.ycsb(nodes)?;
+    ensure!(
+        spec.content.is_none(),
+        refuse(
+            "content",
+            "",
+            "a transaction's values count their writes",
+            "leave it out, or run a system of single operations"
+        )
+    );
+    let ycsb = spec.ycsb(nodes, 1_024)?;
     ensure!(
         ycsb.keys == KeyForm::Number,
         refuse(
@@ -319,6 +328,7 @@ fn tpcc(
         )
     );
     config.chopping = spec.chopping.unwrap_or(config.chopping);
+    config.delivery = spec.delivery.unwrap_or(config.delivery);
     config.shipped = spec.shipped.unwrap_or(config.shipped);
     config.indices = spec.indices.unwrap_or(config.indices);
     if let Some(transactions) = spec.transactions {

@@ -109,7 +109,7 @@ where
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
         let mut spec = config.sized_workload();
         workloads::fit(&mut spec, N::VALUE_BYTES_MAX);
-        let mut workload = workloads::build(&spec, config.nodes)?;
+        let mut workload = workloads::build(&spec, config.nodes, N::VALUE_BYTES_MAX)?;
         let value_bytes = workload.value_bytes();
         let sizes = Sizes { source: &workload, value_bytes, nic_memory, live: config.is_live() };
         let mut system = N::Config::published(&config.system, &sizes);

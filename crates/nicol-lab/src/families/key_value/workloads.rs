@@ -91,7 +91,11 @@ fn beside_key(spec: &WorkloadSpec, value_bytes_max: u32) -> Option<u32> {
 }
 
 /// Builds a workload for `nodes` nodes. Errors name the field and the remedy.
-pub(super) fn build(spec: &WorkloadSpec, nodes: usize) -> Result<KeyValueWorkload> {
+pub(super) fn build(
+    spec: &WorkloadSpec,
+    nodes: usize,
+    value_bytes_max: u32,
+) -> Result<KeyValueWorkload> {
     ensure!(
         (1..=NODES_MAX).contains(&nodes),
         refuse("nodes", nodes, "", format!("give 1 to {NODES_MAX}"))
@@ -100,9 +104,10 @@ pub(super) fn build(spec: &WorkloadSpec, nodes: usize) -> Result<KeyValueWorkloa
     spec.refuse_foreign()?;
     match spec.name.as_str() {
         "ycsb" => {
-            let ycsb = spec.ycsb(nodes)?;
+            let ycsb = spec.ycsb(nodes, value_bytes_max)?;
             let insertions = spec.insertions(&ycsb);
             let workload = KeyValueWorkload::ycsb(ycsb, nodes, insertions);
+            let workload = workload.with_content(spec.content.unwrap_or_default());
             if let Some([one, other]) = workload.collision() {
                 let why = format!("the keys of records {one} and {other} have the same hash");
                 bail!(refuse("key_form", "bytes", why, "give fewer `records`"));

@@ -3,17 +3,18 @@
 use anyhow::Result;
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
-use nicol_offpath::drtm_kv::{Alternative, COPIES_MAX, DrtmKvConfig, KeptBy, Node, Sabotage};
+use nicol_offpath::drtm_kv::{
+    Alternative, Asking, COPIES_MAX, DrtmKvConfig, KeptBy, Node, Sabotage,
+};
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::memory::refuse_places_beyond_machine;
-use crate::refused::Unfit;
 use crate::settings::{
     BY_RECORDS, EngineSettings, Setting, Settings, Sizes, SystemConfig, broken, micros, numbers,
-    numbers_as, sabotage, words,
+    numbers_as, refuse_idle, sabotage, value_of, words,
 };
-use crate::system::System;
+use crate::system::{Needs, System};
 use crate::workloads::WorkloadSpec;
 
 /// The alternatives by their names.
@@ -46,6 +47,10 @@ const fn alternative(at: usize) -> System {
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         harmless: harmless(alternative),
         least_faults: least_faults(alternative),
+        needs: match alternative {
+            Alternative::Rnic | Alternative::A1 => Needs::NONE,
+            _ => Needs::SOC,
+        },
         trials,
         ..system::<Node>("offpath", name, "DrTM-KV on off-path SmartNICs, OSDI '23")
     }
@@ -122,48 +127,38 @@ fn memory() -> [Setting<DrtmKvConfig>; 4] {
     ]
 }
 
-/// That a get has two ways.
-fn two_ways(of: &DrtmKvConfig) -> Result<(), Unfit> {
-    let why = "only drtm-kv:a4+a5 has two ways for a get";
-    let two = of.alternative == Alternative::A4AndA5;
-    if two { Ok(()) } else { Err(Unfit::new(why, "leave it out, or choose that system")) }
-}
-
 /// Settings of the ways in which clients get values.
-fn ways() -> [Setting<DrtmKvConfig>; 4] {
+fn ways() -> [Setting<DrtmKvConfig>; 5] {
     type It = DrtmKvConfig;
-    let shares =
-        numbers_as(0..=1_000, |share| Some(Some(share as u16)), |share| share.map(u64::from));
+    let shares = numbers_as(
+        0..=1_000,
+        |share| Some(Asking::Permille(share as u16)),
+        |asking| match asking {
+            Asking::Permille(share) => Some(u64::from(*share)),
+            Asking::Greedy | Asking::OneMachine => None,
+        },
+    );
     [
         Setting::new(
             "kept_by",
             words([("send", KeptBy::Send), ("read", KeptBy::Read)]),
             |to: &mut It| &mut to.kept_by,
         )
-        .help("send: clients ask the SoC for a value that it keeps; read: they READ it (a5)")
-        .then(|to| match (to.kept_by, to.alternative) {
-            (KeptBy::Send, _) | (KeptBy::Read, Alternative::A5) => Ok(()),
-            (KeptBy::Read, _) => Err(Unfit::new(
-                "only drtm-kv:a5 keeps values that clients READ",
-                "leave it out, or choose that system",
-            )),
-        }),
+        .help("send: clients ask the SoC for a value that it keeps; read: they READ it (a5)"),
         Setting::new("copies", numbers(1..=COPIES_MAX), |to: &mut It| &mut to.copies)
             .help(
                 "copies of the SoC's memory that clients READ, each in rows of its own (a4, a5, \
                  a4+a5)",
-            )
-            .then(|to| match to.alternative {
-                Alternative::A4 | Alternative::A5 | Alternative::A4AndA5 => Ok(()),
-                _ if to.copies == 1 => Ok(()),
-                _ => Err(Unfit::new(
-                    "clients READ the SoC's memory with a4, a5 and a4+a5 only",
-                    "leave it out, or choose one of these",
-                )),
-            }),
-        Setting::new("asks_permille", shares, |to: &mut It| &mut to.asks_permille)
-            .help("of 1,000 gets, those that ask the SoC (a4+a5)")
-            .then(|to| two_ways(to)),
+            ),
+        Setting::new(
+            "asks",
+            words([("greedy", Asking::Greedy), ("one-machine", Asking::OneMachine)]),
+            |to: &mut It| &mut to.asking,
+        )
+        .help("which gets ask the SoC: those for which that is faster now, or one client node's (a4+a5)"),
+        Setting::new("asks_permille", shares, |to: &mut It| &mut to.asking)
+            .help("of 1,000 gets, those that ask the SoC instead (a4+a5)")
+            .default("as asks says"),
         Setting::new(
             "reads",
             words([("fixed", None), ("planned", Some(Steering::DEFAULT))]),
@@ -171,8 +166,7 @@ fn ways() -> [Setting<DrtmKvConfig>; 4] {
         )
         .help(
             "planned: every client chooses between READs and asking by measured throughput (a4+a5)",
-        )
-        .then(|to| if to.steering.is_some() { two_ways(to) } else { Ok(()) }),
+        ),
     ]
 }
 
@@ -192,6 +186,7 @@ impl SystemConfig for DrtmKvConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_what_is_idle(self, &config.settings)?;
         let bytes = self.table_bytes().saturating_mul(config.nodes as u64);
         Ok(refuse_places_beyond_machine(bytes, &["buckets", "spare_buckets", "extents"])?)
     }
@@ -203,14 +198,52 @@ impl SystemConfig for DrtmKvConfig {
 
 impl KeyValueConfig for DrtmKvConfig {}
 
+/// Refuses settings that would change nothing in an alternative, or beside others.
+fn refuse_what_is_idle(config: &DrtmKvConfig, settings: &[String]) -> Result<()> {
+    let refuse = |keys: &[&'static str], why: &str| refuse_idle(settings, keys, why);
+    let alternative = config.alternative;
+    if !alternative.caches() {
+        refuse(&["cached"], "only a5 and a4+a5 keep values on the SoC")?;
+    }
+    if alternative != Alternative::A5 {
+        refuse(&["kept_by"], "only drtm-kv:a5 keeps values that clients may READ or ask for")?;
+    }
+    if alternative != Alternative::A4AndA5 {
+        let why = "only drtm-kv:a4+a5 has two ways for a get";
+        refuse(&["asks", "asks_permille", "reads"], why)?;
+    } else if config.steering.is_some() {
+        let why = "with reads=planned every client chooses by itself";
+        refuse(&["asks", "asks_permille"], why)?;
+    } else if matches!(config.asking, Asking::Permille(_)) && value_of(settings, "asks").is_some() {
+        refuse(&["asks"], "asks_permille says which gets ask")?;
+    }
+    let asks = match alternative {
+        Alternative::A2 | Alternative::A3 => true,
+        Alternative::A5 => config.kept_by == KeptBy::Send,
+        _ => false,
+    };
+    if asks || matches!(alternative, Alternative::Rnic | Alternative::A1) {
+        let why = "clients READ no memory of the SoC; they do with a4, a4+a5, and a5 kept_by=read";
+        refuse(&["copies"], why)?;
+    }
+    // Of A5 what the SoC does not keep is READ of the host.
+    if asks && value_of(settings, "cached").is_none() {
+        let why = "clients ask the SoC, and nobody posts operations that could share a doorbell";
+        refuse(&["doorbell_batch"], why)?;
+    }
+    Ok(())
+}
+
 /// Runs in which a broken protocol shows: one bucket with a long chain, hardly an extent more than
 /// there are values, and a cache that holds a part.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec { records: Some(12), ..WorkloadSpec::named("ycsb") };
     // Frames of several messages let puts follow each other more closely.
-    let settings = ["buckets=2", "extents=15", "cached=6", "aggregation=on"];
+    let keeps = system.harmless.iter().all(|(name, _)| *name != "keeps_cached");
+    let settings = ["buckets=2", "extents=15", "aggregation=on"].into_iter();
+    let settings = settings.chain(keeps.then_some("cached=6"));
     let plain = BenchConfig {
-        settings: settings.iter().map(ToString::to_string).collect(),
+        settings: settings.map(str::to_owned).collect(),
         nodes: 1,
         client_nodes: 3,
         replicas: 1,

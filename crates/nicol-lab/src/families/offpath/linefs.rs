@@ -1,19 +1,19 @@
 //! LineFS's alternatives as systems: what may be set in them.
 
+use anyhow::{Result, ensure};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
-use nicol_core::key_value::KeyValueNode;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, Sabotage, payload_max};
 use nicol_workload::ycsb::Popularity;
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
-use crate::refused::Unfit;
+use crate::refused::{Unfit, refuse};
 use crate::settings::{
     EngineSettings, Setting, Settings, Sizes, SystemConfig, broken, bytes, micros, numbers,
-    numbers_as, sabotage, switch, words,
+    numbers_as, refuse_idle, sabotage, switch, words,
 };
-use crate::system::System;
+use crate::system::{Needs, System};
 use crate::workloads::WorkloadSpec;
 
 /// The alternatives by their names.
@@ -37,6 +37,10 @@ const fn alternative(at: usize) -> System {
         harmless: &[("corrupts_chunks", "a backup refuses what its CRC denies, and has it again")],
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         trials,
+        needs: match ALTERNATIVES[at].1 {
+            Alternative::A3 => Needs::NONE,
+            _ => Needs::SOC,
+        },
         ..system::<Node>("offpath", ALTERNATIVES[at].0, "LineFS on off-path SmartNICs, OSDI '23")
     }
 }
@@ -65,6 +69,11 @@ impl Settings for LineFsConfig {
             |bytes| Some((bytes > 0).then_some(Bytes(bytes))),
             |segment| Some(segment.map_or(0, |bytes| bytes.0)),
         );
+        let shares = numbers_as(
+            0..=1_000,
+            |share| Some(Some(share as u16)),
+            |share: &Option<u16>| share.map(u64::from),
+        );
         vec![
             sabotage(SABOTAGES, |to: &mut Self| &mut to.sabotage),
             Setting::new("host", words(hosts), |to: &mut Self| &mut to.host)
@@ -73,8 +82,9 @@ impl Settings for LineFsConfig {
                 .help("most bytes of a chunk of the log"),
             Setting::new("slots", numbers(1..=64), |to: &mut Self| &mut to.slots)
                 .help("most chunks of a host engine under way"),
-            Setting::new("a3_permille", numbers(0..=1_000), |to: &mut Self| &mut to.a3_permille)
-                .help("how many of 1,000 chunks the host replicates (a2+a3)"),
+            Setting::new("a3_permille", shares, |to: &mut Self| &mut to.a3_permille)
+                .help("of 1,000 chunks those by the host, not those for which the SoC is full (a2+a3)")
+                .default("by the load of the SoC"),
             Setting::new("segment_bytes", segments, |to: &mut Self| &mut to.segment)
                 .help("most bytes of a transfer, a multiple of 64; 0: no limit")
                 .then(|to| match to.segment {
@@ -83,6 +93,8 @@ impl Settings for LineFsConfig {
                     }
                     Some(_) | None => Ok(()),
                 }),
+            Setting::new("compress", switch(), |to: &mut Self| &mut to.soc_compresses)
+                .help("the SoC compresses what it replicates (a1, a2, a2+a3)"),
             Setting::new("host_compresses", switch(), |to: &mut Self| &mut to.host_compresses)
                 .help("the host compresses what it replicates (a3, a2+a3)")
                 .then(|to| match to.alternative {
@@ -102,6 +114,21 @@ impl Settings for LineFsConfig {
     }
 }
 
+/// Refuses settings that would change nothing in an alternative.
+fn refuse_what_is_idle(config: &LineFsConfig, settings: &[String]) -> Result<()> {
+    let refuse = |keys: &[&'static str], why: &str| refuse_idle(settings, keys, why);
+    let alternative = config.alternative;
+    if alternative != Alternative::A2AndA3 {
+        refuse(&["a3_permille"], "only linefs:a2+a3 has two ways for a chunk")?;
+    }
+    if alternative == Alternative::A3 {
+        refuse(&["compress", "compress_ps"], "with linefs:a3 no SoC compresses")?;
+    } else if !config.soc_compresses {
+        refuse(&["compress_ps"], "with compress=off no SoC compresses")?;
+    }
+    Ok(())
+}
+
 impl SystemConfig for LineFsConfig {
     fn published(system: &str, _: &Sizes<'_>) -> Self {
         let found = ALTERNATIVES.iter().find(|(name, _)| *name == system);
@@ -111,6 +138,18 @@ impl SystemConfig for LineFsConfig {
     /// SENDs are datagrams of one message each.
     fn engines(&self) -> EngineSettings {
         EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        refuse_what_is_idle(self, &config.settings)?;
+        let (most, given) = (payload_max(self.chunk), config.workload.value_bytes);
+        let bytes = given.unwrap_or_default();
+        let why = || format!("a chunk of {} bytes has space for {most}", self.chunk.0);
+        ensure!(
+            u64::from(bytes) <= most,
+            refuse("value_bytes", bytes, why(), "give fewer, or change `chunk_bytes=N`")
+        );
+        Ok(())
     }
 
     /// A core compresses the chunks of a host engine one after the other.
@@ -126,7 +165,7 @@ impl SystemConfig for LineFsConfig {
 
 impl KeyValueConfig for LineFsConfig {}
 
-const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= Node::VALUE_BYTES_MAX as u64);
+const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= crate::workloads::VALUE_BYTES as u64);
 
 /// Runs in which a broken protocol shows: few blocks and many writers, chunks of a few writes, one
 /// at a time of each log, a primary that crashes, one that comes back, and one that does not crash
@@ -138,9 +177,11 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         popularity: Some(Popularity::Uniform),
         ..WorkloadSpec::named("ycsb")
     };
-    let settings = ["chunk_bytes=2048", "slots=2", "a3_permille=500"];
+    let two_ways = system.name == "linefs:a2+a3";
+    let settings = ["chunk_bytes=2048", "slots=2"].into_iter();
+    let settings = settings.chain(two_ways.then_some("a3_permille=500"));
     let calm = BenchConfig {
-        settings: settings.iter().map(ToString::to_string).collect(),
+        settings: settings.map(str::to_owned).collect(),
         clients: Some(8),
         host_engines: Some(2),
         nic_engines: Some(2),

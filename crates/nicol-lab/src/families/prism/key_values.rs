@@ -150,6 +150,7 @@ impl SystemConfig for KvConfig {
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
+        recycling::check(&self.recycling, &config.settings)?;
         Ok(refuse_slots_beyond_machine(self.entries, config.nodes, &["entries"])?)
     }
 

@@ -1,8 +1,22 @@
 //! What may be set in how servers recycle buffers.
 
+use anyhow::Result;
 use nicol_prism::{Reclaim, Recycling};
 
-use crate::settings::{Setting, micros, numbers_as, words};
+use crate::settings::{Setting, micros, numbers_as, refuse_idle, words};
+
+/// Refuses a time of the daemon where there is none.
+///
+/// # Errors
+/// The setting, why, and the remedy.
+pub(super) fn check(recycling: &Recycling, settings: &[String]) -> Result<()> {
+    if recycling.watermark.is_some() || recycling.reclaim == Reclaim::Scan {
+        return Ok(());
+    }
+    let why = "nobody looks at free lists now and then with watermark=off and reclaim=reports: what \
+               clients report is free at once";
+    refuse_idle(settings, &["refill_us"], why)
+}
 
 /// The settings, in a configuration of which `part` is the recycling.
 pub(super) fn settings<C: 'static>(

@@ -125,6 +125,10 @@ impl SystemConfig for RsConfig {
         Self::paper(blocks(sizes.source), sizes.value_bytes as u64)
     }
 
+    fn check(&self, config: &BenchConfig) -> anyhow::Result<()> {
+        recycling::check(&self.recycling, &config.settings)
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = broken(&SABOTAGES, self.sabotage);
         if self.faithful == Faithful::Paper {

@@ -6,7 +6,7 @@ mod combine;
 mod range;
 mod scored;
 
-use self::scored::{Member, Scored};
+pub use self::scored::{Member, Scored, order, pack, parse};
 use super::draw;
 use super::float::{NOT_A_FLOAT, format_double, parse_double};
 use super::key_places::KeyPlaces;
@@ -119,18 +119,19 @@ fn integer(arg: &Arg<'_>) -> Result<i64, Stop> {
 }
 
 /// The members of a sorted set, to be read.
-fn members<'w>(work: &'w Work<'_>, found: Found) -> Result<Vec<Member<'w>>, Stop> {
+pub fn members<'w>(work: &'w Work<'_>, found: Found) -> Result<Vec<Member<'w>>, Stop> {
     scored::parse(work.value(found).unwrap_or_default())
 }
 
 /// The options of ZADD.
 #[derive(Clone, Copy, Debug, Default)]
-struct Adding {
-    new_only: bool,
-    present_only: bool,
+pub struct Adding {
+    pub new_only: bool,
+    pub present_only: bool,
     greater: bool,
     less: bool,
-    changed: bool,
+    /// The reply counts the members whose score has changed, too.
+    pub changed: bool,
     increments: bool,
 }
 
@@ -207,6 +208,17 @@ fn add<'t>(
     for [score, member] in pairs.as_chunks::<2>().0 {
         given.push((parse_double(score.bytes).ok_or(NOT_A_FLOAT)?, member.bytes));
     }
+    add_all(work, key, adding, given, reply)
+}
+
+/// Adds members behind their scores, and answers how many.
+pub fn add_all<'t>(
+    work: &mut Work<'t>,
+    key: &Arg<'t>,
+    adding: Adding,
+    given: Vec<Member<'t>>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     let found = work.typed(key, &TYPE)?;
     let old = work.contents(found);
     let mut set = Scored::new(scored::parse(&old)?, given.len());
@@ -318,7 +330,10 @@ fn zpop<'t, const LOWEST: bool>(
     let (key, wanted) = args.split_first().ok_or(Stop::Malformed)?;
     let wanted = match wanted {
         [] => None,
-        [wanted] => Some(usize::try_from(integer(wanted)?).map_err(|_| NOT_POSITIVE)?),
+        [wanted] => {
+            let wanted = parse_i64(wanted.bytes).and_then(|wanted| usize::try_from(wanted).ok());
+            Some(wanted.ok_or(NOT_POSITIVE)?)
+        }
         _ => return Err(Stop::Error(SYNTAX)),
     };
     let found = work.typed(key, &TYPE)?;
@@ -337,7 +352,29 @@ fn zpop<'t, const LOWEST: bool>(
     Ok(())
 }
 
-fn zmpop<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+/// Pops the member of lowest or highest score of the first of several sorted sets that is there.
+pub fn first_set<'t, const LOWEST: bool>(
+    work: &mut Work<'t>,
+    keys: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
+    for key in keys {
+        let found = work.typed(key, &TYPE)?;
+        if work.is_present(found) {
+            reply.array(3);
+            reply.bulk(key.bytes);
+            for (score, member) in take(work, found, LOWEST, 1)? {
+                reply.bulk(&member);
+                reply.double(score);
+            }
+            return Ok(());
+        }
+    }
+    reply.null_array();
+    Ok(())
+}
+
+pub fn zmpop<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let (keys, word, options) = several(args)?;
     let lowest = match word.bytes.to_ascii_lowercase().as_slice() {
         b"min" => true,
@@ -416,13 +453,20 @@ fn answer<'a>(
     Ok(())
 }
 
+/// A score as ZSCAN answers it: a whole number of moderate size in full.
+fn scan_text(score: f64) -> String {
+    let whole = score as i64;
+    let in_full = whole as f64 == score && whole.unsigned_abs() <= i64::MAX as u64 / 2;
+    if in_full { whole.to_string() } else { format_double(score) }
+}
+
 fn zscan<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, cursor, options @ ..] = args else { return Err(Stop::Malformed) };
     let cursor = scan::cursor(cursor.bytes)?;
     let found = work.typed(key, &TYPE)?;
     work.spend(work.len(found))?;
     let members = members(work, found)?;
-    let scores: Vec<_> = members.iter().map(|(score, _)| format_double(*score)).collect();
+    let scores: Vec<_> = members.iter().map(|(score, _)| scan_text(*score)).collect();
     let rows = members.iter().zip(&scores).map(|((_, member), text)| [*member, text.as_bytes()]);
     let (next, rows) = match work.is_present(found) {
         true => scan::step(rows, cursor, scan::options(options)?),

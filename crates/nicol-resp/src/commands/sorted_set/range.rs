@@ -104,11 +104,35 @@ impl<'t> Asked<'t> {
             Self::Scores(low, high) => {
                 between(&|(score, _)| low.is_below(score), &|(score, _)| high.is_above(score))
             }
-            Self::Names(low, high) => {
-                between(&|(_, name)| low.is_below(&Name::Is(name)), &|(_, name)| {
-                    high.is_above(&Name::Is(name))
-                })
-            }
+            Self::Names(low, high) => named(members, (low, high), reversed),
+        }
+    }
+}
+
+/// The places of the members between two names.
+///
+/// Where scores differ names stand in no order, and Redis answers the first run of members within
+/// the range, or the last one from behind; so does this.
+fn named(
+    members: &[Member<'_>],
+    (low, high): (&Bound<Name<'_>>, &Bound<Name<'_>>),
+    reversed: bool,
+) -> Range<usize> {
+    let above = |member: &Member<'_>| low.is_below(&Name::Is(member.1));
+    let below = |member: &Member<'_>| high.is_above(&Name::Is(member.1));
+    let empty = low.at > high.at || low.at == high.at && (low.exclusive || high.exclusive);
+    let reaches = members.last().is_some_and(above) && members.first().is_some_and(below);
+    if empty || !reaches {
+        return 0..0;
+    }
+    match reversed {
+        false => {
+            let start = members.iter().position(above).unwrap_or(members.len());
+            start..start + members[start..].iter().take_while(|member| below(member)).count()
+        }
+        true => {
+            let end = members.iter().rposition(below).map_or(0, |last| last + 1);
+            end - members[..end].iter().rev().take_while(|member| above(member)).count()..end
         }
     }
 }

@@ -36,7 +36,8 @@ pub fn parse(value: &[u8]) -> Result<Vec<Member<'_>>, Stop> {
 
 /// The value of these members, which are in order; empty if there are none.
 pub fn pack(members: &[Member<'_>]) -> Vec<u8> {
-    let scores: Vec<_> = members.iter().map(|(score, _)| score.to_le_bytes()).collect();
+    // No zero is kept as a negative one: it would be printed so.
+    let scores: Vec<_> = members.iter().map(|(score, _)| (score + 0.0).to_le_bytes()).collect();
     let rows = members.iter().zip(&scores).map(|((_, member), score)| [*member, &score[..]]);
     let rows: Vec<_> = rows.collect();
     packed::pack(rows.as_flattened())

@@ -3,15 +3,30 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::run::{Point, Run, assume};
+use super::run::{
+    ALNICO, ALNICO_CPU_2, ALNICO_CPU_N, ONE_MESSAGE, Point, ROUND_ROBIN, Run, STATIC_PARTITION,
+    STRIFE, STRIFE_FULL, Scheduler, UNWEIGHED, assume,
+};
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
 use crate::workloads::WorkloadSpec;
 
-/// "Competitors": NetSTO, StaticPart, Strife, AlNiCo.
-const SCHEDULERS: [&str; 4] = ["round-robin", "static-partition", "strife", "alnico"];
+/// "Competitors": NetSTO, StaticPart, Strife, AlNiCo; and AlNiCo without its weights.
+const SCHEDULERS: [Scheduler; 6] =
+    [ROUND_ROBIN, STATIC_PARTITION, STRIFE, STRIFE_FULL, ALNICO, UNWEIGHED];
 /// With the versions on CPUs.
-const WITH_CPUS: [&str; 6] =
-    ["round-robin", "static-partition", "strife", "alnico", "alnico-cpu-2", "alnico-cpu-n"];
+const WITH_CPUS: [Scheduler; 8] = [
+    ROUND_ROBIN,
+    STATIC_PARTITION,
+    STRIFE,
+    STRIFE_FULL,
+    ALNICO,
+    UNWEIGHED,
+    ALNICO_CPU_2,
+    ALNICO_CPU_N,
+];
+/// Those whose RPCs are compared without contention.
+const OF_RPCS: [Scheduler; 6] =
+    [ROUND_ROBIN, ALNICO, ONE_MESSAGE, UNWEIGHED, ALNICO_CPU_2, ALNICO_CPU_N];
 const ENGINES: [&str; 4] = ["silo", "tictoc", "cicada", "2pl"];
 /// Bytes of a request. (C2.04)
 const BYTES: [u32; 4] = [128, 512, 2_048, 4_096];
@@ -152,7 +167,7 @@ fn figure_5(
     for (run, point) in runs.iter().zip(points) {
         let measured = vec![
             json!(name),
-            json!(run.scheduler),
+            json!(run.scheduler.row),
             rounded(point.throughput, 0),
             rounded(point.abort_fraction, 4),
         ];
@@ -170,7 +185,7 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
         for kind in ["new_order", "delivery"] {
             let (p50, p99) = point.kinds.get(kind).copied().unwrap_or_default();
             let measured =
-                vec![json!(run.scheduler), json!(kind), rounded(p50, 2), rounded(p99, 2)];
+                vec![json!(run.scheduler.row), json!(kind), rounded(p50, 2), rounded(p99, 2)];
             table.push_bound(measured, &point.binding);
         }
     }
@@ -185,7 +200,8 @@ fn figure_8(context: &Context<'_>) -> Result<Table> {
     }
     let (mut table, points) = measure(context, &runs)?;
     for (run, point) in runs.iter().zip(points) {
-        let measured = vec![json!(run.engine), json!(run.scheduler), rounded(point.throughput, 0)];
+        let measured =
+            vec![json!(run.engine), json!(run.scheduler.row), rounded(point.throughput, 0)];
         table.push_bound(measured, &point.binding);
     }
     Ok(table)
@@ -194,7 +210,7 @@ fn figure_8(context: &Context<'_>) -> Result<Table> {
 fn figure_9(context: &Context<'_>) -> Result<Table> {
     let spec = WorkloadSpec { keys: Some(1), ..Run::ycsb(Form::Quick, 0, 0) };
     let mut runs = Vec::new();
-    for scheduler in ["round-robin", "alnico", "alnico-cpu-2", "alnico-cpu-n"] {
+    for scheduler in OF_RPCS {
         runs.extend(BYTES.map(|bytes| {
             let padding = bytes.saturating_sub(REQUEST_BYTES);
             let run = Run::new("silo", scheduler, spec.clone());
@@ -208,7 +224,7 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
                   read from C2.04, where 4 KB take twice as long as 2 KB";
     table.assume("bytes of a slot", 2_048, reason);
     for ((run, bytes), point) in runs.iter().zip(BYTES.into_iter().cycle()).zip(points) {
-        let measured = vec![json!(run.scheduler), json!(bytes), rounded(point.p50, 3)];
+        let measured = vec![json!(run.scheduler.row), json!(bytes), rounded(point.p50, 3)];
         table.push_bound(measured, &point.binding);
     }
     Ok(table)
@@ -229,7 +245,7 @@ fn figure_10(context: &Context<'_>) -> Result<Table> {
     for (run, point) in runs.iter().zip(points) {
         let zipf = f64::from(run.workload.zipf_percent.unwrap_or_default()) / 100.0;
         let measured = vec![
-            json!(run.scheduler),
+            json!(run.scheduler.row),
             rounded(zipf, 2),
             rounded(point.throughput, 0),
             rounded(point.accuracy, 3),

@@ -43,6 +43,8 @@ const EPOCH_US: [u64; 2] = [40_000, 2_000];
 /// contended features to get a weight, which takes an abort for each worker on average.
 const FEEDBACK_US: [u64; 2] = [20_000, 1_000];
 const BATCH_US: [u64; 2] = [5_000, 250];
+/// The batch itself, in requests.
+const BATCH: [usize; 2] = [10_000, 500];
 /// Records of YCSB, of which the paper has 10 million.
 pub(super) const RECORDS: [u64; 2] = [10_000_000, 200_000];
 /// Tables of YCSB, of which a transaction uses one. (AMB-39)
@@ -61,11 +63,47 @@ const BASE: u64 = 400 << 20;
 const ATTEMPTS_PER_US: u64 = 4;
 const JUDGED: u64 = 5_500;
 
+/// Who schedules in a row of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scheduler {
+    /// As the row calls it.
+    pub(super) row: &'static str,
+    /// As `--set scheduler` calls it.
+    name: &'static str,
+    /// Settings besides.
+    settings: &'static [&'static str],
+    /// Has it as many clients as fill one batch while another one is executed?
+    fills_batches: bool,
+}
+
+impl Scheduler {
+    const fn published(name: &'static str) -> Self {
+        Self { row: name, name, settings: &[], fills_batches: false }
+    }
+}
+
+pub(super) const ROUND_ROBIN: Scheduler = Scheduler::published("round-robin");
+pub(super) const STATIC_PARTITION: Scheduler = Scheduler::published("static-partition");
+/// With the clients of the other rows, who never fill a batch: its timer ends each.
+pub(super) const STRIFE: Scheduler = Scheduler::published("strife");
+/// With the clients that its batch needs.
+pub(super) const STRIFE_FULL: Scheduler =
+    Scheduler { row: "strife-full-batches", fills_batches: true, ..STRIFE };
+pub(super) const ALNICO: Scheduler = Scheduler::published("alnico");
+/// The shortest queue alone: what the weights add is the distance from this row.
+pub(super) const UNWEIGHED: Scheduler =
+    Scheduler { row: "alnico-unweighed", settings: &["publish=never"], ..ALNICO };
+/// Data and vector in one message through the card, the other reading of its RPC.
+pub(super) const ONE_MESSAGE: Scheduler =
+    Scheduler { row: "alnico-one-message", settings: &["rpc=one-message"], ..ALNICO };
+pub(super) const ALNICO_CPU_2: Scheduler = Scheduler::published("alnico-cpu-2");
+pub(super) const ALNICO_CPU_N: Scheduler = Scheduler::published("alnico-cpu-n");
+
 /// One run of a figure: engine, scheduler, workload, cores.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) engine: &'static str,
-    pub(super) scheduler: &'static str,
+    pub(super) scheduler: Scheduler,
     pub(super) workload: WorkloadSpec,
     pub(super) settings: Vec<String>,
     /// Clients of a machine; `None`: as in the paper.
@@ -121,11 +159,7 @@ impl Run {
     }
 
     /// The engine behind the scheduler, under the workload.
-    pub(super) fn new(
-        engine: &'static str,
-        scheduler: &'static str,
-        workload: WorkloadSpec,
-    ) -> Self {
+    pub(super) fn new(engine: &'static str, scheduler: Scheduler, workload: WorkloadSpec) -> Self {
         Self {
             engine,
             scheduler,
@@ -141,10 +175,11 @@ impl Run {
         let form = context.options.form;
         let (warmup, window) = self.times(form);
         let mut settings = vec![
-            format!("scheduler={}", self.scheduler),
+            format!("scheduler={}", self.scheduler.name),
             format!("epoch_us={}", form.of(EPOCH_US)),
         ];
-        let kind = SCHEDULERS.iter().find(|(name, _)| *name == self.scheduler).map(|found| found.1);
+        let kind =
+            SCHEDULERS.iter().find(|(name, _)| *name == self.scheduler.name).map(|found| found.1);
         let weighs_features = kind.is_some_and(Kind::weighs_features);
         if weighs_features {
             let feedback_us = self.feedback_us.unwrap_or(form.of(FEEDBACK_US));
@@ -152,13 +187,18 @@ impl Run {
         }
         if kind.is_some_and(Kind::batches) {
             settings.push(format!("batch_us={}", form.of(BATCH_US)));
+            settings.push(format!("batch={}", form.of(BATCH)));
         }
         // The others spread long transactions over all workers, "for fair reserved core"
         // (artifact).
         if self.workload.is_tpcc() && weighs_features {
             settings.push("reserved=2".to_owned());
         }
+        settings.extend(self.scheduler.settings.iter().map(ToString::to_string));
         settings.extend(self.settings.iter().cloned());
+        // One batch is gathered while another one is executed.
+        let batches = 2 * form.of(BATCH) / CLIENT_NODES;
+        let clients = if self.scheduler.fills_batches { batches } else { form.of(CLIENTS) };
         let mut spec = self.workload.clone();
         // Capacity for what the run inserts, beyond what it can commit.
         spec.transactions = spec.is_tpcc().then(|| (warmup + window).0 / 1_000);
@@ -167,7 +207,7 @@ impl Run {
             replicas: 1,
             client_nodes: CLIENT_NODES,
             host_engines: Some(WORKERS),
-            clients: Some(self.clients.unwrap_or(form.of(CLIENTS))),
+            clients: Some(self.clients.unwrap_or(clients)),
             length: Some(Length::Time(window)),
             warmup: Some(warmup),
             settings,
@@ -225,7 +265,7 @@ fn series(history: &History, (from, window): (Nanos, Nanos)) -> Vec<u64> {
 
 fn point(ran: &BenchRun, run: &Run, times: (Nanos, Nanos)) -> Result<Point> {
     let report = &ran.report;
-    let what = format!("{} behind {}", run.engine, run.scheduler);
+    let what = format!("{} behind {}", run.engine, run.scheduler.row);
     ensure!(report.committed > 0, "{what}: nothing committed in the measured time");
     let violations = report.check.violations.iter().map(|one| format!("{what}: {one}"));
     let counted = |name: &str| {
@@ -287,10 +327,17 @@ pub(super) fn assume_with_feedback(
     let reason = "[Silo13 4.1]; in the quick form a twentieth, as the feedback";
     table.assume("epoch of the engine", format!("{} us", form.of(EPOCH_US)), reason);
     table.assume("feedback", format!("{feedback_us} us"), feedback_reason);
-    let reason = "or 10,000 requests, as published; in the quick form a twentieth";
-    table.assume("batch of strife", format!("{} us", form.of(BATCH_US)), reason);
-    let reason = "of each of 2 machines; the paper has 24 threads with 1 to 4 requests under way";
+    let reason = "whichever comes first, as published; in the quick form a twentieth of both";
+    let batch = format!("{} requests or {} us", form.of(BATCH), form.of(BATCH_US));
+    table.assume("batch of strife", batch, reason);
+    let reason = "of each of 2 machines; the paper has 24 threads with 1 to 4 requests under way, too few to \
+                  fill a batch of strife: its row shows its timer";
     table.assume("clients", form.of(CLIENTS), reason);
+    let reason = "of each machine: one batch is gathered while another one is executed";
+    table.assume("clients of strife-full-batches", form.of(BATCH), reason);
+    let reason =
+        "publish=never: no feature weighs anything, so that the shortest queue gets a request";
+    table.assume("alnico-unweighed", "alnico without weights", reason);
     table.assume("records of YCSB-T", form.of(RECORDS), "the paper has 10 million");
     let reason = "as in the artifact; that a transaction uses one of them, drawn uniformly, and that each \
                   has the skew, is read from static partitioning by table (AMB-39)";

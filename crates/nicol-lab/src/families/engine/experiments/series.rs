@@ -5,12 +5,15 @@ use nicol_core::units::Nanos;
 use nicol_schedule::WINDOW;
 use serde_json::json;
 
-use super::run::{Run, assume_with_feedback, slice_ms};
+use super::run::{
+    ALNICO, ROUND_ROBIN, Run, STATIC_PARTITION, Scheduler, UNWEIGHED, assume_with_feedback,
+    slice_ms,
+};
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
 use crate::workloads::WorkloadSpec;
 
-/// Those that the slides show.
-const SCHEDULERS: [&str; 3] = ["round-robin", "static-partition", "alnico"];
+/// Those that the slides show, and AlNiCo without its weights.
+const SCHEDULERS: [Scheduler; 4] = [ROUND_ROBIN, STATIC_PARTITION, ALNICO, UNWEIGHED];
 /// Skew of YCSB-HOT, times 100: "1.2".
 const ZIPF_PERCENT: u8 = 120;
 /// By how much less than in the paper time passes between two moves of the hotspot and between two
@@ -77,7 +80,7 @@ fn figure_7(context: &Context<'_>) -> Result<Table> {
     for (run, point) in runs.iter().zip(points) {
         for (at, commits) in point.series.iter().enumerate() {
             let measured = vec![
-                json!(run.scheduler),
+                json!(run.scheduler.row),
                 rounded(slice * at as f64, 3),
                 rounded(*commits as f64 / slice * 1e3, 0),
             ];

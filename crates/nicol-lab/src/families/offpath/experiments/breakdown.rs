@@ -6,7 +6,7 @@ use nicol_offpath::linefs::{Alternative, LineFsConfig};
 use serde_json::json;
 
 use super::alternative_of;
-use super::files::{Content, HALF, Load, SYSTEMS, assume, run};
+use super::files::{HALF, HALF_TOLD, Load, SYSTEMS, assume, run};
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
 use crate::families::offpath::linefs::ALTERNATIVES;
 
@@ -42,7 +42,7 @@ fn by_part(context: &Context<'_>) -> Result<Table> {
         let paper = LineFsConfig::paper(*alternative);
         // One chunk at a time: parts of several would wait for each other.
         let config = LineFsConfig { slots: 1, ..paper };
-        let load = Load { config, clients: 1, content: Content::Half, window };
+        let load = Load { config, clients: 1, content: HALF, window };
         points.push((told.to_owned(), load.clone()));
         if *alternative == Alternative::A3 {
             let config = LineFsConfig { host_compresses: true, ..load.config };
@@ -51,7 +51,7 @@ fn by_part(context: &Context<'_>) -> Result<Table> {
     }
     let found = context.pool.map(&points, |(_, load)| run(context, load))?;
     let mut table = context.table();
-    assume(context, &mut table, HALF)?;
+    assume(context, &mut table, HALF_TOLD)?;
     let reason = "parts of a chunk overlap: a backup passes it on before it unpacks it";
     table.assume("account", "of a chunk on the primary and on the first backup", reason);
     let reason = "of all three hosts, simulated; the study shows it for 8 MB";

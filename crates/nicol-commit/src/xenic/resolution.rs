@@ -1,0 +1,244 @@
+//! What survivors know together decides what lost coordinators began. [Xenic21 4.2.1] (decision
+//! 0102)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nicol_core::ids::{NodeId, ShardId, TxnId};
+use nicol_core::view::View;
+use nicol_core::wire::Reader;
+
+use crate::decided::{Decision, Fate};
+use crate::writes::WritesHead;
+use crate::xenic::messages::recovery::Account;
+
+/// What all survivors know of one transaction.
+#[derive(Debug, Default)]
+struct Seen<'a> {
+    decided: Option<Fate>,
+    /// The shards that it updates, once a record has told.
+    listed: BTreeSet<ShardId>,
+    /// A record of each shard that any survivor has one of.
+    records: BTreeMap<ShardId, &'a [u8]>,
+    /// Who knows what of it: the backups that have the record of a shard, and the nodes that know
+    /// how it has ended.
+    logged_at: BTreeSet<(ShardId, NodeId)>,
+    decided_at: BTreeSet<NodeId>,
+    /// The shards whose primaries hold locks of it.
+    locked: BTreeSet<ShardId>,
+}
+
+/// The decisions, and what each survivor must learn with them.
+#[derive(Debug, Default)]
+pub(in crate::xenic) struct Resolution {
+    pub(in crate::xenic) decisions: Vec<Decision>,
+    /// By backup: records that it lacks of what commits.
+    pub(in crate::xenic) lacking: BTreeMap<NodeId, Vec<Box<[u8]>>>,
+    /// By primary: records that it has not installed of what commits.
+    pub(in crate::xenic) installs: BTreeMap<NodeId, Vec<Box<[u8]>>>,
+}
+
+impl Resolution {
+    /// Decides by the accounts of all survivors.
+    pub(in crate::xenic) fn of(view: &View, accounts: &[(NodeId, Account)]) -> Self {
+        let mut resolution = Self::default();
+        for (txn, seen) in gather(accounts) {
+            let survivors = Survivors { view, accounts };
+            let Some(fate) = seen.fate(&survivors) else { continue };
+            resolution.decisions.push(Decision { txn, fate });
+            if fate == Fate::Aborted {
+                continue;
+            }
+            for (&shard, &record) in &seen.records {
+                for backup in survivors.backups(shard) {
+                    let has = seen.logged_at.contains(&(shard, backup));
+                    if !has && !seen.decided_at.contains(&backup) {
+                        resolution.lacking.entry(backup).or_default().push(record.into());
+                    }
+                }
+                if seen.locked.contains(&shard) {
+                    let primary = view.primary(shard);
+                    resolution.installs.entry(primary).or_default().push(record.into());
+                }
+            }
+        }
+        resolution
+    }
+}
+
+/// What is known of each transaction.
+fn gather(accounts: &[(NodeId, Account)]) -> BTreeMap<TxnId, Seen<'_>> {
+    let mut all = BTreeMap::<TxnId, Seen<'_>>::new();
+    for (node, account) in accounts {
+        for (txn, shard) in &account.locked {
+            all.entry(*txn).or_default().locked.insert(*shard);
+        }
+        for record in &account.records {
+            // It was checked when it arrived.
+            let Ok(head) = WritesHead::parse(&mut Reader::new(record)) else { continue };
+            let (shard, seen) = (head.part.shard, all.entry(head.txn).or_default());
+            seen.records.insert(shard, record);
+            seen.logged_at.insert((shard, *node));
+            seen.listed.insert(shard);
+            if let Some((_, others)) = head.listed {
+                seen.listed.extend(others.iter());
+            }
+        }
+        for decision in &account.decisions {
+            let seen = all.entry(decision.txn).or_default();
+            seen.decided = Some(decision.fate);
+            seen.decided_at.insert(*node);
+        }
+    }
+    all
+}
+
+/// Who has given an account.
+struct Survivors<'a> {
+    view: &'a View,
+    accounts: &'a [(NodeId, Account)],
+}
+
+impl Survivors<'_> {
+    fn has(&self, node: NodeId) -> bool {
+        self.accounts.iter().any(|(survivor, _)| *survivor == node)
+    }
+
+    fn backups(&self, shard: ShardId) -> impl Iterator<Item = NodeId> {
+        self.view.backups(shard).filter(|&backup| self.has(backup))
+    }
+}
+
+impl Seen<'_> {
+    /// How it ends; `None` if nobody who is left can know.
+    fn fate(&self, survivors: &Survivors<'_>) -> Option<Fate> {
+        if self.decided.is_some() {
+            return self.decided;
+        }
+        // COMMIT was taken where the locks are gone: they fall with nothing else before all
+        // backups have dropped its LOGs.
+        let installed = |shard: &&ShardId| {
+            survivors.has(survivors.view.primary(**shard)) && !self.locked.contains(shard)
+        };
+        let all_logged = self.listed.iter().all(|shard| self.records.contains_key(shard));
+        if !self.listed.is_empty() && (self.listed.iter().any(|s| installed(&s)) || all_logged) {
+            return Some(Fate::Committed);
+        }
+        // A survivor that should have its LOG and does not has acknowledged none: the client was
+        // not told that it commits.
+        let mut concerned = self.listed.iter().chain(&self.locked);
+        let lacks = |shard: &ShardId| {
+            let mut backups = survivors.backups(*shard);
+            backups.any(|backup| !self.logged_at.contains(&(*shard, backup)))
+        };
+        concerned.any(lacks).then_some(Fate::Aborted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::fabric::Message;
+    use nicol_core::ids::{Epoch, Key, Version};
+    use nicol_core::txn::{ProcedureId, Txn};
+    use nicol_core::wire::Writer;
+
+    use super::*;
+    use crate::writes::{Log, Updated};
+
+    const TXN: TxnId = TxnId(7);
+
+    /// The LOG of a transaction that updates these shards, for one of them.
+    fn log(shard: u16, shards: &[u16]) -> Box<[u8]> {
+        let mut txn = Txn::default();
+        txn.reset(ProcedureId(0), &[]);
+        txn.id = TXN;
+        txn.write(Key(u64::from(shard)));
+        txn.fetched(0, Version(1), None);
+        txn.put(0, b"new");
+        let shards: Vec<ShardId> = shards.iter().map(|&shard| ShardId(shard)).collect();
+        let updated = Updated::Listed { began: Epoch::FIRST, shards: &shards };
+        let (shard, mut body) = (ShardId(shard), Vec::new());
+        Log { txn: &txn, shard, updated, keys: &[0] }.emit(&mut Writer::new(&mut body));
+        body.into()
+    }
+
+    /// What a survivor says: the shards that it has records of, and whether it holds locks.
+    type Says = (u16, &'static [u16], bool);
+
+    /// Five nodes, of which 4 is lost; shard i is led by node i, and backed up by the next two.
+    fn resolution(shards: &[u16], says: &[Says]) -> Resolution {
+        let view = View::new(5, 3, 1, 1).unwrap();
+        let account = |node| {
+            let mut account = Account::default();
+            for &(_, logged, locks) in says.iter().filter(|(of, ..)| *of == node) {
+                account.records = logged.iter().map(|&shard| log(shard, shards)).collect();
+                account.locked = locks.then_some((TXN, ShardId(node))).into_iter().collect();
+            }
+            (NodeId(node), account)
+        };
+        let accounts: Vec<_> = (0..4).map(account).collect();
+        Resolution::of(&view, &accounts)
+    }
+
+    fn fate(shards: &[u16], says: &[Says]) -> Option<Fate> {
+        resolution(shards, says).decisions.first().map(|decision| decision.fate)
+    }
+
+    #[test]
+    fn what_is_logged_of_every_shard_commits_and_reaches_all() {
+        // Shards 0 and 1: node 2 has both records, nodes 1 and 3 lack theirs.
+        let resolved = resolution(&[0, 1], &[(2, &[0, 1], false), (0, &[], true), (1, &[], true)]);
+        assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Committed }]);
+        let of = |records: &BTreeMap<NodeId, Vec<Box<[u8]>>>| {
+            let shard = |record: &[u8]| {
+                WritesHead::parse(&mut Reader::new(record)).map(|head| head.part.shard.0).unwrap()
+            };
+            let of_node = |(node, records): (&NodeId, &Vec<Box<[u8]>>)| {
+                (node.0, records.iter().map(|record| shard(record)).collect::<Vec<_>>())
+            };
+            records.iter().map(of_node).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&resolved.lacking), [(1, vec![0]), (3, vec![1])]);
+        assert_eq!(of(&resolved.installs), [(0, vec![0]), (1, vec![1])]);
+    }
+
+    #[test]
+    fn what_no_client_can_have_been_told_aborts() {
+        assert_eq!(fate(&[0], &[(0, &[], true)]), Some(Fate::Aborted), "locks alone");
+        let half: &[Says] = &[(2, &[0], false), (0, &[], true), (1, &[], true)];
+        assert_eq!(fate(&[0, 1], half), Some(Fate::Aborted), "shard 1 has no record");
+        assert_eq!(fate(&[0, 1], &[]), None);
+    }
+
+    #[test]
+    fn a_primary_without_its_lock_has_taken_a_commit() {
+        let told: &[Says] = &[(2, &[0], false), (0, &[], false), (1, &[], true)];
+        assert_eq!(fate(&[0, 1], told), Some(Fate::Committed));
+        // The primary of shard 4 is lost: it says nothing.
+        assert_eq!(fate(&[4, 1], &[(0, &[4], false), (1, &[], true)]), Some(Fate::Aborted));
+        assert_eq!(fate(&[4], &[(0, &[4], false)]), Some(Fate::Committed));
+    }
+
+    #[test]
+    fn what_any_survivor_knows_decided_stays_so() {
+        let view = View::new(3, 3, 1, 1).unwrap();
+        for known in [Fate::Committed, Fate::Aborted] {
+            let records = vec![log(0, &[0, 1])];
+            let undecided = Account { records, ..Account::default() };
+            let decisions = vec![Decision { txn: TXN, fate: known }];
+            let decided = Account { decisions, ..Account::default() };
+            let accounts = [(NodeId(1), undecided), (NodeId(2), decided)];
+            let resolved = Resolution::of(&view, &accounts);
+            assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: known }]);
+            assert!(resolved.lacking.is_empty(), "node 2 has applied or dropped it");
+        }
+    }
+
+    #[test]
+    fn where_all_backups_are_lost_nobody_can_know() {
+        let view = View::new(2, 2, 1, 1).unwrap();
+        let locked = vec![(TXN, ShardId(0))];
+        let accounts = [(NodeId(0), Account { locked, ..Account::default() })];
+        let resolved = Resolution::of(&view, &accounts);
+        assert!(resolved.decisions.is_empty(), "node 1 may have logged, and told its client");
+    }
+}

@@ -1,0 +1,197 @@
+//! Recovery at a survivor: what it knows of those who are lost, and what it is told.
+//! [Xenic21 4.2.1] (decision 0102)
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, FabricError, Message, ReplyTo, Timeout};
+use nicol_core::ids::{EngineId, Epoch, Side};
+use nicol_core::units::Nanos;
+use nicol_core::wire::{Malformed, Reader};
+use nicol_kit::VIEW_WAIT;
+
+use super::NicServer;
+use crate::decided::{Decided, Decision};
+use crate::log::RecordKind;
+use crate::messages::Ack;
+use crate::writes::Writes;
+use crate::xenic::config::SLOT_WAIT;
+use crate::xenic::messages::recovery::{
+    Account, AccountReply, InView, ReportRecords, parse_in_view, parse_told,
+};
+use crate::xenic::messages::{FENCE, REPLICATE, REPORT};
+
+/// How often a NIC looks whether its host has read what stands in the logs.
+const DRAIN_WAIT: Nanos = Nanos::from_micros(5);
+
+impl<F: Fabric> NicServer<F> {
+    /// Takes a request of recovery.
+    pub(super) fn take_recovery(
+        self: &Rc<Self>,
+        kind: u16,
+        body: &[u8],
+        reply_to: ReplyTo,
+    ) -> Result<(), Malformed> {
+        let this = self.clone();
+        match kind {
+            FENCE => {
+                let epoch = parse_in_view(body)?;
+                self.fabric.spawn(async move {
+                    this.await_view(epoch).await;
+                    this.fabric.reply(reply_to, &Ack);
+                });
+            }
+            REPORT => {
+                let epoch = parse_in_view(body)?;
+                self.fabric.spawn(async move { this.report(epoch, reply_to).await });
+            }
+            REPLICATE => {
+                let (epoch, account) = parse_told(body)?;
+                self.check_records(&account, |server, writes| {
+                    server.node.is_backup_of(writes.shard)
+                })?;
+                self.fabric.spawn(async move { this.replicate(epoch, account, reply_to).await });
+            }
+            _ => {
+                let (epoch, account) = parse_told(body)?;
+                self.check_records(&account, |server, writes| {
+                    server.node.expect_own(writes.keys()).is_ok()
+                })?;
+                self.fabric.spawn(async move { this.resolve(epoch, account, reply_to).await });
+            }
+        }
+        Ok(())
+    }
+
+    /// Errors: a record is for another node.
+    fn check_records(
+        &self,
+        account: &Account,
+        is_for: impl Fn(&Self, &Writes<&[u8]>) -> bool,
+    ) -> Result<(), Malformed> {
+        for record in &account.records {
+            if !is_for(self, &Writes::parse(record)?) {
+                return Err(Malformed { what: "a record for another node" });
+            }
+        }
+        Ok(())
+    }
+
+    /// From here on this engine takes nothing any more of who the view of `epoch` leaves out.
+    async fn await_view(&self, epoch: Epoch) {
+        while self.fabric.view().epoch() < epoch {
+            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
+        }
+        self.node.learn(self.fabric.view());
+    }
+
+    /// REPORT: what this node knows of the transactions that lost coordinators began. It takes
+    /// nothing of them any more, nor anything of an earlier recovery.
+    async fn report(&self, epoch: Epoch, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: REPORT");
+        self.await_view(epoch).await;
+        while !self.node.recovery().begin(epoch) {
+            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
+        }
+        match self.account(epoch).await {
+            Ok(account) => self.fabric.reply(reply_to, &AccountReply(&account)),
+            Err(error) => self.fabric.refuse(reply_to, error),
+        }
+    }
+
+    async fn account(&self, epoch: Epoch) -> Result<Account, FabricError> {
+        let here = self.fabric.here();
+        for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
+            if core != here.core {
+                self.call_own(EngineId::nic(here.node, core), &InView::<FENCE>(epoch)).await?;
+            }
+        }
+        // What was taken before, the host must have read.
+        for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
+            let log = self.node.log(core);
+            let until = log.reserved();
+            while log.applied() < until {
+                self.fabric.sleep_until(self.fabric.now() + DRAIN_WAIT).await;
+            }
+        }
+        let host = EngineId::host(here.node, 0);
+        let reply = self.call_own(host, &ReportRecords).await?;
+        let account = Account::parse(&mut Reader::new(reply.as_ref()));
+        let account = account.map_err(|_| FabricError::Malformed)?;
+        Ok(Account { locked: self.node.locks_of_lost(), ..account })
+    }
+
+    /// REPLICATE: logs records that other survivors have, as if their coordinator had sent them.
+    async fn replicate(&self, epoch: Epoch, account: Account, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: REPLICATE");
+        for record in &account.records {
+            let admitted = || self.node.recovery().is_in(epoch);
+            let landed = match self.log.append(RecordKind::Log, record, admitted).await {
+                Ok((_, landing)) => landing.await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = landed {
+                return self.fabric.refuse(reply_to, error);
+            }
+        }
+        self.fabric.reply(reply_to, &Ack);
+    }
+
+    /// RESOLVE: installs what commits, releases every lock of what is decided, and tells the
+    /// backups' side of this node.
+    async fn resolve(&self, epoch: Epoch, account: Account, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: RESOLVE");
+        let Some(_resolving) = self.node.recovery().resolve(epoch) else {
+            // A later view recovers.
+            return self.fabric.refuse(reply_to, FabricError::Unreachable);
+        };
+        let resolved = self.apply_resolution(&account).await;
+        match resolved {
+            Ok(()) => {
+                self.node.recovery().end(epoch);
+                self.fabric.reply(reply_to, &Ack);
+            }
+            Err(error) => self.fabric.refuse(reply_to, error),
+        }
+    }
+
+    async fn apply_resolution(&self, account: &Account) -> Result<(), FabricError> {
+        for record in &account.records {
+            let Ok(writes) = Writes::parse(record) else { continue };
+            let is_held = || writes.keys().all(|key| self.node.holder(key) == Some(writes.txn));
+            if !is_held() {
+                continue;
+            }
+            let appended = self.log.append(RecordKind::Commit, record, is_held).await;
+            if let Ok((position, landing)) = appended {
+                self.install(&writes, position);
+                landing.await?;
+            }
+        }
+        self.node.recovery().close(&account.decisions);
+        self.node.release_locks_of(&account.decisions);
+        let here = self.fabric.here();
+        let most = Decision::most(self.node.log(here.core).body_max());
+        for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
+            for part in account.decisions.chunks(most) {
+                self.call_own(EngineId::nic(here.node, core), &Decided(part)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls an engine of this node.
+    async fn call_own<M: Message>(
+        &self,
+        to: EngineId,
+        message: &M,
+    ) -> Result<F::Payload, FabricError> {
+        loop {
+            match self.fabric.call(to, message, Timeout::Never).await {
+                Err(FabricError::NoResources) => {
+                    self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+                }
+                answered => return answered,
+            }
+        }
+    }
+}
