@@ -32,8 +32,6 @@ pub enum Sabotage {
     TakesOverruled,
     /// Backups apply what they have logged at once, though they should wait for its decision.
     AppliesUndecided,
-    /// After a crash: what a lost coordinator has logged of any shard commits.
-    CommitsHalves,
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
@@ -52,11 +50,6 @@ impl Hooks {
     /// Is a backup not waited for? `lost`: a view says that it is gone.
     pub(crate) fn excuses(self, lost: bool) -> bool {
         lost || self.is(Sabotage::ForgetsBackups)
-    }
-
-    /// Does a transaction commit that is logged in part?
-    pub(crate) fn commits_halves(self) -> bool {
-        self.is(Sabotage::CommitsHalves)
     }
 
     /// Does a backup apply what nobody has decided yet?

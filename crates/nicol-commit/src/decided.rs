@@ -73,7 +73,8 @@ pub(super) fn parse_decided(body: &[u8]) -> Result<Items<&[u8], Decision>, Malfo
     Items::parse(body, from, count)
 }
 
-/// The decisions of a log record. Panics if it cannot be parsed: see [`logged`](crate::log::logged).
+/// The decisions of a log record. Panics if it cannot be parsed, as
+/// [`logged`](crate::log::logged) does.
 pub(super) fn decisions_of(body: &[u8]) -> impl Iterator<Item = Decision> {
     match parse_decided(body) {
         Ok(decisions) => decisions.iter().collect::<Vec<_>>().into_iter(),

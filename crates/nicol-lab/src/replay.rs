@@ -59,6 +59,36 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("warehouses", spec.warehouses.map(|value| value.to_string()));
     add("items", spec.items.map(|value| value.to_string()));
     add("customers", spec.customers.map(|value| value.to_string()));
+    tpcc_flags(spec, add);
+    add("mix", spec.mix.map(|mix| mix.name().to_owned()));
+    let distribution = spec.popularity.map(|popularity| match popularity {
+        Popularity::Uniform => "uniform",
+        Popularity::Zipfian(_) | Popularity::Scrambled { .. } => "zipfian",
+        Popularity::Latest(_) => "latest",
+    });
+    add("distribution", distribution.map(str::to_owned));
+    let key_form = spec.key_form.map(|form| match form {
+        KeyForm::Number => "number",
+        KeyForm::Bytes => "bytes",
+    });
+    add("key_form", key_form.map(str::to_owned));
+    add("read_percent", spec.read_percent.map(|value| value.to_string()));
+    add("blind_percent", spec.blind_percent.map(|value| value.to_string()));
+    add("keys", spec.keys.map(|value| value.to_string()));
+    add("later_keys", spec.later_keys.map(|value| value.to_string()));
+    add("later_after", spec.later_after.map(|value| value.to_string()));
+    add("value_bytes", spec.value_bytes.map(|value| value.to_string()));
+    add("content", spec.content.map(|content| content.to_string()));
+    add("zipf", spec.zipf_percent.map(|value| value.to_string()));
+    add("zipf_over", spec.zipf_over.map(|value| value.to_string()));
+    add("hot_moves", spec.hot_moves.map(|value| value.to_string()));
+    add("tables", spec.tables.map(|value| value.to_string()));
+    add("scan_first", spec.scan_first.map(|value| value.to_string()));
+    add("both_tables", spec.both_tables.map(|value| value.to_string()));
+}
+
+/// Those of TPC-C that are chosen among words.
+fn tpcc_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>)) {
     let features = spec.features.map(|features| match features {
         Features::Written => "written",
         Features::Artifact => "artifact",
@@ -104,31 +134,6 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
         Indices::Trees => "trees",
     });
     add("indices", indices.map(str::to_owned));
-    add("mix", spec.mix.map(|mix| mix.name().to_owned()));
-    let distribution = spec.popularity.map(|popularity| match popularity {
-        Popularity::Uniform => "uniform",
-        Popularity::Zipfian(_) | Popularity::Scrambled { .. } => "zipfian",
-        Popularity::Latest(_) => "latest",
-    });
-    add("distribution", distribution.map(str::to_owned));
-    let key_form = spec.key_form.map(|form| match form {
-        KeyForm::Number => "number",
-        KeyForm::Bytes => "bytes",
-    });
-    add("key_form", key_form.map(str::to_owned));
-    add("read_percent", spec.read_percent.map(|value| value.to_string()));
-    add("blind_percent", spec.blind_percent.map(|value| value.to_string()));
-    add("keys", spec.keys.map(|value| value.to_string()));
-    add("later_keys", spec.later_keys.map(|value| value.to_string()));
-    add("later_after", spec.later_after.map(|value| value.to_string()));
-    add("value_bytes", spec.value_bytes.map(|value| value.to_string()));
-    add("content", spec.content.map(|content| content.to_string()));
-    add("zipf", spec.zipf_percent.map(|value| value.to_string()));
-    add("zipf_over", spec.zipf_over.map(|value| value.to_string()));
-    add("hot_moves", spec.hot_moves.map(|value| value.to_string()));
-    add("tables", spec.tables.map(|value| value.to_string()));
-    add("scan_first", spec.scan_first.map(|value| value.to_string()));
-    add("both_tables", spec.both_tables.map(|value| value.to_string()));
 }
 
 #[cfg(test)]

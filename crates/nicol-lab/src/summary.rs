@@ -50,10 +50,7 @@ pub(crate) fn report(
         load: if config.rate.is_some() { "open" } else { "closed" },
         rate_per_s: config.rate,
         seed: config.seed,
-        faults: match &config.fault_plan {
-            Some(_) => "plan".to_owned(),
-            None => config.faults.to_string(),
-        },
+        faults: faults(config),
         befell: measured.befell.clone(),
         planned: planned(cluster.run.plan()),
         done: whole.committed + whole.refused,
@@ -94,6 +91,11 @@ pub(crate) fn report(
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
     }
+}
+
+/// The families of faults, or that they were given one by one.
+fn faults(config: &BenchConfig) -> String {
+    config.fault_plan.as_ref().map_or_else(|| config.faults.to_string(), |_| "plan".to_owned())
 }
 
 fn planned(plan: &RunPlan) -> Option<u64> {

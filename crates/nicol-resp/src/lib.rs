@@ -49,6 +49,7 @@
 
 mod acl;
 mod admin;
+mod clock;
 mod commands;
 mod config;
 mod connection;
@@ -56,6 +57,7 @@ mod events;
 mod logins;
 mod server;
 mod shared;
+mod slow_log;
 mod stats;
 mod transactions;
 mod wait_group;

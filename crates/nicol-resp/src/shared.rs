@@ -3,9 +3,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::acl::Users;
+use crate::clock::Clock;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::blocked::Blocked;
@@ -46,6 +47,9 @@ pub struct ServerInfo {
     pub replicas: usize,
     /// Reads the bytes that the process has in memory; `None` where the system does not say.
     pub resident: fn() -> Option<u64>,
+    /// Bytes that the process had in memory before it served, beside what the store counts: its
+    /// code, its threads.
+    pub process_bytes: u64,
     /// Reads the time that the process has had on cores: its own, and the kernel's for it.
     pub cpu: fn() -> Option<(Duration, Duration)>,
     /// How it outlives the process; `None`: nothing does.
@@ -66,6 +70,7 @@ impl ServerInfo {
             nodes: 1,
             replicas: 1,
             resident: || None,
+            process_bytes: 0,
             cpu: || None,
             persistence,
             sections,
@@ -199,8 +204,7 @@ pub struct Shared {
     next_seed: AtomicU64,
     pub keyspace: Keyspace,
     pub blocked: Blocked,
-    /// Unix time when the server started.
-    started_ms: i64,
+    clock: Clock,
     pub logins: Logins,
     pub users: Users,
     pub events: Events,
@@ -232,10 +236,8 @@ impl Shared {
             is_dead: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
+            clock: Clock::start(),
             next_seed: AtomicU64::new(RandomState::new().hash_one(0_u64)),
-            started_ms: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_millis() as i64),
             logins: Logins::default(),
             users,
             events: Events::default(),
@@ -244,15 +246,14 @@ impl Shared {
         }
     }
 
-    /// Milliseconds of Unix time, by which keys expire. It never goes back, whatever is done to the
-    /// machine's clock after the start: no key that has expired comes back.
+    /// Milliseconds of Unix time, by which keys expire.
     pub fn unix_ms(&self) -> i64 {
-        self.started_ms + self.started.elapsed().as_millis() as i64
+        self.clock.unix_ms()
     }
 
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
-        Planner::new(database, self.config.hash_seed, &self.config.limits, self.unix_ms())
+        Planner::new(database, self.config.hash_seed, &self.config.limits, self.clock)
             .seeded(self.next_seed.fetch_add(1, Ordering::Relaxed))
     }
 }

@@ -1,21 +1,19 @@
-//! What commands cost: how often each ran, how long it took, and the slowest ones.
+//! What commands cost: how often each ran and how long it took; `slow_log` keeps the slowest.
 //!
 //! Times go from when a command was submitted, its pipeline read, to when its answer was written
 //! to the client's buffer: commands of one group are answered together, and each took as long as
 //! the group. Commands that need no record are timed alone.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 
 use crate::commands::TABLE;
+use crate::slow_log::SlowLog;
 
-/// Arguments of a command that the slow log keeps, and bytes of one, as in Redis.
-const SLOW_ARGUMENTS: usize = 32;
-const SLOW_BYTES: usize = 128;
 /// Spikes that LATENCY remembers.
 const SPIKES: usize = 160;
 /// Longest time that is told apart, in microseconds: an hour.
@@ -58,94 +56,20 @@ impl CommandStats {
 pub struct FrontStats(BTreeMap<usize, CommandStats>);
 
 impl FrontStats {
-    /// A command has been answered after `time`.
-    pub fn called(&mut self, place: usize, time: Duration) {
+    /// So many calls of a command have been answered, each after `time`.
+    pub fn called(&mut self, (place, calls): (usize, usize), time: Duration) {
         let stats = self.0.entry(place).or_insert_with(CommandStats::new);
-        stats.calls += 1;
-        stats.total += time;
-        stats.times.saturating_record((time.as_micros() as u64).max(1));
+        stats.calls += calls as u64;
+        stats.total += time * calls as u32;
+        stats.times.saturating_record_n((time.as_micros() as u64).max(1), calls as u64);
     }
 
     pub fn rejected(&mut self, place: usize) {
         self.0.entry(place).or_insert_with(CommandStats::new).rejected += 1;
     }
 
-    pub fn failed(&mut self, place: usize) {
-        self.0.entry(place).or_insert_with(CommandStats::new).failed += 1;
-    }
-}
-
-/// A command that took long.
-#[derive(Clone, Debug)]
-pub struct Slow {
-    pub id: u64,
-    /// Seconds of Unix time.
-    pub at: u64,
-    pub took: Duration,
-    pub args: Vec<Vec<u8>>,
-    pub peer: String,
-    pub name: Vec<u8>,
-}
-
-/// The slowest commands: those that took longer than a threshold, the newest first.
-#[derive(Debug)]
-pub struct SlowLog {
-    entries: Mutex<VecDeque<Slow>>,
-    next: AtomicU64,
-    /// Microseconds from which on a command is slow; negative: none is.
-    pub threshold_us: AtomicI64,
-    /// Entries that are kept.
-    pub max: AtomicU64,
-}
-
-impl Default for SlowLog {
-    fn default() -> Self {
-        Self {
-            entries: Mutex::default(),
-            next: AtomicU64::new(0),
-            threshold_us: AtomicI64::new(10_000),
-            max: AtomicU64::new(128),
-        }
-    }
-}
-
-impl SlowLog {
-    pub fn is_slow(&self, took: Duration) -> bool {
-        let threshold = self.threshold_us.load(Ordering::Relaxed);
-        u128::try_from(threshold).is_ok_and(|threshold| took.as_micros() >= threshold)
-    }
-
-    /// Keeps a slow command; its arguments are cut as Redis cuts them.
-    pub fn add<'a>(
-        &self,
-        took: Duration,
-        args: impl ExactSizeIterator<Item = &'a [u8]>,
-        (peer, name): (String, Vec<u8>),
-    ) {
-        let (count, mut kept) = (args.len(), Vec::new());
-        for (place, arg) in args.take(SLOW_ARGUMENTS).enumerate() {
-            if place + 1 == SLOW_ARGUMENTS && count > SLOW_ARGUMENTS {
-                let more = count - place;
-                kept.push(format!("... ({more} more arguments)").into_bytes());
-            } else if arg.len() > SLOW_BYTES {
-                let more = arg.len() - SLOW_BYTES;
-                kept.push(
-                    [&arg[..SLOW_BYTES], format!("... ({more} more bytes)").as_bytes()].concat(),
-                );
-            } else {
-                kept.push(arg.to_vec());
-            }
-        }
-        let max = self.max.load(Ordering::Relaxed) as usize;
-        let mut entries = self.entries();
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        entries.push_front(Slow { id, at: unix_seconds(), took, args: kept, peer, name });
-        entries.truncate(max);
-    }
-
-    /// Those that are kept, the newest first. Held for moments only.
-    pub fn entries(&self) -> MutexGuard<'_, VecDeque<Slow>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn failed(&mut self, (place, calls): (usize, usize)) {
+        self.0.entry(place).or_insert_with(CommandStats::new).failed += calls as u64;
     }
 }
 
@@ -260,35 +184,14 @@ impl Stats {
     }
 }
 
-fn unix_seconds() -> u64 {
+/// Seconds of Unix time.
+pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_slow_log_keeps_the_newest_with_cut_arguments() {
-        let log = SlowLog::default();
-        assert!(
-            log.is_slow(Duration::from_millis(10)) && !log.is_slow(Duration::from_micros(9_999))
-        );
-        log.max.store(2, Ordering::Relaxed);
-        let long = [b'v'; 200];
-        for number in 0..3_u8 {
-            let args: Vec<&[u8]> = (0..40).map(|_| &long[..usize::from(number) + 127]).collect();
-            log.add(Duration::from_secs(1), args.into_iter(), (String::new(), Vec::new()));
-        }
-        let entries = log.entries();
-        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 1]);
-        assert_eq!(entries[0].args.len(), SLOW_ARGUMENTS);
-        assert!(entries[0].args[0].ends_with(b"v... (1 more bytes)"));
-        assert_eq!(entries[0].args[31], b"... (9 more arguments)");
-        assert_eq!(entries[1].args[0].len(), SLOW_BYTES);
-        log.threshold_us.store(-1, Ordering::Relaxed);
-        assert!(!log.is_slow(Duration::from_secs(9)));
-    }
 
     #[test]
     fn the_rate_is_that_of_the_last_two_seconds() {

@@ -18,7 +18,7 @@ use crate::clock::SharedClock;
 use crate::config::{Clock, LiveConfig, LiveError, Views};
 use crate::control::Control;
 use crate::crash::Crasher;
-use crate::log::{self, LogDevice, LogFile, LogFolder, LogQueue};
+use crate::log::{self, Absent, Disk, LogDevice, LogFile, LogFolder, LogQueue};
 use crate::orders::Orders;
 use crate::parker::Parker;
 use crate::ring::ReadySet;
@@ -159,6 +159,25 @@ impl LiveCluster {
         start: Arc<dyn StartOn<LiveWorld>>,
         files: Vec<LogFile>,
     ) -> Result<Self, LiveError> {
+        Self::launch_over(config, start, files.into_iter().map(boxed).collect())
+    }
+
+    /// The same where the disk has no room for files: nothing becomes durable until the logs
+    /// [go on](LiveCluster::switch_logs) in some.
+    pub fn launch_without_room(
+        config: &LiveConfig,
+        start: Arc<dyn StartOn<LiveWorld>>,
+    ) -> Result<Self, LiveError> {
+        let servers = config.view.nodes_of(Role::Server);
+        let disks = servers.map(|_| Box::new(Absent) as Box<dyn Disk + Send>).collect();
+        Self::launch_over(config, start, disks)
+    }
+
+    fn launch_over(
+        config: &LiveConfig,
+        start: Arc<dyn StartOn<LiveWorld>>,
+        disks: Vec<Box<dyn Disk + Send>>,
+    ) -> Result<Self, LiveError> {
         let view = &config.view;
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = config.threads.unwrap_or_else(|| default_threads(view, cores));
@@ -166,16 +185,16 @@ impl LiveCluster {
         if threads == 0 {
             return Err(LiveError::NoThreads);
         }
-        let alone = threads == 1 && files.is_empty() && config.faults.is_none();
+        let alone = threads == 1 && disks.is_empty() && config.faults.is_none();
         if config.clock != Clock::Machine && (!alone || config.views != Views::Frames) {
             return Err(LiveError::ClockOfTurns);
         }
         let servers = view.nodes_of(Role::Server).count();
-        assert!(files.is_empty() || files.len() == servers, "a log for each server");
+        assert!(disks.is_empty() || disks.len() == servers, "a log for each server");
         let assigned = assign(view, threads);
         let parkers: Vec<Arc<Parker>> = (0..threads).map(|_| Arc::default()).collect();
         let orders: Vec<Arc<Orders>> = (0..threads).map(|_| Arc::default()).collect();
-        let shared = Arc::new(shared(config, &assigned, &parkers, files.len()));
+        let shared = Arc::new(shared(config, &assigned, &parkers, disks.len()));
         let mut slots: Vec<Vec<EngineSlot>> = (0..threads).map(|_| Vec::new()).collect();
         for slot in engine_slots(view) {
             slots[assigned[slot.index]].push(slot);
@@ -195,8 +214,8 @@ impl LiveCluster {
         let _folder = None;
         let mut cluster =
             Self { shared, threads, outside, logs, parkers, control, crasher, started, _folder };
-        for (node, file) in files.into_iter().enumerate() {
-            cluster.start_log(node, file)?;
+        for (node, disk) in disks.into_iter().enumerate() {
+            cluster.start_log(node, disk)?;
         }
         let pins =
             core_affinity::get_core_ids().filter(|cores| config.pin && cores.len() >= slots.len());
@@ -397,13 +416,13 @@ impl LiveCluster {
         self.crasher.with_logs(|logs| {
             for (queue, file) in logs.iter().zip(files) {
                 // One that has ended has failed, and that is told below.
-                let _switched = queue.switch(Box::new(file));
+                let _switched = queue.switch(boxed(file));
             }
         });
         self.control.check()
     }
 
-    fn start_log(&mut self, node: usize, file: LogFile) -> Result<(), LiveError> {
+    fn start_log(&mut self, node: usize, disk: Box<dyn Disk + Send>) -> Result<(), LiveError> {
         let (shared, control) = (self.shared.clone(), self.control.clone());
         let body = move || {
             let done = |persist: log::Persist| {
@@ -412,7 +431,7 @@ impl LiveCluster {
                 shared.parkers[index].wake();
             };
             let failed = |error: &_| control.fail_log(node, error);
-            let run = || log::serve(&shared.logs[node], Box::new(file), done, failed);
+            let run = || log::serve(&shared.logs[node], disk, done, failed);
             if let Err(cause) = panic::catch_unwind(AssertUnwindSafe(run)) {
                 control.fail(&*cause);
             }
@@ -438,6 +457,10 @@ impl LiveCluster {
         }
         reports
     }
+}
+
+fn boxed(file: LogFile) -> Box<dyn Disk + Send> {
+    Box::new(file)
 }
 
 impl Drop for LiveCluster {

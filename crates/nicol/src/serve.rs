@@ -72,7 +72,9 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     starting.end();
     let (clients, few) = clients(config.limits.clients);
     config.limits.clients = clients;
-    let info = server_info(&settings, &run_id, keeper.as_ref(), found);
+    let mut info = server_info(&settings, &run_id, keeper.as_ref(), found);
+    let resident = memory::Resident::read().map_or(0, |resident| resident.now);
+    info.process_bytes = resident.saturating_sub(backend.memory().used().0);
     config.threads = fronts(config.single, world.threads());
     let warned = warnings(&settings, world.threads(), free);
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);

@@ -54,16 +54,35 @@ fn set(key: &str, len: u64, life_ms: Option<u64>) -> Vec<u8> {
     }
 }
 
-fn resident(client: &mut Client) -> u64 {
-    client.send(b"INFO\r\n");
-    let told = text(&client.reply());
-    let line = told.lines().find_map(|line| line.strip_prefix("used_memory_rss:"));
-    line.expect("the system tells it").parse().unwrap()
+/// Memory as it was seen.
+#[derive(Clone, Copy)]
+struct Seen {
+    resident: u64,
+    /// As the server counts it.
+    counted: u64,
+}
+
+impl Seen {
+    fn now(client: &mut Client) -> Self {
+        client.send(b"INFO\r\n");
+        let told = text(&client.reply());
+        let field = |name: &str| {
+            let line = told.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("the system tells it").parse().unwrap()
+        };
+        Self { resident: field("used_memory_rss:"), counted: field("used_memory:") }
+    }
+
+    /// How far the count is off, in percent of what is resident.
+    fn off_percent(self) -> u64 {
+        self.counted.abs_diff(self.resident) * 100 / self.resident
+    }
 }
 
 impl Churn {
     /// Loads what stays, then runs `turn` on two connections until the time is over; it is told the
-    /// part of it that has passed. Resident memory as it was seen, ten times a second.
+    /// part of it that has passed. Resident memory as it was seen, ten times a second; the count is
+    /// near it at any time, and when nothing is asked any more.
     fn run(&self, turn: impl Fn(&mut Stream, f64) -> Vec<u8> + Sync) -> Vec<u64> {
         let (_server, address) = server(self.limit_mb);
         let mut client = Client::open(&address).unwrap();
@@ -92,10 +111,27 @@ impl Churn {
             }
             while started.elapsed() < self.length {
                 thread::sleep(Duration::from_millis(100));
-                seen.push(resident(&mut client));
+                seen.push(Seen::now(&mut client));
             }
             stop.store(true, Ordering::Relaxed);
         });
+        // Lives end, and memory goes back.
+        for _ in 0..40 {
+            thread::sleep(Duration::from_millis(100));
+            seen.push(Seen::now(&mut client));
+        }
+        let off = seen.iter().max_by_key(|seen| seen.off_percent()).unwrap();
+        let idle = seen.last().unwrap();
+        println!(
+            "counted {} MB of {} when it was furthest off; when idle {} of {}",
+            off.counted / MB,
+            off.resident / MB,
+            idle.counted / MB,
+            idle.resident / MB
+        );
+        assert!(off.off_percent() <= 15, "counted within 15 %");
+        seen.truncate(seen.len() - 40);
+        let seen: Vec<u64> = seen.iter().map(|seen| seen.resident).collect();
         let (most, done) = (seen.iter().max().unwrap() / MB, done.into_inner());
         println!("{done} writes in {:.0?}: {most} MB at most of {}", self.length, self.limit_mb);
         assert_eq!(refused.into_inner(), 0, "of {done} writes, while the live data fits");

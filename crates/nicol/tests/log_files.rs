@@ -144,6 +144,66 @@ fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
 }
 
 #[test]
+fn a_server_starts_on_a_full_disk_reads_only_and_writes_once_there_is_room() {
+    let dir = folder("log-full-start");
+    let (mounted, store) = (dir.join("disk"), dir.join("store"));
+    fs::create_dir_all(&mounted).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
+    let (mut server, address) =
+        live_with(command.args(LIVE).args(["--log-device", &device(&store)]));
+    let value = "x".repeat(500);
+    assert_eq!(set(&mut Client::open(&address).unwrap(), 200, &value).len(), 200);
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    // The store on a small disk that a file fills to its last page.
+    let line = "mount -t tmpfs -o size=5m tmpfs \"$0\" && cp -r \"$1\" \"$0/store\" && \
+                { cat /dev/zero > \"$0/filler\" 2> /dev/null; shift; exec \"$@\"; }";
+    let on_disk = || {
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", line]).arg(&mounted).arg(&store);
+        command
+    };
+    if !on_disk().arg("true").output().is_ok_and(|output| output.status.success()) {
+        println!("left out: this machine lets nobody mount a disk");
+        return;
+    }
+    let mut command = on_disk();
+    command.arg(env!("CARGO_BIN_EXE_nicol")).args(LIVE);
+    let (mut server, address) =
+        live_with(command.args(["--log-device", &device(&mounted.join("store"))]));
+    let mut client = Client::open(&address).unwrap();
+    let mut ask = |request: &str| {
+        client.send(request.as_bytes());
+        text(&client.reply())
+    };
+    assert!(ask("GET key-199.\r\n").ends_with(&format!("{value}\r\n")));
+    assert!(ask("SET later 1\r\n").starts_with("-MISCONF"));
+    assert!(ask("INFO\r\n").contains("aof_last_write_status:err"));
+    let inside =
+        |path: &str| format!("/proc/{}/root/{}/{path}", server.process.id(), mounted.display());
+    fs::remove_file(inside("filler")).unwrap();
+    let started = Instant::now();
+    while ask("SET later 1\r\n") != "+OK\r\n" {
+        assert!(started.elapsed() < Duration::from_secs(20), "it takes no writes");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(ask("INFO\r\n").contains("aof_last_write_status:ok"));
+    // What it has acknowledged since is in the files.
+    let copy = dir.join("copy");
+    let copied = Command::new("cp").arg("-r").arg(inside("store")).arg(&copy).status();
+    assert!(copied.unwrap().success());
+    server.process.kill().unwrap();
+    let mut told = String::new();
+    server.told.read_to_string(&mut told).unwrap();
+    assert!(told.contains("no room") && told.contains("there is room now"), "{told}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
+    let (_server, address) = live_with(command.args(LIVE).args(["--log-device", &device(&copy)]));
+    let mut client = Client::open(&address).unwrap();
+    client.ask(b"GET later\r\n", b"$1\r\n1\r\n");
+    client.ask(b"DBSIZE\r\n", b":201\r\n");
+}
+
+#[test]
 fn a_damaged_file_of_an_earlier_run_is_named_and_left_alone() {
     let dir = folder("log-damaged");
     let flags = ["bench", "smallbank", "--records", "100", "--transactions", "100"];

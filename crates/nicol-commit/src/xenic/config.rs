@@ -9,6 +9,9 @@ use nicol_store::nic_index::{FirstRead, HomesPerHint};
 
 use crate::broken::{Hooks, Sabotage};
 
+/// How long a request that found no free call slot waits before it tries again.
+pub(super) const SLOT_WAIT: Nanos = Nanos::from_micros(5);
+
 /// Most EXECUTE rounds of one transaction; one that needs more aborts.
 pub const ROUNDS_MAX: usize = 64;
 

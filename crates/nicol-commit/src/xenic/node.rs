@@ -557,11 +557,13 @@ impl NodeState for Node {
     }
 
     fn memory(&self) -> Option<NodeMemory> {
-        let bytes = |replica: &Replica| replica.table.memory().0;
+        let bytes = |replica: &Replica| replica.table.resident().0;
+        // A ring takes memory as it is first gone around.
+        let written = |log: &Arc<LogMemory>| log.size().min(log.reserved());
         Some(NodeMemory {
             tables: Bytes(self.replicas().map(bytes).sum()),
             index: self.index.memory(),
-            logs: Bytes(self.logs.iter().map(|log| log.size()).sum()),
+            logs: Bytes(self.logs.iter().map(written).sum()),
         })
     }
 

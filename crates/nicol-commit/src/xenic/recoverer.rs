@@ -1,4 +1,5 @@
-//! The survivor that recovers: it asks all, decides, and tells them. [Xenic21 4.2.1] (decision 0102)
+//! The survivor that recovers: it asks all, decides, and tells them. [Xenic21 4.2.1]
+//! (decision 0102)
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use nicol_core::view::Role;
 use nicol_core::wire::Reader;
 use nicol_kit::VIEW_WAIT;
 
-use super::coordinator::SLOT_WAIT;
+use super::config::SLOT_WAIT;
 use super::messages::recovery::{Account, InView, Told};
 use super::messages::{REPLICATE, REPORT, RESOLVE};
 use super::node::Node;
@@ -61,8 +62,7 @@ impl<F: Fabric> Recoverer<F> {
                 Err(malformed) => panic!("a survivor's account cannot be parsed: {malformed}"),
             }
         }
-        let hooks = self.node.config().hooks();
-        let mut resolution = Resolution::of(self.fabric.view(), &accounts, hooks);
+        let mut resolution = Resolution::of(self.fabric.view(), &accounts);
         // Before anybody learns a decision, all have what it needs: else the only survivor that
         // has a record might install it, and be lost with it.
         for (node, records) in std::mem::take(&mut resolution.lacking) {

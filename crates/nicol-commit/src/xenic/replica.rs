@@ -36,6 +36,13 @@ impl Replica {
         found
     }
 
+    /// Prefetches a value that stands apart from its slot, after [`Replica::touch`].
+    pub(super) fn touch_value(&self, key: Key) {
+        if !key.is_ordered() {
+            self.table.touch_value(key);
+        }
+    }
+
     /// Calls `each` with every record and how far it stands from its home.
     pub(super) fn for_each_located(&self, each: &mut dyn FnMut(LocatedRecord<'_>)) {
         self.table.for_each_located(each);

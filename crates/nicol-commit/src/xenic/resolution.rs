@@ -7,7 +7,6 @@ use nicol_core::ids::{NodeId, ShardId, TxnId};
 use nicol_core::view::View;
 use nicol_core::wire::Reader;
 
-use crate::broken::Hooks;
 use crate::decided::{Decision, Fate};
 use crate::writes::WritesHead;
 use crate::xenic::messages::recovery::Account;
@@ -40,11 +39,11 @@ pub(in crate::xenic) struct Resolution {
 
 impl Resolution {
     /// Decides by the accounts of all survivors.
-    pub(in crate::xenic) fn of(view: &View, accounts: &[(NodeId, Account)], hooks: Hooks) -> Self {
+    pub(in crate::xenic) fn of(view: &View, accounts: &[(NodeId, Account)]) -> Self {
         let mut resolution = Self::default();
         for (txn, seen) in gather(accounts) {
             let survivors = Survivors { view, accounts };
-            let Some(fate) = seen.fate(&survivors, hooks) else { continue };
+            let Some(fate) = seen.fate(&survivors) else { continue };
             resolution.decisions.push(Decision { txn, fate });
             if fate == Fate::Aborted {
                 continue;
@@ -111,7 +110,7 @@ impl Survivors<'_> {
 
 impl Seen<'_> {
     /// How it ends; `None` if nobody who is left can know.
-    fn fate(&self, survivors: &Survivors<'_>, hooks: Hooks) -> Option<Fate> {
+    fn fate(&self, survivors: &Survivors<'_>) -> Option<Fate> {
         if self.decided.is_some() {
             return self.decided;
         }
@@ -120,8 +119,7 @@ impl Seen<'_> {
         let installed = |shard: &&ShardId| {
             survivors.has(survivors.view.primary(**shard)) && !self.locked.contains(shard)
         };
-        let is_logged = |shard: &ShardId| self.records.contains_key(shard);
-        let all_logged = self.listed.iter().all(is_logged) || hooks.commits_halves();
+        let all_logged = self.listed.iter().all(|shard| self.records.contains_key(shard));
         if !self.listed.is_empty() && (self.listed.iter().any(|s| installed(&s)) || all_logged) {
             return Some(Fate::Committed);
         }
@@ -144,7 +142,6 @@ mod tests {
     use nicol_core::wire::Writer;
 
     use super::*;
-    use crate::Sabotage;
     use crate::writes::{Log, Updated};
 
     const TXN: TxnId = TxnId(7);
@@ -179,7 +176,7 @@ mod tests {
             (NodeId(node), account)
         };
         let accounts: Vec<_> = (0..4).map(account).collect();
-        Resolution::of(&view, &accounts, Hooks(Sabotage::None))
+        Resolution::of(&view, &accounts)
     }
 
     fn fate(shards: &[u16], says: &[Says]) -> Option<Fate> {
@@ -230,7 +227,7 @@ mod tests {
             let decisions = vec![Decision { txn: TXN, fate: known }];
             let decided = Account { decisions, ..Account::default() };
             let accounts = [(NodeId(1), undecided), (NodeId(2), decided)];
-            let resolved = Resolution::of(&view, &accounts, Hooks(Sabotage::None));
+            let resolved = Resolution::of(&view, &accounts);
             assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: known }]);
             assert!(resolved.lacking.is_empty(), "node 2 has applied or dropped it");
         }
@@ -241,7 +238,7 @@ mod tests {
         let view = View::new(2, 2, 1, 1).unwrap();
         let locked = vec![(TXN, ShardId(0))];
         let accounts = [(NodeId(0), Account { locked, ..Account::default() })];
-        let resolved = Resolution::of(&view, &accounts, Hooks(Sabotage::None));
+        let resolved = Resolution::of(&view, &accounts);
         assert!(resolved.decisions.is_empty(), "node 1 may have logged, and told its client");
     }
 }

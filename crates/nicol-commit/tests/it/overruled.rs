@@ -1,5 +1,5 @@
-//! Requests by hand, with `recovery=prepared`. In the name of a coordinator whose life is over, as a
-//! third node may send them on its behalf, or as they wait somewhere while it dies: nobody serves
+//! Requests by hand, with `recovery=prepared`. In the name of a coordinator whose life is over, as
+//! a third node may send them on its behalf, or as they wait somewhere while it dies: nobody serves
 //! them once a view has said so. And LOGs, which nobody applies before they are decided.
 
 use std::sync::{Arc, Mutex};

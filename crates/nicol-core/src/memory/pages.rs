@@ -11,6 +11,12 @@ use zerocopy::FromZeros;
 /// the system refuses, and the memory is cleared and kept.
 const PAGE_WORDS: usize = 4_096 / size_of::<u64>();
 
+/// Words from which on memory is asked of the system. Among those of the allocator, which uses huge
+/// pages, each large one that is hardly touched would take one of 2 MB.
+const LARGE_WORDS: usize = (1 << 20) / size_of::<u64>();
+/// Words from which on it is in huge pages: a few of them.
+const HUGE_WORDS: usize = (8 << 20) / size_of::<u64>();
+
 /// Zeroed words that live as long as this.
 pub(super) struct Memory {
     words: NonNull<[AtomicU64]>,
@@ -24,8 +30,22 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// So many words of the allocator; `None` if there is not so much address space.
-    pub(super) fn allocated(len: usize) -> Option<Self> {
+    /// So many words for random accesses; `None` if there is not so much address space.
+    pub(super) fn new(len: usize) -> Option<Self> {
+        let memory = Self::for_stream(len)?;
+        if len >= HUGE_WORDS {
+            memory.prefer_huge_pages();
+        }
+        Some(memory)
+    }
+
+    /// The same for accesses in order: huge pages would gain nothing.
+    pub(super) fn for_stream(len: usize) -> Option<Self> {
+        if len < LARGE_WORDS { Self::allocated(len) } else { Self::mapped(len) }
+    }
+
+    /// So many words of the allocator.
+    fn allocated(len: usize) -> Option<Self> {
         let words = <[AtomicU64]>::new_box_zeroed_with_elems(len).ok()?;
         Some(Self { words: NonNull::from(Box::leak(words)), mapped: false })
     }
@@ -42,6 +62,18 @@ impl Memory {
         let words = NonNull::slice_from_raw_parts(NonNull::new(start)?.cast(), len);
         Some(Self { words, mapped: true })
     }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn prefer_huge_pages(&self) {
+        use rustix::mm::{Advice, madvise};
+        let (start, bytes) = (self.words.as_ptr().cast(), size_of_val(&**self));
+        // SAFETY: The range is a mapping of its own; only the size of its pages may change. A
+        // system without huge pages refuses, which costs time and no more.
+        let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+    }
+
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    fn prefer_huge_pages(&self) {}
 
     /// Are they pages of the system?
     pub(super) const fn is_mapped(&self) -> bool {

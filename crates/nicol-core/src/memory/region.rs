@@ -88,7 +88,7 @@ impl Region {
     /// # Panics
     /// If there is not so much address space.
     pub fn new(size: Bytes) -> Self {
-        Self::over(Memory::allocated, size)
+        Self::over(Memory::new, size)
     }
 
     /// The same from a page's boundary on, whose memory [goes back](Region::release) page by page.
@@ -119,7 +119,7 @@ impl Region {
     /// A zeroed region that is a log: in battery-backed host memory it survives a crash, and on a
     /// log device its writes are found under `label`, which is the node's to choose.
     pub fn for_log(size: Bytes, label: u32) -> Self {
-        Self { label: Some(label), ..Self::new(size) }
+        Self { label: Some(label), ..Self::over(Memory::for_stream, size) }
     }
 
     /// A zeroed region that is a log in a NIC's durable memory: no crash takes it away, and on the

@@ -6,6 +6,7 @@
 //! waits for no more others than there are threads, each of which moves one span at most.
 
 use std::hint::spin_loop;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -19,9 +20,13 @@ const SPINS: u32 = 128;
 /// How often a reader tries without a ticket, which delays no writer.
 const READS_FREE: u32 = 8;
 
-/// The seqlocks of a region.
+/// The seqlocks of a region. They take memory from the first access on: most regions are never
+/// accessed under them.
 #[derive(Debug)]
-pub(super) struct Seqlocks(Box<[Seqlock]>);
+pub(super) struct Seqlocks {
+    count: u64,
+    all: OnceLock<Box<[Seqlock]>>,
+}
 
 /// One of them: a ticket lock. Taking a ticket changes its word, so that readers notice a writer.
 #[derive(Debug, Default)]
@@ -34,13 +39,13 @@ pub(super) struct Seqlock {
 
 impl Seqlocks {
     pub(super) fn new(size: u64) -> Self {
-        let count = size.div_ceil(SPAN).clamp(1, SEQLOCKS_MAX);
-        Self((0..count).map(|_| Seqlock::default()).collect())
+        Self { count: size.div_ceil(SPAN).clamp(1, SEQLOCKS_MAX), all: OnceLock::new() }
     }
 
     /// The seqlock of the span at `offset`.
     pub(super) fn of(&self, offset: u64) -> &Seqlock {
-        &self.0[(offset / SPAN % self.0.len() as u64) as usize]
+        let all = || (0..self.count).map(|_| Seqlock::default()).collect();
+        &self.all.get_or_init(all)[(offset / SPAN % self.count) as usize]
     }
 
     /// Takes the span at `offset` for writing.

@@ -21,7 +21,7 @@ use nicol_rt::{LiveCluster, LogFolder, Mailbox};
 
 use crate::parallel::Threads;
 use crate::settings::{ServingMemory, Sizes, SystemConfig};
-use crate::store::{Keeper, KeptFiles, Loaded, Pausable};
+use crate::store::{Keeper, KeptFolder, Loaded, Pausable, is_out_of_room};
 use crate::system::{ServeConfig, Served, System};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
@@ -39,24 +39,24 @@ where
     let stored = config.store.take();
     let records = stored.as_ref().map_or(&[][..], |stored| &stored.records);
     let cluster = Arc::new(Cluster::<N>::load(&config, records)?);
-    let Some(stored) = stored else {
+    let Some(mut stored) = stored else {
         let world = LiveCluster::launch(&config.live, cluster.clone())?;
         return Ok(Served { backend: cluster, world, keeper: None });
     };
-    let (life, reading) = (LogFolder::draw_life()?, stored.reading);
-    let view = &config.live.view;
-    let begun = stored.begin(view, life)?;
-    let world = LiveCluster::launch_on(&config.live, cluster.clone(), begun.logs)?;
+    let (life, view) = (LogFolder::draw_life()?, config.live.view.clone());
+    let begun = stored.begin(&view, life);
+    let begun = match begun {
+        Err(error) if !is_out_of_room(&error) => return Err(error),
+        begun => begun,
+    };
     let pausable: Arc<dyn Pausable> = cluster.clone();
     let limit = config.log_bytes_max;
-    let kept = KeptFiles {
-        folder: stored.folder,
-        view: view.clone(),
-        reading,
-        manifest: begun.manifest,
-        marks: begun.marks,
+    let folder = KeptFolder { stored, life, view, cluster: pausable, limit };
+    let (keeper, logs) = Keeper::new(folder, begun);
+    let world = match logs.is_empty() {
+        true => LiveCluster::launch_without_room(&config.live, cluster.clone())?,
+        false => LiveCluster::launch_on(&config.live, cluster.clone(), logs)?,
     };
-    let keeper = Keeper::new(kept, pausable, limit, begun.table_bytes);
     Ok(Served { backend: cluster, world, keeper: Some(keeper) })
 }
 

@@ -3,6 +3,7 @@
 
 mod keeper;
 mod read_back;
+mod runs;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,12 +14,12 @@ use nicol_core::records::RecordSource;
 use nicol_core::view::{ShardMap, View};
 use nicol_kit::Counts;
 use nicol_rt::{
-    FoundManifest, ListedRun, LogFile, LogFolder, Manifest, Marks, TablesHeader, remove_runs,
+    FoundManifest, ListedRun, LogFile, LogFolder, Manifest, Marks, Run, TablesHeader, remove_runs,
     write_tables,
 };
 
 pub use keeper::{Keeper, Kept};
-pub(crate) use keeper::{KeptFiles, Pausable};
+pub(crate) use keeper::{KeptFolder, Pausable, is_out_of_room};
 pub(crate) use read_back::{Damage, ReadBack, RunLogs, lost_in_words, scan};
 pub use read_back::{LogReading, Progress};
 use read_back::{expect_manifest, read_back};
@@ -113,10 +114,24 @@ impl Stored {
     /// Begins a new run that holds what was read back, and removes the earlier ones.
     ///
     /// # Errors
-    /// If a file cannot be made, with its name: the earlier runs are left as they are.
-    pub(crate) fn begin(&self, view: &View, life: u64) -> Result<Begun> {
+    /// If a file cannot be made, with its name: the earlier runs are left as they are, and it may be
+    /// tried again.
+    pub(crate) fn begin(&mut self, view: &View, life: u64) -> Result<Begun> {
         let earlier = self.folder.runs()?;
         let run = self.folder.new_run()?;
+        // Each attempt has its own: copies of one generation are equal.
+        self.generation += 1;
+        let begun = self.make(&run, view, life).inspect_err(|_| {
+            // No manifest names it. What cannot be removed is removed with the earlier ones.
+            drop(remove_runs([&run].into_iter()));
+        })?;
+        begun.manifest.store(self.folder.dir())?;
+        remove_runs(earlier.iter())?;
+        Ok(begun)
+    }
+
+    /// Makes the files of a run, and the manifest that is to name them.
+    fn make(&self, run: &Run, view: &View, life: u64) -> Result<Begun> {
         let header = TablesHeader { hash_seed: view.hash_seed(), life };
         // Tables are loaded at version 1, whatever the versions were.
         let records = self.records.iter().map(|(key, _, value)| (*key, Version(1), &value[..]));
@@ -126,13 +141,11 @@ impl Stored {
         let listed = ListedRun { number: run.number, logs: LogFile::nonces(&logs) };
         let marks = Marks::create(&run.path, &listed.logs)?;
         let manifest = Manifest {
-            generation: self.generation + 1,
+            generation: self.generation,
             life,
             tables: (run.number, tables.nonce),
             runs: vec![listed],
         };
-        manifest.store(self.folder.dir())?;
-        remove_runs(earlier.iter())?;
         Ok(Begun { logs, marks, manifest, table_bytes: tables.bytes })
     }
 }

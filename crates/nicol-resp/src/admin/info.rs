@@ -130,13 +130,15 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let resident = (shared.info.resident)();
     let clients = shared.client_bytes.load(Ordering::Relaxed);
-    let counted = Some(store.used().0 + clients).filter(|_| !store.parts.is_empty());
+    let all = store.used().0 + clients + shared.info.process_bytes;
+    let counted = Some(all).filter(|_| !store.parts.is_empty());
     let used = counted.or(resident);
     lines.extend(used.map(|bytes| ("used_memory", bytes.to_string())));
     lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
     lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
     lines.push(("maxmemory_policy", "noeviction".into()));
     lines.push(("mem_clients_normal", clients.to_string()));
+    lines.push(("used_memory_startup", shared.info.process_bytes.to_string()));
     lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));
     lines
 }

@@ -28,9 +28,9 @@ pub fn slowlog(session: &Session, shared: &Shared, command: &Command<'_>, out: &
             Some(_) => reply.error(b"ERR count should be greater than or equal to -1"),
             None => reply.error(NOT_AN_INTEGER),
         },
-        (b"len", 2) => reply.integer(log.entries().len() as i64),
+        (b"len", 2) => reply.integer(log.len() as i64),
         (b"reset", 2) => {
-            log.entries().clear();
+            log.clear();
             reply.status("OK");
         }
         (b"help", 2) => reply.lines(&[
@@ -49,17 +49,17 @@ pub fn slowlog(session: &Session, shared: &Shared, command: &Command<'_>, out: &
 }
 
 fn entries(reply: &mut Reply<'_>, shared: &Shared, count: usize) {
-    let entries = shared.stats.slow.entries();
-    reply.array(entries.len().min(count));
-    for entry in entries.iter().take(count) {
+    let newest = shared.stats.slow.newest(count);
+    reply.array(newest.len());
+    for slow in newest {
         reply.array(6);
-        reply.integer(entry.id as i64);
-        reply.integer(entry.at as i64);
-        reply.integer(entry.took.as_micros() as i64);
-        reply.array(entry.args.len());
-        entry.args.iter().for_each(|arg| reply.bulk(arg));
-        reply.bulk(entry.peer.as_bytes());
-        reply.bulk(&entry.name);
+        reply.integer(slow.id as i64);
+        reply.integer(slow.at as i64);
+        reply.integer(slow.took.as_micros() as i64);
+        reply.array(slow.words.len());
+        slow.words.iter().for_each(|word| reply.bulk(word));
+        reply.bulk(slow.client.address.endpoint().as_bytes());
+        reply.bulk(&slow.client.name);
     }
 }
 

@@ -49,7 +49,7 @@ fn plan_expire<const UNIT: usize>(
     command: &Command<'_>,
 ) -> Result<(), Vec<u8>> {
     let conditions = conditions(command.args(3))?;
-    let expiry = UNITS[UNIT].read(command.arg(2), true, planner.now, spec.name)?;
+    let expiry = UNITS[UNIT].read(command.arg(2), true, planner.now(), spec.name)?;
     spec.begin(plan);
     planner.key(plan, command.arg(1));
     planner.deadline(plan, &[conditions], expiry, command.arg(1));

@@ -166,11 +166,16 @@ impl<'a> Timing<'a> {
         Ok(1)
     }
 
-    pub fn read(&self, now: i64, command: &str, unsaid: Expiry) -> Result<Expiry, Vec<u8>> {
+    pub fn read(
+        &self,
+        now: impl FnOnce() -> i64,
+        command: &str,
+        unsaid: Expiry,
+    ) -> Result<Expiry, Vec<u8>> {
         match *self {
             Self::Unsaid => Ok(unsaid),
             Self::Without(expiry) => Ok(expiry),
-            Self::With(unit, text) => unit.read(text, false, now, command),
+            Self::With(unit, text) => unit.read(text, false, now(), command),
         }
     }
 }

@@ -142,7 +142,7 @@ fn plan_set(
         }
         index += 1;
     }
-    let expiry = timing.read(planner.now, "set", Expiry::Never)?;
+    let expiry = timing.read(|| planner.now(), "set", Expiry::Never)?;
     spec.begin(plan);
     planner.key(plan, command.arg(1));
     plan.plain(command.arg(2));
@@ -157,7 +157,7 @@ fn plan_set_ex<const SECONDS: bool>(
     command: &Command<'_>,
 ) -> Result<(), Vec<u8>> {
     let unit = Unit { seconds: SECONDS, absolute: false };
-    let expiry = unit.read(command.arg(2), false, planner.now, spec.name)?;
+    let expiry = unit.read(command.arg(2), false, planner.now(), spec.name)?;
     spec.begin(plan);
     planner.key(plan, command.arg(1));
     plan.plain(command.arg(3));
@@ -243,7 +243,7 @@ fn plan_get_ex(
     let key = command.arg(1);
     spec.begin(plan);
     planner.key(plan, key);
-    match timing.read(planner.now, "getex", Expiry::Keep) {
+    match timing.read(|| planner.now(), "getex", Expiry::Keep) {
         Ok(expiry) => planner.deadline(plan, &[], expiry, key),
         // As in Redis, an absent key is answered before the time is judged.
         Err(text) => {

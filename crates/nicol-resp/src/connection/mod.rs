@@ -22,10 +22,11 @@ use nicol_core::ids::Key;
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Session};
 use self::socket::Stream;
+use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
-use crate::commands::{TABLE, lookup};
 use crate::events::Event;
 use crate::shared::{Shared, count};
+use crate::slow_log::SlowClient;
 use crate::transactions::output::OutputHead;
 use crate::transactions::plan::{Kind, PlanBuilder, Planned, parse_observations};
 use crate::transactions::{End, REFUSED};
@@ -274,9 +275,10 @@ impl Connection {
             match spec.action {
                 _ if !allowed => shared.stats.of(self.front).rejected(place),
                 Action::Admin(..) if !matches!(after, After::Exec | After::Watch) => {
-                    shared.stats.of(self.front).called(place, took);
+                    shared.stats.of(self.front).called((place, 1), took);
                     if shared.stats.slow.is_slow(took) {
-                        self.note_slow(took, command.args(0).collect(), shared);
+                        let words: Vec<&[u8]> = command.args(0).collect();
+                        shared.stats.slow.add(took, words.into_iter(), self.slow_client());
                     }
                 }
                 Action::Admin(..) | Action::Data(..) => {}
@@ -351,7 +353,7 @@ impl Connection {
             End::Failed(text) => {
                 self.session.undo_select();
                 let mut stats = shared.stats.of(self.front);
-                planned.places().for_each(|place| stats.failed(place));
+                planned.places(planned.commands()).for_each(|calls| stats.failed(calls));
                 drop(stats);
                 self.fail(planned, &text);
             }
@@ -361,26 +363,22 @@ impl Connection {
     /// Counts the first `executed` commands, and keeps them if they took long.
     fn note_calls(&self, planned: &Planned, executed: usize, took: Duration, shared: &Shared) {
         let mut stats = shared.stats.of(self.front);
-        planned.places().take(executed).for_each(|place| stats.called(place, took));
+        planned.places(executed).for_each(|calls| stats.called(calls, took));
         if planned.kind() == Kind::Exec
             && let Some(exec) = lookup(b"exec")
         {
-            stats.called(exec.number.into(), took);
+            stats.called((exec.number.into(), 1), took);
         }
         drop(stats);
         shared.stats.spikes.note(took);
         if shared.stats.slow.is_slow(took) {
-            for (place, args) in planned.described().into_iter().take(executed) {
-                let words = [&[TABLE[place].name.as_bytes()], &args[..]].concat();
-                self.note_slow(took, words, shared);
-            }
+            shared.stats.slow.add_planned(took, planned, executed, self.slow_client());
         }
     }
 
-    fn note_slow(&self, took: Duration, words: Vec<&[u8]>, shared: &Shared) {
+    fn slow_client(&self) -> SlowClient {
         let client = &self.session.client;
-        let who = (client.peer.endpoint(), client.seen().name.clone());
-        shared.stats.slow.add(took, words.into_iter(), who);
+        SlowClient { address: client.peer.clone(), name: client.seen().name.clone() }
     }
 
     /// Appends the replies of a committed transaction. `None`: its output is not in the layout.

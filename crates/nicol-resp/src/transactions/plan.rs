@@ -110,6 +110,34 @@ pub struct Arg<'a> {
     pub bytes: &'a [u8],
 }
 
+/// The commands of a plan in their order, equal neighbours counted: pipelines mostly repeat one.
+#[derive(Clone, Debug)]
+struct Runs {
+    earlier: Vec<(Op, usize)>,
+    last: (Op, usize),
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self { earlier: Vec::new(), last: (Op::LITERAL, 0) }
+    }
+}
+
+impl Runs {
+    fn push(&mut self, op: Op, count: usize) {
+        if self.last.0 == op {
+            self.last.1 += count;
+        } else {
+            let run = std::mem::replace(&mut self.last, (op, count));
+            self.earlier.push(run);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Op, usize)> {
+        self.earlier.iter().chain([&self.last]).copied()
+    }
+}
+
 /// Writes a plan, command by command.
 #[derive(Clone, Debug, Default)]
 pub struct PlanBuilder {
@@ -117,6 +145,7 @@ pub struct PlanBuilder {
     reads: Vec<Key>,
     writes: Vec<Key>,
     commands: usize,
+    runs: Runs,
     /// Where the number of arguments of the current command stands.
     arguments_at: usize,
     arguments: usize,
@@ -173,6 +202,7 @@ impl PlanBuilder {
         self.arguments_at = self.body.len();
         self.body.extend_from_slice(&[0; 2]);
         self.commands += 1;
+        self.runs.push(op, 1);
         self.arguments = 0;
         self.op_writes = writes;
     }
@@ -255,10 +285,10 @@ impl PlanBuilder {
         reads.sort_unstable();
         reads.dedup();
         reads.retain(|key| writes.binary_search(key).is_err());
-        let commands = std::mem::take(&mut self.commands);
+        let (commands, runs) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.runs));
         let request = Arc::new(Request { reads, writes, args, procedure: PROCEDURE });
         let waits = self.waits.take().filter(|_| kind == Kind::Batch);
-        Planned { request, kind, protocol, commands, now, waits }
+        Planned { request, kind, protocol, commands, runs, now, waits }
     }
 
     fn argument(&mut self, bytes: &[u8]) {
@@ -278,6 +308,7 @@ pub struct Planned {
     kind: Kind,
     protocol: Protocol,
     commands: usize,
+    runs: Runs,
     now: i64,
     waits: Option<Duration>,
 }
@@ -312,19 +343,25 @@ impl Planned {
         self.request.reads.is_empty() && self.request.writes.is_empty()
     }
 
-    /// The places of its commands in the table.
-    pub fn places(&self) -> impl Iterator<Item = usize> {
-        let mut cursor = Plan::parse(&self.request.args).map(|plan| plan.cursor()).ok();
-        let mut args = Vec::new();
-        let ops = (0..self.commands).map_while(move |_| cursor.as_mut()?.command(&mut args).ok());
-        ops.filter_map(Op::place)
+    /// The places in the table of its first `commands`, with how many there are of each in a row.
+    /// Literals have no place.
+    pub fn places(&self, commands: usize) -> impl Iterator<Item = (usize, usize)> {
+        let mut left = commands;
+        let first = self.runs.iter().map(move |(op, count)| {
+            let count = count.min(left);
+            left -= count;
+            (op, count)
+        });
+        let counted = first.filter(|(_, count)| *count > 0);
+        counted.filter_map(|(op, count)| Some((op.place()?, count)))
     }
 
-    /// Each of its commands, by its place in the table, with its arguments as they were planned.
-    pub fn described(&self) -> Vec<(usize, Vec<&[u8]>)> {
+    /// Each of its first `commands`, by its place in the table, with its arguments as they were
+    /// planned; no literals.
+    pub fn described(&self, commands: usize) -> Vec<(usize, Vec<&[u8]>)> {
         let Ok(plan) = Plan::parse(&self.request.args) else { return Vec::new() };
         let (mut cursor, mut args, mut all) = (plan.cursor(), Vec::new(), Vec::new());
-        for _ in 0..plan.commands {
+        for _ in 0..plan.commands.min(commands) {
             let Ok(op) = cursor.command(&mut args) else { break };
             if let Some(place) = op.place() {
                 all.push((place, args.iter().map(|arg| arg.bytes).collect()));
@@ -347,7 +384,7 @@ impl Planned {
     pub fn at(&self, now: i64) -> Self {
         let mut request = Request::clone(&self.request);
         request.args[NOW].copy_from_slice(&now.to_le_bytes());
-        Self { request: Arc::new(request), now, ..*self }
+        Self { request: Arc::new(request), now, runs: self.runs.clone(), ..*self }
     }
 
     /// Whether both are batches, and the commands of `other` can be run behind those of this one
@@ -366,17 +403,19 @@ impl Planned {
     /// The commands of this batch and then those of `others`, which it covers.
     pub fn join<'p>(&self, others: impl Iterator<Item = &'p Self>) -> Self {
         let mut request = Request::clone(&self.request);
+        let mut runs = self.runs.clone();
         let Self { kind, protocol, mut commands, mut now, .. } = *self;
         for other in others {
             assert!(self.covers(other), "a joined batch touches no other keys");
             request.args.extend_from_slice(&other.request.args[HEADER_LEN..]);
             commands += other.commands;
+            other.runs.iter().for_each(|(op, count)| runs.push(op, count));
             now = now.max(other.now);
         }
         assert!(commands <= COMMANDS_MAX, "the caller bounds the commands of a plan");
         request.args[COMMANDS].copy_from_slice(&(commands as u16).to_le_bytes());
         request.args[NOW].copy_from_slice(&now.to_le_bytes());
-        Self { request: Arc::new(request), kind, protocol, commands, now, waits: None }
+        Self { request: Arc::new(request), kind, protocol, commands, runs, now, waits: None }
     }
 
     /// The commands `from..to` alone: what remains of a batch, or a part of it.

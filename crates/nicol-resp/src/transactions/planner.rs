@@ -7,6 +7,7 @@ use nicol_core::ids::Key;
 
 use super::plan::PlanBuilder;
 use super::record::{self, Database};
+use crate::clock::Clock;
 use crate::commands::errors::arity_error;
 use crate::commands::expiry::Expiry;
 use crate::commands::key_places::KeyPlaces;
@@ -19,17 +20,21 @@ pub struct Planner<'a> {
     database: Database,
     hash_seed: u64,
     limits: &'a Limits,
-    /// Milliseconds of Unix time.
-    pub now: i64,
+    clock: Clock,
     /// What a command that draws begins with: another one for each command.
     pub seed: u64,
 }
 
 impl<'a> Planner<'a> {
-    /// For keys of `database`, with the seed of the rows' hash, limits, and the time in
-    /// milliseconds of Unix time.
-    pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, now: i64) -> Self {
-        Self { database, hash_seed, limits, now, seed: 0 }
+    /// For keys of `database`, with the seed of the rows' hash, limits, and the clock by which keys
+    /// expire.
+    pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, clock: Clock) -> Self {
+        Self { database, hash_seed, limits, clock, seed: 0 }
+    }
+
+    /// Milliseconds of Unix time. Most commands do not ask.
+    pub fn now(&self) -> i64 {
+        self.clock.unix_ms()
     }
 
     /// The same, with a seed for what commands draw.
@@ -72,11 +77,13 @@ impl<'a> Planner<'a> {
 
     /// Adds the last argument of a command that moves the deadline of `key`.
     pub fn deadline(&self, plan: &mut PlanBuilder, flags: &[u8], expiry: Expiry, key: &[u8]) {
-        let mut how = flags.to_vec();
+        // Enough for flags and an expiry: it does not grow.
+        let mut how = Vec::with_capacity(16);
+        how.extend_from_slice(flags);
         expiry.emit(&mut how);
         plan.plain(&how);
         if let Expiry::In(_) | Expiry::At(_) = expiry
-            && let Some(deadline) = expiry.deadline(self.now, None)
+            && let Some(deadline) = expiry.deadline(self.now(), None)
         {
             plan.expires(deadline, self.row(key));
         }

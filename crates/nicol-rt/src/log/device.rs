@@ -29,6 +29,7 @@ pub(crate) fn serve(
     failed: impl FnMut(&io::Error),
 ) {
     let mut device = Device::new(disk, done, failed);
+    device.look_for_room(queue);
     let mut group = VecDeque::new();
     loop {
         match queue.next(&mut group) {
@@ -43,6 +44,7 @@ pub(crate) fn serve(
             Next::Asked(Ask::Switch(to)) => {
                 device.switch(to);
                 queue.begin_file();
+                device.look_for_room(queue);
                 queue.answer(Answer::Switched);
             }
         }

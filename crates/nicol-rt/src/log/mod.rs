@@ -11,6 +11,7 @@
 //! gone or torn. A host that starts again gets the records up to the first that is not whole, read
 //! from the file.
 
+mod absent;
 mod device;
 mod files;
 mod folder;
@@ -25,6 +26,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub(crate) use absent::Absent;
 pub(crate) use device::serve;
 pub(crate) use folder::create;
 pub use folder::{LogFile, LogFolder, Run, remove_runs};

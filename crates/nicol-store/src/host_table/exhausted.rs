@@ -29,7 +29,7 @@ const GROUPS: usize = 24;
 /// Sizes of a group.
 const GROUP: usize = SizeClass::COUNT.div_ceil(GROUPS);
 
-/// Bits of the inline limit on the wire, less one.
+/// Bits of the inline limit on the wire, less one where it is not 0.
 const INLINE_BITS: u32 = u32::BITS - GROUPS as u32;
 const _: () = assert!(INLINE_MAX <= 1 << INLINE_BITS, "both fit one word");
 
@@ -44,8 +44,7 @@ fn bit_of(len: usize) -> u32 {
 
 /// The groups of sizes of which one has no free block.
 pub(super) fn sizes_of(heap: &Heap) -> u32 {
-    let without = SizeClass::all().filter(|class| !heap.has_block(*class));
-    without.fold(0, |bits, class| bits | 1 << (class.index() / GROUP))
+    heap.exhausted().fold(0, |bits, class| bits | 1 << (class.index() / GROUP))
 }
 
 impl ExhaustedSpace {
@@ -63,7 +62,8 @@ impl ExhaustedSpace {
     /// The reverse of [`ExhaustedSpace::to_bits`], and whether further records are refused.
     pub const fn from_bits(bits: u32, records: bool) -> Self {
         let inline = bits & ((1 << INLINE_BITS) - 1);
-        let inline = if bits == 0 { 0 } else { inline as u16 + 1 };
+        // 0 stands for 0: a slot with space for a value has more than one byte.
+        let inline = if inline == 0 { 0 } else { inline as u16 + 1 };
         Self { sizes: bits >> INLINE_BITS, inline, records }
     }
 
@@ -95,7 +95,7 @@ impl ExhaustedSpace {
     /// Returns true if a value of `new` bytes must be refused. It is accepted if it replaces a
     /// value of `old` bytes in a block of the same size. `None`: there is no record.
     pub fn refuses(self, old: Option<usize>, new: usize) -> bool {
-        let out_of_line = |len: usize| len > usize::from(self.inline);
+        let out_of_line = |len: usize| self.inline == 0 || len > usize::from(self.inline);
         let class = |len: usize| (len <= VALUE_MAX).then(|| SizeClass::of_value(len as u32));
         let same = |old: usize| out_of_line(old) && class(old) == class(new);
         let exhausted = out_of_line(new) && bit_of(new) & self.sizes != 0;

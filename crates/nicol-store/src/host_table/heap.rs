@@ -8,18 +8,18 @@
 use std::sync::Arc;
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::memory::{Region, WORD};
+use nicol_core::memory::{Region, WORD, Words};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::layout::BlockRef;
 use super::memory::Chunks;
 use super::size_class::{BLOCK_OVERHEAD, SizeClass, needed};
-use crate::access::{load, read, store, write};
+use crate::access::{load, read, words};
 
-/// Block: key, version, then the value, then a seal of key and version. A reader that follows a
-/// stale pointer finds another key or version, because a version is never reused for a key. A
-/// reader that is overtaken by the block's reuse finds no valid seal: the old seal is broken before
-/// anything else is written, and no later one is equal.
+/// Block: key, then the value, then a seal of key and version. A reader that follows a stale
+/// pointer finds another key or no valid seal, because a version is never reused for a key. One
+/// that is overtaken by the block's reuse finds no valid seal either: the old seal is broken before
+/// anything else is written, and no later one is equal. The key tells whose value it is that moves.
 const BLOCK_HEADER: u64 = BLOCK_OVERHEAD - WORD as u64;
 /// Slabs of a class's first region. After each four the next ones are twice as large.
 const REGION_SLABS: u64 = 4;
@@ -72,6 +72,29 @@ struct Slab {
     place: u32,
     /// A bit for each block that holds a value; empty without memory.
     taken: Box<[u64]>,
+    /// The first word of `taken` that may have a bit free.
+    free_from: u32,
+}
+
+impl Slab {
+    /// Takes the first free block; its number.
+    fn take(&mut self) -> u64 {
+        let from = self.free_from as usize;
+        let free = self.taken[from..].iter().position(|word| *word != u64::MAX);
+        let Some(at) = free.map(|at| at + from) else { panic!("a listed slab has a free block") };
+        let bit = self.taken[at].trailing_ones();
+        self.taken[at] |= 1 << bit;
+        self.free_from = at as u32;
+        self.used += 1;
+        at as u64 * 64 + u64::from(bit)
+    }
+
+    fn take_back(&mut self, block: u64) {
+        let at = (block / 64) as u32;
+        self.taken[at as usize] &= !(1 << (block % 64));
+        self.free_from = self.free_from.min(at);
+        self.used -= 1;
+    }
 }
 
 impl Class {
@@ -114,11 +137,17 @@ impl Heap {
         self.bytes
     }
 
-    /// Can a value of this class be stored without more memory? In a block of up to twice its size;
-    /// one free block of a class is kept back, because a value is written before the block of the
-    /// replaced one is freed.
-    pub(super) fn has_block(&self, class: SizeClass) -> bool {
-        class.up_to_twice().any(|class| self.classes[class.index()].free() >= 2)
+    /// The classes of whose values none can be stored without more memory, in a block of up to
+    /// twice its size; one free block of a class is kept back, because a value is written before
+    /// the block of the replaced one is freed.
+    pub(super) fn exhausted(&self) -> impl Iterator<Item = SizeClass> {
+        let mut nearest = None;
+        SizeClass::all().rev().filter(move |&class| {
+            if self.classes[class.index()].free() >= 2 {
+                nearest = Some(class);
+            }
+            !nearest.is_some_and(|near: SizeClass| near.block_bytes() <= 2 * class.block_bytes())
+        })
     }
 
     /// Writes a value into a free block: where memory `may_grow` in one of its class, else in one
@@ -144,33 +173,42 @@ impl Heap {
         let (chunk, offset) = self.take(slab, class);
         let block = (offset / WORD as u64) as u32;
         let reference = BlockRef { chunk, block, len: value.len() as u32 };
-        let (region, offset, len) = span(chunks, reference);
-        store(region, offset, key.0);
-        store(region, offset + WORD as u64, version.0);
-        write(region, offset + BLOCK_HEADER, value);
-        store(region, offset + len - WORD as u64, seal(key, version));
+        fill(chunks, reference, key, version, value);
         self.in_use += 1;
         reference
+    }
+
+    /// Writes the next value of a key over the one in `block`, if its size is the block's. Readers
+    /// that still have the block's pointer find its seal broken, and start again.
+    pub(super) fn rewrite(
+        &self,
+        chunks: &Chunks,
+        block: BlockRef,
+        (key, version): (Key, Version),
+        value: &[u8],
+    ) -> Option<BlockRef> {
+        let len = value.len() as u32;
+        if self.regions[block.chunk as usize].class != SizeClass::of_value(len) {
+            return None;
+        }
+        break_seal(chunks, block);
+        let block = BlockRef { len, ..block };
+        fill(chunks, block, key, version, value);
+        Some(block)
     }
 
     /// Frees a block that no slot points to any more, and breaks its seal. Readers that still hold
     /// its pointer start again.
     pub(super) fn take_back(&mut self, chunks: &Chunks, block: BlockRef) -> SizeClass {
-        let (region, offset, len) = span(chunks, block);
-        store(region, offset + len - WORD as u64, 0);
+        break_seal(chunks, block);
         self.in_use -= 1;
         let HeapRegion { class, first } = self.regions[block.chunk as usize];
+        let offset = u64::from(block.block) * WORD as u64;
         let number = first + (offset / class.slab_bytes()) as u32;
-        self.unlist(number, class);
-        let slab = &mut self.slabs[number as usize];
         let bit = offset % class.slab_bytes() / class.block_bytes();
-        slab.taken[bit as usize / 64] &= !(1 << (bit % 64));
-        slab.used -= 1;
-        let empty = slab.used == 0;
-        let of_class = &mut self.classes[class.index()];
-        of_class.used -= 1;
-        self.list(number, class);
-        if empty {
+        self.change(number, class, |slab| slab.take_back(bit));
+        self.classes[class.index()].used -= 1;
+        if self.slabs[number as usize].used == 0 {
             self.vacate_spare(chunks, class);
         }
         class
@@ -219,7 +257,8 @@ impl Heap {
         };
         of_class.blocks += class.slab_blocks();
         let words = class.slab_blocks().div_ceil(64) as usize;
-        self.slabs[number as usize].taken = vec![0; words].into();
+        let slab = &mut self.slabs[number as usize];
+        (slab.taken, slab.free_from) = (vec![0; words].into(), 0);
         self.bytes += class.slab_bytes();
         self.list(number, class);
         number
@@ -240,6 +279,7 @@ impl Heap {
             used: 0,
             place: 0,
             taken: Box::default(),
+            free_from: 0,
         };
         self.slabs.extend((0..slabs).map(slab));
         self.regions.push(HeapRegion { class, first });
@@ -247,7 +287,7 @@ impl Heap {
 
     /// Gives the memory of an empty slab back to the system.
     fn vacate(&mut self, chunks: &Chunks, number: u32, class: SizeClass) {
-        self.unlist(number, class);
+        self.unlist(number, class, Some(0));
         let slab = &mut self.slabs[number as usize];
         slab.taken = Box::default();
         release(chunks, slab.region, slab.offset, class.slab_bytes());
@@ -259,18 +299,27 @@ impl Heap {
 
     /// Takes a free block of a slab that has one; returns its region and offset.
     fn take(&mut self, number: u32, class: SizeClass) -> (u32, u64) {
-        self.unlist(number, class);
-        let slab = &mut self.slabs[number as usize];
-        let free = slab.taken.iter_mut().enumerate().find(|(_, word)| **word != u64::MAX);
-        let Some((at, word)) = free else { panic!("a listed slab has a free block") };
-        let bit = word.trailing_ones();
-        *word |= 1 << bit;
-        slab.used += 1;
-        let block = at as u64 * 64 + u64::from(bit);
-        let place = (slab.region, slab.offset + block * class.block_bytes());
+        let block = self.change(number, class, Slab::take);
+        let slab = &self.slabs[number as usize];
         self.classes[class.index()].used += 1;
-        self.list(number, class);
-        place
+        (slab.region, slab.offset + block * class.block_bytes())
+    }
+
+    /// Changes a slab, and lists it anew if it is in another step then.
+    fn change<T>(
+        &mut self,
+        number: u32,
+        class: SizeClass,
+        change: impl FnOnce(&mut Slab) -> T,
+    ) -> T {
+        let before = self.fill(number, class);
+        let changed = change(&mut self.slabs[number as usize]);
+        let after = self.fill(number, class);
+        if before != after {
+            self.unlist(number, class, before);
+            self.list(number, class);
+        }
+        changed
     }
 
     /// The list of a slab with a free block; `None`: it is full.
@@ -286,8 +335,9 @@ impl Heap {
         list.push(number);
     }
 
-    fn unlist(&mut self, number: u32, class: SizeClass) {
-        let Some(fill) = self.fill(number, class) else { return };
+    /// Takes a slab out of the list of `fill`.
+    fn unlist(&mut self, number: u32, class: SizeClass, fill: Option<usize>) {
+        let Some(fill) = fill else { return };
         let list = &mut self.classes[class.index()].fills[fill];
         let place = self.slabs[number as usize].place;
         list.swap_remove(place as usize);
@@ -300,6 +350,40 @@ impl Heap {
 fn release(chunks: &Chunks, region: u32, offset: u64, len: u64) {
     let region = chunks.get(region).map(|region| region.release(offset, len));
     assert!(region == Some(Ok(())), "a slab lies in a region that exists");
+}
+
+/// The words of a block's used bytes.
+#[inline]
+fn words_of(chunks: &Chunks, block: BlockRef) -> Words<'_> {
+    let (region, offset, len) = span(chunks, block);
+    words(region, offset, len)
+}
+
+/// Writes a value into a block without a seal, and seals it.
+#[inline]
+fn fill(chunks: &Chunks, block: BlockRef, key: Key, version: Version, value: &[u8]) {
+    let words = words_of(chunks, block);
+    words.store(0, key.0);
+    words.write(BLOCK_HEADER as usize / WORD, value);
+    words.store(words.len() - 1, seal(key, version));
+}
+
+/// Breaks a block's seal: whoever reads the value from here on starts again.
+#[inline]
+fn break_seal(chunks: &Chunks, block: BlockRef) {
+    let words = words_of(chunks, block);
+    words.store(words.len() - 1, 0);
+}
+
+/// Prefetches the first and the last word of a block, if there is one.
+#[inline]
+pub(super) fn touch_block(chunks: &Chunks, block: BlockRef) {
+    let Some(region) = chunks.get(block.chunk) else { return };
+    let offset = u64::from(block.block) * WORD as u64;
+    for at in [offset, offset + needed(block.len) - WORD as u64] {
+        // A torn slot may say anything.
+        let _touched = std::hint::black_box(region.load(at));
+    }
 }
 
 /// The region, offset and length of a block's used bytes.
@@ -325,9 +409,7 @@ pub(super) fn parse_block(bytes: &[u8], key: Key, version: Version, len: u32) ->
         word.copy_from_slice(bytes.get(at..at + WORD)?);
         Some(u64::from_le_bytes(word))
     };
-    let whole = word(0)? == key.0
-        && word(WORD)? == version.0
-        && word(bytes.len().checked_sub(WORD)?)? == seal(key, version);
+    let whole = word(0)? == key.0 && word(bytes.len().checked_sub(WORD)?)? == seal(key, version);
     let value = BLOCK_HEADER as usize;
     whole.then(|| bytes.get(value..value + len as usize))?
 }
@@ -343,7 +425,7 @@ pub(super) fn read_block(
     let (region, offset, len) = span(chunks, block);
     let last = offset + len - WORD as u64;
     // Upwards, as DMA reads.
-    if load(region, offset) != key.0 || load(region, offset + WORD as u64) != version.0 {
+    if load(region, offset) != key.0 {
         return None;
     }
     let start = into.len();

@@ -3,11 +3,16 @@
 //! A slot has a seqlock word at each end. A writer makes the tail odd, then the head, writes, and
 //! makes the head and then the tail even again. A reader reads upwards, as DMA does. Equal even
 //! words mean that the bytes between them are one state of the slot (AMB-03, in place of HTM).
+//!
+//! A *reference* is the slot of a table all of whose values stand in blocks: four words. Its first
+//! word has the seqlock in the lower half and the value's length in the upper one, its last word the
+//! lowest bits of the seqlock below the block's place.
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD, Words};
 
-use crate::access::{load, read, store, write};
+use super::memory::CHUNKS_MAX;
+use crate::access::{load, read, store, words, write};
 
 /// Largest value stored in a slot; larger ones are stored out of line. [Xenic21 4.1.2]
 pub const INLINE_MAX: usize = 256;
@@ -20,6 +25,15 @@ const VALUE: u64 = 4 * WORD_U64;
 pub(super) const KEY: u64 = WORD_U64;
 const VERSION: u64 = 2 * WORD_U64;
 const SHAPE: u64 = 3 * WORD_U64;
+
+/// Bytes of a reference: seqlock and length, key, version, block and seqlock.
+const REFERENCE: u64 = 4 * WORD_U64;
+/// Bits of the seqlock in the last word of a reference; the others are the block's place. Between
+/// two loads of a reader it would have to be rewritten half a million times, to the very number, to
+/// look unchanged; the block's seal would still tell.
+const TAIL_BITS: u32 = 20;
+const TAIL: u64 = (1 << TAIL_BITS) - 1;
+const _: () = assert!(CHUNKS_MAX <= 1 << (u64::BITS - TAIL_BITS - u32::BITS), "a place fits");
 
 /// Kinds of slots, in the upper half of the fourth word.
 mod kind {
@@ -76,9 +90,54 @@ pub enum SlotView<'a> {
     },
 }
 
-/// Bytes of a slot whose value has at most `inline` bytes inline.
+/// Bytes of a slot whose value has at most `inline` bytes inline; 0: a reference.
 pub(super) const fn slot_bytes(inline: usize) -> u64 {
-    VALUE + inline.next_multiple_of(WORD) as u64 + WORD_U64
+    match inline {
+        0 => REFERENCE,
+        _ => VALUE + inline.next_multiple_of(WORD) as u64 + WORD_U64,
+    }
+}
+
+const fn is_reference(slot_bytes: u64) -> bool {
+    slot_bytes == REFERENCE
+}
+
+/// The first word of a reference.
+const fn head_of(seqlock: u64, len: u32) -> u64 {
+    (len as u64) << 32 | seqlock as u32 as u64
+}
+
+/// The last word of a reference.
+const fn tail_of(seqlock: u64, pointer: u64) -> u64 {
+    (pointer >> 32) << (32 + TAIL_BITS) | (pointer as u32 as u64) << TAIL_BITS | seqlock & TAIL
+}
+
+/// The four words of a reference; `None` if they are of different states.
+fn reference_in([head, key, version, tail]: [u64; 4]) -> Option<SlotRead> {
+    if !head.is_multiple_of(2) || (head ^ tail) & TAIL != 0 {
+        return None;
+    }
+    if version == 0 {
+        return Some(SlotRead::Empty);
+    }
+    let (chunk, block) = ((tail >> (32 + TAIL_BITS)) as u32, (tail >> TAIL_BITS) as u32);
+    let block = BlockRef { chunk, block, len: (head >> 32) as u32 };
+    Some(SlotRead::Record(Key(key), Version(version), Some(block)))
+}
+
+/// Writes a reference under its seqlock; of a record that stays, the key is written again.
+#[inline]
+fn write_reference(slot: Words<'_>, key: Key, version: Version, (len, pointer): (u32, u64)) {
+    let (head, tail) = (slot.load(0), slot.load(3));
+    assert!(head.is_multiple_of(2), "one writer at a time");
+    let seqlock = head as u32;
+    let (odd, even) = (seqlock.wrapping_add(1).into(), seqlock.wrapping_add(2).into());
+    slot.store(3, tail & !TAIL | odd & TAIL);
+    slot.store(0, head_of(odd, (head >> 32) as u32));
+    slot.store(1, key.0);
+    slot.store(2, version.0);
+    slot.store(0, head_of(even, len));
+    slot.store(3, tail_of(even, pointer));
 }
 
 fn word(bytes: &[u8], at: u64) -> u64 {
@@ -90,6 +149,16 @@ fn word(bytes: &[u8], at: u64) -> u64 {
 
 /// Parses the bytes of one slot.
 pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
+    if is_reference(bytes.len() as u64) {
+        let words = [0, 1, 2, 3].map(|place| word(bytes, place * WORD_U64));
+        return match reference_in(words) {
+            None | Some(SlotRead::Torn) => SlotView::Torn,
+            Some(SlotRead::Record(key, version, Some(block))) => {
+                SlotView::Record { key, version, stored: StoredValue::OutOfLine(block) }
+            }
+            Some(SlotRead::Empty | SlotRead::Record(.., None)) => SlotView::Empty,
+        };
+    }
     let (head, tail) = (word(bytes, 0), word(bytes, bytes.len() as u64 - WORD_U64));
     if head != tail || !head.is_multiple_of(2) {
         return SlotView::Torn;
@@ -121,6 +190,9 @@ pub(super) enum SlotRead {
 /// Reads `slot` upwards beside its writer; a value in it is appended to `into`, which is as before
 /// unless that is a record's.
 pub(super) fn read_slot(slot: Words<'_>, into: &mut Vec<u8>) -> SlotRead {
+    if is_reference((slot.len() * WORD) as u64) {
+        return reference_in([0, 1, 2, 3].map(|place| slot.load(place))).unwrap_or(SlotRead::Torn);
+    }
     let (head, start) = (slot.load(0), into.len());
     let [key, version, shape] = [KEY, VERSION, SHAPE].map(|offset| slot.load(place(offset)));
     let (len, tail) = (shape as u32, slot.len() - 1);
@@ -150,56 +222,84 @@ const fn place(offset: u64) -> usize {
     (offset / WORD_U64) as usize
 }
 
-/// Bytes of a slot to be written: everything between the seqlock words.
+/// Bytes of a slot to be written: everything between the seqlock words, and of a reference what
+/// stands there in other slots.
 #[derive(Clone, Debug)]
-pub(super) struct SlotImage(Vec<u8>);
+pub(super) struct SlotImage {
+    bytes: Vec<u8>,
+    is_reference: bool,
+}
 
 impl SlotImage {
     pub(super) fn empty(slot_bytes: u64) -> Self {
-        Self(vec![0; (slot_bytes - 2 * WORD_U64) as usize])
+        let is_reference = is_reference(slot_bytes);
+        let bytes = if is_reference { VALUE } else { slot_bytes - 2 * WORD_U64 };
+        Self { bytes: vec![0; bytes as usize], is_reference }
     }
 
     /// The image of a record.
     pub(super) fn set(&mut self, key: Key, version: Version, stored: StoredValue<'_>) {
-        self.0.fill(0);
+        self.bytes.fill(0);
         for (position, word) in [key.0, version.0, shape(&stored)].into_iter().enumerate() {
-            self.0[position * WORD..(position + 1) * WORD].copy_from_slice(&word.to_le_bytes());
+            self.bytes[position * WORD..(position + 1) * WORD].copy_from_slice(&word.to_le_bytes());
         }
         let value = 3 * WORD;
         match stored {
-            StoredValue::Inline(bytes) => self.0[value..value + bytes.len()].copy_from_slice(bytes),
+            StoredValue::Inline(bytes) => {
+                self.bytes[value..value + bytes.len()].copy_from_slice(bytes)
+            }
             StoredValue::OutOfLine(block) => {
-                self.0[value..value + WORD].copy_from_slice(&block.pointer().to_le_bytes());
+                self.bytes[value..value + WORD].copy_from_slice(&block.pointer().to_le_bytes());
             }
         }
     }
 
     /// The image of an empty slot.
     pub(super) fn clear(&mut self) {
-        self.0.fill(0);
+        self.bytes.fill(0);
     }
 
     /// Writes the image into the slot at `offset`, under its seqlock.
     pub(super) fn write(&self, region: &Region, offset: u64) {
-        let tail = offset + WORD_U64 + self.0.len() as u64;
+        if self.is_reference {
+            let [key, version, shape, pointer] = [0, 1, 2, 3].map(|at| self.word(at));
+            let (slot, place) = (words(region, offset, REFERENCE), (shape as u32, pointer));
+            return write_reference(slot, Key(key), Version(version), place);
+        }
+        let tail = offset + WORD_U64 + self.bytes.len() as u64;
         let seqlock = load(region, tail);
         assert!(seqlock.is_multiple_of(2), "one writer at a time");
         store(region, tail, seqlock + 1);
         store(region, offset, seqlock + 1);
-        write(region, offset + WORD_U64, &self.0);
+        write(region, offset + WORD_U64, &self.bytes);
         store(region, offset, seqlock + 2);
         store(region, tail, seqlock + 2);
     }
 
     /// Takes the image of the slot at `from`, which no one else writes.
     pub(super) fn take(&mut self, region: &Region, from: u64) {
-        read(region, from + WORD_U64, &mut self.0);
+        if self.is_reference {
+            let slot = words(region, from, REFERENCE);
+            match read_slot(slot, &mut Vec::new()) {
+                SlotRead::Record(key, version, Some(block)) => {
+                    self.set(key, version, StoredValue::OutOfLine(block));
+                }
+                SlotRead::Record(.., None) | SlotRead::Empty => self.clear(),
+                SlotRead::Torn => panic!("no one else writes"),
+            }
+            return;
+        }
+        read(region, from + WORD_U64, &mut self.bytes);
     }
 
     /// Copies the slot at `from` (which no one else writes) over the one at `to`.
     pub(super) fn copy(&mut self, region: &Region, from: u64, to: u64) {
         self.take(region, from);
         self.write(region, to);
+    }
+
+    fn word(&self, place: u64) -> u64 {
+        word(&self.bytes, place * WORD_U64)
     }
 }
 
@@ -215,6 +315,13 @@ fn shape(stored: &StoredValue<'_>) -> u64 {
 /// Replaces version and value of the record in `slot`, under its seqlock.
 #[inline]
 pub(super) fn replace(slot: Words<'_>, version: Version, stored: StoredValue<'_>) {
+    if is_reference((slot.len() * WORD) as u64) {
+        let StoredValue::OutOfLine(block) = stored else {
+            panic!("a reference has no space for a value");
+        };
+        let key = Key(slot.load(place(KEY)));
+        return write_reference(slot, key, version, (block.len, block.pointer()));
+    }
     let (head, tail) = (0, slot.len() - 1);
     let seqlock = slot.load(tail);
     assert!(seqlock.is_multiple_of(2), "one writer at a time");
@@ -230,10 +337,25 @@ pub(super) fn replace(slot: Words<'_>, version: Version, stored: StoredValue<'_>
     slot.store(tail, seqlock + 2);
 }
 
-/// The key in the slot at `offset`, which no one else writes.
+/// The key in the slot at `offset`, which no one else writes. Only of an empty slot the version
+/// is 0.
 pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
-    let empty = load(region, offset + SHAPE) >> 32 == kind::EMPTY;
+    let empty = load(region, offset + VERSION) == 0;
     (!empty).then(|| Key(load(region, offset + KEY)))
+}
+
+/// The block of the record in `slot`, as far as can be told beside its writer: to prefetch it.
+#[inline]
+pub(super) fn block_in(slot: Words<'_>) -> Option<BlockRef> {
+    if is_reference((slot.len() * WORD) as u64) {
+        return match reference_in([0, 1, 2, 3].map(|place| slot.load(place))) {
+            Some(SlotRead::Record(.., block)) => block,
+            Some(SlotRead::Empty | SlotRead::Torn) | None => None,
+        };
+    }
+    let shape = slot.load(place(SHAPE));
+    let out_of_line = shape >> 32 == kind::OUT_OF_LINE;
+    out_of_line.then(|| BlockRef::parse(slot.load(place(VALUE)), shape as u32))
 }
 
 /// The version of the record in `slot`, which no one else writes, and its block if its value is out
@@ -243,6 +365,14 @@ pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
 /// If it is of no kind.
 #[inline]
 pub(super) fn record_in(slot: Words<'_>) -> Option<(Version, Option<BlockRef>)> {
+    if is_reference((slot.len() * WORD) as u64) {
+        let words = [0, 1, 2, 3].map(|place| slot.load(place));
+        return match reference_in(words) {
+            Some(SlotRead::Record(_, version, block)) => Some((version, block)),
+            Some(SlotRead::Empty) => None,
+            Some(SlotRead::Torn) | None => panic!("the writer is alone"),
+        };
+    }
     let shape = slot.load(place(SHAPE));
     let block = match shape >> 32 {
         kind::EMPTY => return None,

@@ -15,9 +15,10 @@
 //! cleared from their old segment. A reader that found nothing learns from the segment's header
 //! whether the table has grown meanwhile. The paper's table does not grow.
 //!
-//! Memory: `slot_bytes` (40 and the inline bytes) per slot, 32 per segment of 16 slots, four slots
-//! and a word per overflow page; a value out of line takes 24 bytes and itself, rounded up to a
-//! size class (see `size_class`). Blocks of a class share slabs of up to 64 kB. The memory of an
+//! Memory: `slot_bytes` (40 and the inline bytes; 32 where every value stands in a block) per slot,
+//! 32 per segment of 16 slots, four slots and a word per overflow page; a value out of line takes 16
+//! bytes and itself, rounded up to a size class (see `size_class`). Blocks of a class share slabs of
+//! up to 64 kB. The memory of an
 //! empty slab goes back to the system, and values of a sparse class are moved together.
 //!
 //! This folder owns the table's fields. Here: its shape, its counters, admission and growth. `read`
@@ -63,6 +64,8 @@ pub const SEGMENT_SLOTS: u64 = 16;
 const HEADER_BYTES: u64 = 4 * WORD as u64;
 /// Slots of an overflow page; a link word follows them.
 pub const PAGE_SLOTS: u64 = 4;
+/// Bytes of the unit in which the system gives memory.
+const PAGE_BYTES: u64 = 4_096;
 /// Load in percent at which a table doubles: the load at which Xenic measures lookups. [4.1.4]
 pub const LOAD_MAX_PERCENT: u64 = 90;
 
@@ -76,13 +79,14 @@ pub struct Geometry {
 
 impl Geometry {
     /// `slots` slots to begin with (rounded up to segments), displacement limit D_m, and values of
-    /// up to `inline` bytes in the slot.
+    /// up to `inline` bytes in the slot. 0: every value stands in a block, and slots are short.
     ///
     /// # Panics
-    /// If D_m is 0 or beyond a segment's reach (64), or `inline` is not 8 to 256.
+    /// If D_m is 0 or beyond a segment's reach (64), or `inline` is not 0 or 8 to 256.
     pub fn new(slots: u64, displacement_max: u16, inline: usize) -> Self {
         assert!((1..=64).contains(&displacement_max), "D_m is 1 to 64 slots");
-        assert!((8..=INLINE_MAX).contains(&inline), "8 to {INLINE_MAX} bytes stand in a slot");
+        let stands = inline == 0 || (8..=INLINE_MAX).contains(&inline);
+        assert!(stands, "no bytes or 8 to {INLINE_MAX} stand in a slot");
         let slots = slots.max(1).next_multiple_of(SEGMENT_SLOTS);
         Self { slots, displacement_max, inline }
     }
@@ -101,6 +105,11 @@ impl Geometry {
     /// Bytes of a slot.
     pub const fn slot_bytes(&self) -> u64 {
         slot_bytes(self.inline)
+    }
+
+    /// Does a value of so many bytes stand in the slot?
+    const fn stands_in_slot(&self, len: usize) -> bool {
+        self.inline > 0 && len <= self.inline
     }
 
     /// Bytes of an overflow page.
@@ -309,6 +318,14 @@ impl HostTable {
     /// Host memory that it takes.
     pub fn memory(&self) -> Bytes {
         Bytes(self.memory.load(Ordering::Relaxed))
+    }
+
+    /// Of it, what the system has given by now, at the most: of the first slots as many pages as
+    /// there are records.
+    pub fn resident(&self) -> Bytes {
+        let first = self.geometry.chunk_bytes(0);
+        let touched = first.min(self.len() * PAGE_BYTES);
+        Bytes(self.memory().0 - first + touched)
     }
 
     /// How far it has doubled.

@@ -6,7 +6,7 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 
 use super::address::{Home, LEVELS_MAX, Progress, SlotHash};
-use super::layout::{BlockRef, KEY, SlotRead, SlotView, parse_slot, read_slot};
+use super::layout::{BlockRef, KEY, SlotRead, SlotView, block_in, parse_slot, read_slot};
 use super::{HEADER_BYTES, HostTable, Lookup, PAGE_SLOTS, PageRef, SegmentHeader, Span, heap};
 use crate::access::{load, store, words};
 
@@ -65,6 +65,28 @@ impl HostTable {
         let home = self.home_now(SlotHash::of(key));
         let slot = self.geometry.slot_offset(home.chunk, home.slot);
         hint::black_box(load(self.chunk(home.chunk), slot + KEY));
+    }
+
+    /// Prefetches the block of `key`'s value, if its slot is near its home: after
+    /// [`HostTable::touch`], and before [`HostTable::apply`] writes there.
+    ///
+    /// Cost: a look at the slots, and cache misses, which nothing waits for.
+    #[inline]
+    pub fn touch_value(&self, key: Key) {
+        if self.heap.get(0).is_none() {
+            return;
+        }
+        let home = self.home_now(SlotHash::of(key));
+        let (first, bytes) =
+            (self.geometry.slot_offset(home.chunk, home.slot), self.geometry.slot_bytes());
+        let probed = self.geometry.probe_length() * bytes;
+        let slots = words(self.chunk(home.chunk), first, probed);
+        let (place, stride) = ((KEY / WORD as u64) as usize, bytes as usize / WORD);
+        let found = slots.find(place, stride, key.0);
+        let block = found.and_then(|at| block_in(slots.part(at * stride, stride)));
+        if let Some(block) = block {
+            heap::touch_block(&self.heap, block);
+        }
     }
 
     /// Reads every slot where `key` may be once, upwards.

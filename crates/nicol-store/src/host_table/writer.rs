@@ -82,11 +82,7 @@ impl HostTable {
             return Applied::Skipped;
         }
         match (value, old) {
-            (Some(value), Some(old)) => {
-                let stored = self.stored(writer, key, version, value);
-                replace(old.slot, version, stored);
-                self.free_block(writer, old.block);
-            }
+            (Some(value), Some(old)) => self.replace(writer, key, version, (value, &old)),
             (Some(value), None) => {
                 let stored = self.stored(writer, key, version, value);
                 writer.image.set(key, version, stored);
@@ -123,6 +119,25 @@ impl HostTable {
         self.writer().tombstones.forget_old();
     }
 
+    /// Stores the next value of a record, over the one in its block if both have one size.
+    fn replace(
+        &self,
+        writer: &mut Writer,
+        key: Key,
+        version: Version,
+        (value, old): (&[u8], &Record<'_>),
+    ) {
+        let block = old.block.filter(|_| !self.geometry.stands_in_slot(value.len()));
+        let rewritten =
+            block.and_then(|block| writer.heap.rewrite(&self.heap, block, (key, version), value));
+        if let Some(block) = rewritten {
+            return replace(old.slot, version, StoredValue::OutOfLine(block));
+        }
+        let stored = self.stored(writer, key, version, value);
+        replace(old.slot, version, stored);
+        self.free_block(writer, old.block);
+    }
+
     /// How a value is stored: in the slot, or in a block, to which it is written.
     #[inline]
     fn stored<'a>(
@@ -132,7 +147,7 @@ impl HostTable {
         version: Version,
         value: &'a [u8],
     ) -> StoredValue<'a> {
-        if value.len() <= self.geometry.inline {
+        if self.geometry.stands_in_slot(value.len()) {
             return StoredValue::Inline(value);
         }
         let before = writer.heap.bytes();

@@ -48,7 +48,7 @@ impl From<AuthClients> for ClientCertificates {
     back, whatever --nodes and --replicas were. A torn end of a\nlog is cut. Damage in a log is \
     repaired from the logs of other replicas, which is reported;\nif that is impossible, the \
     start ends with exit code 3 and the names and places. A start also\nends so if DIR has other \
-    files, another server uses it, or the disk is full. While it serves,\nthe logs are merged into \
+    files, or another server uses it; a full disk refuses writes. While it serves,\nthe logs are merged into \
     saved tables once they are long (--log-bytes).\n\nThe models renf, event \
     and scope of MINOS acknowledge a write before it is in a file: a\ncrash may take it.\n\nThe file \
     of --config has the names of these flags, with underscores: listen = \"127.0.0.1:6379\",\n\

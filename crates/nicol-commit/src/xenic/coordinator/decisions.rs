@@ -11,10 +11,9 @@ use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::units::Nanos;
 use nicol_kit::VIEW_WAIT;
 
-use super::steps::SLOT_WAIT;
 use crate::decided::{Decided, Decision, Fate};
 use crate::survivor::Survivor;
-use crate::xenic::config::Recovery;
+use crate::xenic::config::{Recovery, SLOT_WAIT};
 use crate::xenic::node::Node;
 
 /// How long a decision waits for others: as long as a log's ack does.

@@ -30,7 +30,7 @@ use super::server::OwnKeys;
 use local::LocalTxns;
 use logic::Logic;
 use multi_hop::{Ended, MultiHop};
-pub(super) use steps::{SLOT_WAIT, Steps};
+pub(super) use steps::Steps;
 
 /// The coordinator's side of one NIC engine.
 pub(super) struct NicCoordinator<F: Fabric> {

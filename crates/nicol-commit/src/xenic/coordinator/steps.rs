@@ -7,7 +7,6 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Timeout};
 use nicol_core::ids::{EngineId, ShardId};
 use nicol_core::txn::{Abort, Entry, Outcome};
-use nicol_core::units::Nanos;
 use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
 use super::current::CurrentHere;
@@ -16,14 +15,11 @@ use crate::messages::{AbortLocks, Execute, Validate, parse_execute_reply, parse_
 use crate::survivor::{Survivor, Without};
 use crate::writes::{Commit, Log};
 use crate::xenic::capacity;
-use crate::xenic::config::CombinedOps;
+use crate::xenic::config::{CombinedOps, SLOT_WAIT};
 use crate::xenic::messages::HostReply;
 use crate::xenic::node::Node;
 use crate::xenic::open_txn::{LogCall, OpenTxn, PrimaryCall};
 use crate::xenic::server::ReadAtOnce;
-
-/// How long a request that found no free call slot waits before it tries again.
-pub(in crate::xenic) const SLOT_WAIT: Nanos = Nanos::from_micros(5);
 
 /// Proof that every key has been read and every write-set key is locked.
 #[must_use = "release the locks or carry them to the next step"]
@@ -181,8 +177,9 @@ impl<F: Fabric> Steps<F> {
 
     /// LOG at every backup of what is written.
     ///
-    /// Errors: only before the first LOG is sent, or as of [`Steps::await_logs`]. A backup that does
-    /// not answer in time makes the outcome unknown to the client, and is asked until it does.
+    /// Errors: only before the first LOG is sent, or as of [`Steps::await_logs`]. A backup that
+    /// does not answer in time makes the outcome unknown to the client, and is asked until it
+    /// does.
     pub(super) async fn log(
         &self,
         open: &mut OpenTxn<F>,

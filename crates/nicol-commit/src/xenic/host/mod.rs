@@ -16,8 +16,7 @@ use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::steering::Way;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
-use super::config::ExecuteAt;
-use super::coordinator::SLOT_WAIT;
+use super::config::{ExecuteAt, SLOT_WAIT};
 use super::messages::{Answer, TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_answer};
 use super::node::Node;
 use crate::survivor::Survivor;

@@ -39,6 +39,10 @@ impl<F: Fabric> ApplyLog for Worker<F> {
             return self.apply_decided(reader, undecided);
         }
         let install = |writes: &[Option<(&Replica, _, _, _)>]| {
+            // Their slots are on the way to the cache, or there.
+            for &(replica, key, ..) in writes.iter().flatten() {
+                replica.touch_value(key);
+            }
             for &(replica, key, version, value) in writes.iter().flatten() {
                 self.fabric.work(Work::TableApply);
                 replica.apply(key, version, value);

@@ -1,5 +1,5 @@
-//! Recovery at a survivor: what it knows of those who are lost, and what it is told. [Xenic21 4.2.1]
-//! (decision 0102)
+//! Recovery at a survivor: what it knows of those who are lost, and what it is told.
+//! [Xenic21 4.2.1] (decision 0102)
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::decided::{Decided, Decision};
 use crate::log::RecordKind;
 use crate::messages::Ack;
 use crate::writes::Writes;
-use crate::xenic::coordinator::SLOT_WAIT;
+use crate::xenic::config::SLOT_WAIT;
 use crate::xenic::messages::recovery::{
     Account, AccountReply, InView, ReportRecords, parse_in_view, parse_told,
 };

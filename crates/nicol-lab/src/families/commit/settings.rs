@@ -36,16 +36,16 @@ const SERVING_LOG: Bytes = Bytes(16 << 20);
 const SERVING_TABLE_MIN: u64 = 8 << 20;
 /// The part of a node's memory that its NIC index may take: what it caches stands in the tables as
 /// well, in memory of the same kind, and is found there at little more cost (decision 0024).
-const SERVING_INDEX_PART: u64 = 64;
-/// Bytes of a value that stand in its slot. A value in a slot makes every slot longer, and a slot
-/// is kept when its record is gone: blocks cost less (decision 0083).
-const SERVING_INLINE: usize = 8;
+const SERVING_INDEX_PART: u64 = 128;
+/// Bytes of a value that stand in its slot: none. A value in a slot makes every slot longer, and a
+/// slot is kept when its record is gone: blocks cost less (decisions 0083, 0120).
+const SERVING_INLINE: usize = 0;
 /// Bytes that a cached object may take on average.
 const SERVING_OBJECT: u64 = 256;
 /// First slots of a table, in percent of the records that it is prepared for, and their most. A
 /// table that is sparse has a record on every page: it takes the memory of all slots, and the first
 /// write to each page waits for the system to clear it.
-const SERVING_SLOTS_PERCENT: u64 = 6;
+const SERVING_SLOTS_PERCENT: u64 = 5;
 const SERVING_SLOTS_MAX: u64 = 1 << 18;
 
 /// The memory of each table of a store that serves, and of a node's index.

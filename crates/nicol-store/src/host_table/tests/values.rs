@@ -20,17 +20,53 @@ fn put(table: &HostTable, key: u64, old: Option<usize>, version: u64, value: &[u
 
 #[test]
 fn a_value_out_of_line_takes_little_more_than_itself() {
-    let table = HostTable::new(Geometry::new(1_024, 16, 64), 1 << 12, ENOUGH);
+    let table = HostTable::new(Geometry::new(1_024, 16, 0), 1 << 12, ENOUGH);
     let empty = table.memory().0;
+    assert_eq!(table.resident(), Bytes(0), "none of it is touched");
     // A key of 16 bytes and a value of 100, as a front stores them.
     for key in 0..4_096 {
-        table.load(Key(key), &[7; 130]);
+        table.load(Key(key), &[7; 122]);
         table.advance(1);
     }
     let slots = table.slots.bytes() - empty + table.pages.bytes();
     let heap = table.writer().heap.bytes();
-    assert!(heap <= 4_096 * 160 + (1 << 16), "{heap} bytes for 4,096 values of 130");
+    assert!(heap <= 4_096 * 144 + (1 << 16), "{heap} bytes for 4,096 values of 122");
     assert!(slots > 0 && table.memory().0 == empty + slots + heap);
+    assert_eq!(table.resident(), table.memory());
+    // Loaded by half at the least, and 32 bytes a slot.
+    assert!(slots <= 4_096 * 80, "{slots} bytes of slots and pages for 4,096 records");
+    table.check();
+}
+
+/// A value of the same size is written where the one before it stood; no stale pointer to that
+/// finds it.
+#[test]
+fn a_value_is_rewritten_in_its_block() {
+    for inline in [0, 16] {
+        let table = HostTable::new(Geometry::new(64, 16, inline), 64, ENOUGH);
+        let block = |table: &HostTable| {
+            table.find(table.home_now(SlotHash::of(Key(1))), Key(1)).unwrap().block.unwrap()
+        };
+        table.load(Key(1), &[1; 100]);
+        let (first, heap) = (block(&table), table.writer().heap.bytes());
+        for version in 2..100 {
+            let len = 97 + version % 8;
+            table.apply(Key(1), Version(version), Some(&vec![version as u8; len as usize]));
+            let now = block(&table);
+            assert_eq!((now.chunk, now.block, now.len), (first.chunk, first.block, len as u32));
+        }
+        assert_eq!(get(&table, 1), (99, Some(vec![99; 100])));
+        let Span { region, offset, len } = table.block_span(first);
+        let mut bytes = vec![0; len];
+        region.read(offset, &mut bytes).unwrap();
+        assert_eq!(HostTable::parse_block(&bytes, Key(1), Version(1), first.len), None);
+        assert!(HostTable::parse_block(&bytes, Key(1), Version(99), 100).is_some());
+        assert_eq!(table.writer().heap.bytes(), heap);
+        // Of another size it moves.
+        table.apply(Key(1), Version(100), Some(&[3; 300]));
+        assert_ne!(block(&table), first);
+        table.check();
+    }
 }
 
 #[test]
@@ -182,7 +218,7 @@ fn readers_find_every_value_while_values_are_moved() {
 
 #[test]
 fn values_that_grow_are_refused_once_the_memory_is_used_up() {
-    let memory_max = 2 << 20;
+    let memory_max = 3 << 19;
     let table = limited(256, 16, memory_max);
     let fixed = HostTable::new(Geometry::new(256, 16, 16), 256, Growth::Off);
     let mut random = Stream::new(5, Purpose::Test, 0);

@@ -1,0 +1,23 @@
+//! The time by which keys expire.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds of Unix time that never go back, whatever is done to the machine's clock after the
+/// start: no key that has expired comes back.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+    started_ms: i64,
+}
+
+impl Clock {
+    /// A clock that is right now.
+    pub fn start() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self { started: Instant::now(), started_ms: since.map_or(0, |it| it.as_millis() as i64) }
+    }
+
+    pub fn unix_ms(&self) -> i64 {
+        self.started_ms + self.started.elapsed().as_millis() as i64
+    }
+}
