@@ -23,6 +23,8 @@ pub enum Sabotage {
     AbortInstalls,
     /// What was read of ordered tables is taken for current.
     IgnoresRangeVersions,
+    /// Ranges are not held for a coordinator's own new records, which have no locks.
+    UncoversInserts,
     /// After a crash: locks that a dead coordinator has left are given to the next transaction.
     StealsLocks,
     /// After a crash, or a timeout: a transaction commits although a backup that lives has not
@@ -71,6 +73,11 @@ impl Hooks {
     /// the checkers to find, and not for an assertion.
     pub(crate) fn installs_older(self) -> bool {
         !self.is_whole()
+    }
+
+    /// Are ranges held for a coordinator's own new records?
+    pub(crate) fn covers_inserts(self) -> bool {
+        !self.is(Sabotage::UncoversInserts)
     }
 
     /// May transactions go past the services and owners that a planted fault would have to spoil?

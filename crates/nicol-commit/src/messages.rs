@@ -450,7 +450,9 @@ impl Message for AbortLocks<'_> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.txn.id.0);
-        emit_keys(self.keys.iter().map(|&index| &self.txn.entries()[index]), to);
+        let entries = self.keys.iter().map(|&index| &self.txn.entries()[index]);
+        // The coordinator's own records are not locked.
+        emit_keys(entries.filter(|entry| !entry.own), to);
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {

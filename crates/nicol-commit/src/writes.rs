@@ -11,6 +11,8 @@ use super::part::Part;
 
 /// Length that marks a key which is unlocked but not written.
 const UNLOCK_ONLY: u32 = u32::MAX - 1;
+/// Bit of a length that marks a new record of the coordinator's own, whose key is not locked.
+const OWN: u32 = 1 << 30;
 
 /// The shards that a transaction updates, as its LOGs and COMMITs say it.
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +67,15 @@ impl WriteSet<'_> {
         part.emit(self.keys.len(), to);
         self.updated.emit_list(to);
         for &index in self.keys {
+            let own = self.txn.entries()[index].own;
             match self.txn.update(index) {
                 Some(Write { key, version, value }) => {
                     let len = value.map_or(ABSENT, |value| value.len() as u32);
+                    let len = if own { len | OWN } else { len };
                     to.array(&write_head(key, version, len));
                     to.bytes(value.unwrap_or_default());
                 }
-                None if unlocks => {
+                None if unlocks && !own => {
                     let key = self.txn.entries()[index].key;
                     to.array(&write_head(key, Version(0), UNLOCK_ONLY));
                 }
@@ -153,6 +157,8 @@ impl Message for Commit<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change<'a> {
     Put(&'a [u8]),
+    /// A new record of the coordinator's own, whose key is not locked.
+    Insert(&'a [u8]),
     Delete,
     UnlockOnly,
 }
@@ -161,7 +167,7 @@ impl<'a> Change<'a> {
     /// What it installs, where `None` deletes; `None` if it only unlocks.
     pub(super) fn installed(self) -> Option<Option<&'a [u8]>> {
         match self {
-            Self::Put(value) => Some(Some(value)),
+            Self::Put(value) | Self::Insert(value) => Some(Some(value)),
             Self::Delete => Some(None),
             Self::UnlockOnly => None,
         }
@@ -179,6 +185,10 @@ impl Item for WriteOf {
         let (key, version, len) = parse_write_head(from)?;
         let change = match len {
             UNLOCK_ONLY => Change::UnlockOnly,
+            ABSENT => Change::Delete,
+            len if len & OWN != 0 => {
+                parse_value(from, len ^ OWN)?.map_or(Change::Delete, Change::Insert)
+            }
             len => parse_value(from, len)?.map_or(Change::Delete, Change::Put),
         };
         Ok((key, version, change))
@@ -187,7 +197,8 @@ impl Item for WriteOf {
     #[inline]
     fn check(from: &mut Reader<'_>) -> Result<(), Malformed> {
         match parse_write_head(from)? {
-            (.., UNLOCK_ONLY) => Ok(()),
+            (.., UNLOCK_ONLY | ABSENT) => Ok(()),
+            (.., len) if len & OWN != 0 => parse_value(from, len ^ OWN).map(drop),
             (.., len) => parse_value(from, len).map(drop),
         }
     }
@@ -268,6 +279,12 @@ impl<B: AsRef<[u8]>> Writes<B> {
         self.writes.iter()
     }
 
+    /// The keys of new records of the coordinator's own, which are not locked.
+    pub(super) fn inserts(&self) -> impl Iterator<Item = Key> + Clone {
+        let inserts = self.iter().filter(|(.., change)| matches!(change, Change::Insert(_)));
+        inserts.map(|(key, ..)| key)
+    }
+
     /// The keys, those included that are only unlocked.
     pub(super) fn keys(&self) -> impl Iterator<Item = Key> + Clone {
         self.iter().map(|(key, ..)| key)
@@ -328,8 +345,9 @@ mod tests {
 
     #[test]
     fn a_write_is_passed_exactly_where_it_is_taken() {
-        let lens =
-            [0, 1, 4, 5, 0xf_ffff, 0x10_0000, 0x10_0001, UNLOCK_ONLY - 1, UNLOCK_ONLY, ABSENT];
+        let own = [OWN, OWN | 4, OWN | 0x10_0000, OWN | 0x10_0001, OWN | 1 << 31];
+        let lens = [0, 1, 4, 5, 0xf_ffff, 0x10_0000, 0x10_0001, UNLOCK_ONLY - 1, UNLOCK_ONLY];
+        let lens = lens.into_iter().chain([ABSENT]).chain(own);
         let mut taken = 0;
         for len in lens {
             for behind in [0, 1, 4, 5, 0xf_ffff, 0x10_0000, 0x10_0001] {

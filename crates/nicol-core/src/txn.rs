@@ -63,6 +63,11 @@ pub struct Entry {
     /// Does execution write it without looking at what was there? Then a system may leave the read
     /// out.
     pub blind: bool,
+    /// Is it a new record of which nobody else knows yet? See [`Txn::insert`].
+    pub insert: bool,
+    /// Has the system taken it as the coordinator's own, and left out lock and read? See
+    /// [`Txn::own_inserts`].
+    pub own: bool,
     read: Span,
     update: Option<Update>,
 }
@@ -157,7 +162,8 @@ impl Txn {
         self.expected = 0;
         self.arena.truncate((self.args.start + self.args.len) as usize);
         for entry in &mut self.entries {
-            *entry = Entry { blind: entry.blind, ..Entry::new(entry.key, entry.write) };
+            let Entry { blind, insert, .. } = *entry;
+            *entry = Entry { blind, insert, ..Entry::new(entry.key, entry.write) };
         }
         self.forget_scans();
     }
@@ -197,6 +203,44 @@ impl Txn {
         let index = self.add(key, true);
         self.entries[index].blind |= is_new;
         index
+    }
+
+    /// Adds `key` to the write set as a new record, of which no other transaction knows before
+    /// this one has committed: the key has never had a record, and it follows from a record that
+    /// this one has locked, such as a counter. Returns its index. A key already present is only
+    /// marked as written. No range that has such records is read in a later round.
+    pub fn insert(&mut self, key: Key) -> usize {
+        let before = self.entries.len();
+        let index = self.add(key, true);
+        self.entries[index].insert |= self.entries.len() > before;
+        index
+    }
+
+    /// Takes the inserts that are `mine` as the coordinator's own: absent at version 0, without
+    /// lock or read. Returns true if nothing else is left to fetch, so that execution goes on at
+    /// once.
+    pub fn own_inserts(&mut self, mine: impl Fn(&Entry) -> bool) -> bool {
+        let mut owned = false;
+        for entry in &mut self.entries {
+            if entry.insert && !entry.fetched && mine(entry) {
+                *entry = Entry { fetched: true, own: true, ..*entry };
+                owned = true;
+            }
+        }
+        let is_left = |entry: &Entry| !entry.fetched;
+        owned && !self.entries.iter().any(is_left) && self.scans.iter().all(Scan::is_done)
+    }
+
+    /// Adds `key` as [`Txn::own_inserts`] leaves it, in another copy of the transaction; `None` if
+    /// the key is there already.
+    pub fn add_own(&mut self, key: Key) -> Option<usize> {
+        if self.find(key).is_some() || self.entries.len() == KEYS_MAX {
+            return None;
+        }
+        let index = self.add(key, true);
+        let entry = self.entries[index];
+        self.entries[index] = Entry { fetched: true, insert: true, own: true, ..entry };
+        Some(index)
     }
 
     /// All writes install this version, which the system has chosen: it is above what each record
@@ -373,6 +417,8 @@ impl Entry {
             range_checked: false,
             remote: false,
             blind: false,
+            insert: false,
+            own: false,
             read: Span::default(),
             update: None,
         }

@@ -175,7 +175,7 @@ mod tests {
             found.extend(squares(3, 5)?);
             let mut table = context.table();
             let binding = Binding::one_at_a_time();
-            found.into_iter().for_each(|square| table.push_bound(vec![square.into(); 6], &binding));
+            found.into_iter().for_each(|square| table.push_bound(vec![square.into(); 7], &binding));
             Ok(table)
         },
         ..figure_8("interrupted", "squares", |_| bail!("another one runs"))

@@ -140,6 +140,10 @@ impl fmt::Debug for OrderedTable {
 #[derive(Debug, Default)]
 struct RangeState {
     installed: u64,
+    /// Transactions that are about to install records of their own, whose keys are not locked.
+    inserting: Vec<TxnId>,
+    /// Has there been such a record? Then the host may lack one of which no index knows.
+    has_inserts: bool,
     /// Keys that are locked, and for whom.
     held: Vec<(Key, TxnId)>,
 }
@@ -226,6 +230,63 @@ impl WriteCounters {
         stripe(&self.ranges, range).entry(range.0).or_default().installed += 1;
     }
 
+    /// Records that `txn` is about to install new records of these keys, which it does not lock:
+    /// their ranges are not current for others until [`WriteCounters::release_inserts`]. Returns
+    /// how many ranges there are in a row. May be repeated.
+    pub fn hold_inserts(&self, keys: impl Iterator<Item = Key>, txn: TxnId) -> u64 {
+        runs(keys.map(VersionRange::of), |range, _| {
+            let mut stripe = stripe(&self.ranges, range);
+            let state = stripe.entry(range.0).or_default();
+            state.has_inserts = true;
+            if !state.inserting.contains(&txn) {
+                state.inserting.push(txn);
+            }
+        })
+    }
+
+    /// A COMMIT installs the new records of these keys, whose ranges are held. Returns how many
+    /// ranges there are in a row.
+    pub fn install_inserts(&self, keys: impl Iterator<Item = Key> + Clone) -> u64 {
+        // Marks first, as in `install`.
+        keys.clone().for_each(|key| self.high_water_marks.raise(key));
+        runs(keys.map(VersionRange::of), |range, times| {
+            stripe(&self.ranges, range).entry(range.0).or_default().installed += times;
+        })
+    }
+
+    /// The records of `txn` in these ranges are installed, or never will be. Returns how many
+    /// ranges there are in a row.
+    pub fn release_inserts(&self, keys: impl Iterator<Item = Key>, txn: TxnId) -> u64 {
+        runs(keys.map(VersionRange::of), |range, _| {
+            if let Some(state) = stripe(&self.ranges, range).get_mut(&range.0) {
+                state.inserting.retain(|inserting| *inserting != txn);
+            }
+        })
+    }
+
+    /// A transaction that is about to install new records in the range of `key`.
+    pub fn inserter(&self, key: Key) -> Option<TxnId> {
+        let range = VersionRange::of(key);
+        stripe(&self.ranges, range).get(&range.0)?.inserting.first().copied()
+    }
+
+    /// Transactions that are about to install new records, each once in every range.
+    pub fn inserting_count(&self) -> usize {
+        let stripes = self.ranges.iter().map(|stripe| {
+            let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            stripe.values().map(|range| range.inserting.len()).sum::<usize>()
+        });
+        stripes.sum()
+    }
+
+    /// May the host, which has counted so many writes, lack a new record of the range that no index
+    /// knows? Then that a key is absent there says nothing.
+    pub fn may_lack_inserts(&self, version: RangeVersion) -> bool {
+        stripe(&self.ranges, version.range)
+            .get(&version.range.0)
+            .is_some_and(|range| range.has_inserts && range.installed != version.writes)
+    }
+
     /// Stores the high-water mark of `key`'s group that the host has answered with.
     pub fn learn_high_water(&self, key: Key, high_water: HighWater) {
         self.high_water_marks.learn(key, high_water);
@@ -255,6 +316,7 @@ impl WriteCounters {
             Some(range) => {
                 range.installed == version.writes
                     && range.held.iter().all(|&(_, holder)| holder == txn)
+                    && range.inserting.iter().all(|&inserting| inserting == txn)
             }
             None => version.writes == 0,
         }
@@ -274,6 +336,28 @@ impl WriteCounters {
         });
         stripes.sum()
     }
+}
+
+/// Calls `each` with every value of `values` that is not the one before it, and how often it comes
+/// in a row; returns how many such runs there are.
+fn runs<T: Copy + PartialEq>(values: impl Iterator<Item = T>, mut each: impl FnMut(T, u64)) -> u64 {
+    let (mut run, mut count) = (None::<(T, u64)>, 0);
+    for value in values {
+        run = Some(match run {
+            Some((same, times)) if same == value => (same, times + 1),
+            ended => {
+                if let Some((value, times)) = ended {
+                    each(value, times);
+                }
+                count += 1;
+                (value, 1)
+            }
+        });
+    }
+    if let Some((value, times)) = run {
+        each(value, times);
+    }
+    count
 }
 
 impl fmt::Debug for WriteCounters {
@@ -352,6 +436,31 @@ mod tests {
     }
 
     #[test]
+    fn new_records_hold_their_ranges_until_they_are_installed_and_the_host_may_lack_them() {
+        let (table, write_counters) = (OrderedTable::default(), WriteCounters::default());
+        let far = Key::partitioned(TableId::ORDERED, 0, 1 << 33);
+        let (keys, range) = ([key(1), key(2), far], VersionRange::of(key(0)));
+        let keys = || keys.into_iter();
+        let before = table.range_version(range);
+        assert_eq!(write_counters.hold_inserts(keys(), TxnId(1)), 2, "two ranges");
+        let current = |version| [1, 2].map(|txn| write_counters.is_current(version, TxnId(txn)));
+        assert_eq!(current(before), [true, false]);
+        assert_eq!(write_counters.inserter(key(9)), Some(TxnId(1)));
+        assert!(!write_counters.may_lack_inserts(before), "nothing is installed");
+        write_counters.install_inserts(keys());
+        write_counters.release_inserts(keys(), TxnId(2));
+        assert_eq!(write_counters.inserting_count(), 2, "only the holder gives them back");
+        write_counters.release_inserts(keys(), TxnId(1));
+        assert_eq!((current(before), write_counters.inserter(far)), ([false; 2], None));
+        assert!(write_counters.may_lack_inserts(before), "the host has applied nothing");
+        for key in keys() {
+            table.apply(key, Version(1), Some(b"x"));
+        }
+        let after = table.range_version(range);
+        assert_eq!((current(after), write_counters.may_lack_inserts(after)), ([true; 2], false));
+    }
+
+    #[test]
     fn a_scan_that_has_seen_more_than_was_committed_is_not_current() {
         let (table, write_counters) = (OrderedTable::default(), WriteCounters::default());
         let range = VersionRange::of(key(0));
@@ -377,6 +486,10 @@ mod tests {
         /// The record of a lock that is held reaches the host's log, and is installed later.
         Log(u64, u64),
         Install(usize),
+        /// A transaction holds the range, and the record of a new row of its own reaches the log;
+        /// it is installed later, and the range given back.
+        Hold(u64),
+        InstallInsert(usize),
         /// The host applies one of the records.
         Apply(usize),
         Scan(u64),
@@ -390,6 +503,8 @@ mod tests {
             1 => (row(), txn()).prop_map(|(row, txn)| Step::Unlock(row, txn)),
             4 => (row(), txn()).prop_map(|(row, txn)| Step::Log(row, txn)),
             4 => any::<usize>().prop_map(Step::Install),
+            2 => txn().prop_map(Step::Hold),
+            2 => any::<usize>().prop_map(Step::InstallInsert),
             4 => any::<usize>().prop_map(Step::Apply),
             4 => txn().prop_map(Step::Scan),
             4 => any::<usize>().prop_map(Step::Check),
@@ -409,6 +524,8 @@ mod tests {
         committed: BTreeMap<u64, Version>,
         /// Rows whose record is in the log and not yet installed, and the record.
         logged: Vec<(u64, u64, Version, bool)>,
+        /// New rows of a transaction's own, and the transaction.
+        inserting: Vec<(u64, u64)>,
         log: Vec<(u64, Version, bool)>,
         scans: Vec<Seen>,
         versions: u64,
@@ -445,6 +562,21 @@ mod tests {
                     };
                     self.unlock(row, txn);
                 }
+                Step::Hold(txn) => {
+                    self.versions += 1;
+                    let row = 100 + self.versions;
+                    self.write_counters.hold_inserts([key(row)].into_iter(), TxnId(txn));
+                    self.inserting.push((row, txn));
+                    self.log.push((row, Version(1), true));
+                }
+                Step::InstallInsert(choice) if !self.inserting.is_empty() => {
+                    let (row, txn) = self.inserting.swap_remove(choice % self.inserting.len());
+                    assert_eq!(self.write_counters.install_inserts([key(row)].into_iter()), 1);
+                    self.committed.insert(row, Version(1));
+                    if self.inserting.iter().all(|(_, other)| *other != txn) {
+                        self.write_counters.release_inserts([key(row)].into_iter(), TxnId(txn));
+                    }
+                }
                 Step::Apply(choice) if !self.log.is_empty() => {
                     let (row, version, put) = self.log.swap_remove(choice % self.log.len());
                     self.table.apply(key(row), version, put.then_some(&b"x"[..]));
@@ -456,7 +588,8 @@ mod tests {
                 Step::Check(choice) if !self.scans.is_empty() => {
                     let (txn, version, seen) = self.scans.swap_remove(choice % self.scans.len());
                     // A transaction asks before it logs.
-                    let asks = self.logged.iter().all(|logged| logged.1 != txn);
+                    let asks = self.logged.iter().all(|logged| logged.1 != txn)
+                        && self.inserting.iter().all(|inserting| inserting.1 != txn);
                     if asks && self.write_counters.is_current(version, TxnId(txn)) {
                         let now = self.committed.iter().map(|(row, version)| (key(*row), *version));
                         assert_eq!(seen, now.collect::<Vec<_>>(), "an old scan is called current");
@@ -487,11 +620,14 @@ mod tests {
             // When everything is over, every scan is current.
             for _ in 0..2_000 {
                 model.take(Step::Install(0));
+                model.take(Step::InstallInsert(0));
                 model.take(Step::Apply(0));
             }
             model.holders.clone().into_iter().for_each(|(row, txn)| model.unlock(row, txn));
             let version = model.table.range_version(VersionRange::of(key(0)));
             prop_assert!(model.write_counters.is_current(version, TxnId(9)));
+            prop_assert_eq!(model.write_counters.inserting_count(), 0);
+            prop_assert!(!model.write_counters.may_lack_inserts(version));
             prop_assert_eq!(model.table.tree().check(), Vec::<String>::new());
         }
     }

@@ -148,7 +148,7 @@ impl<F: Fabric> Server<F> {
         let _phase = self.fabric.phase("server: COMMIT");
         for (key, version, change) in writes.iter() {
             match change {
-                Change::Put(value) => {
+                Change::Put(value) | Change::Insert(value) => {
                     self.engine.owner.install(key, writes.txn, version, Some(value))
                 }
                 Change::Delete => self.engine.owner.install(key, writes.txn, version, None),

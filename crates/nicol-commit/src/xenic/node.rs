@@ -3,6 +3,7 @@
 mod begun;
 mod counted;
 mod grace;
+mod inserts;
 mod losses;
 mod recovering;
 mod syncing;
@@ -296,6 +297,9 @@ impl Node {
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
+        if let Some(inserter) = self.inserter(key).filter(|&inserter| inserter != txn) {
+            return Err(self.conflict(key, inserter, Abort::LockConflict { key }));
+        }
         self.index()
             .lock(SlotHash::of(key), key, txn)
             .map_err(|refused| self.refusal(refused, key))?;
@@ -313,11 +317,14 @@ impl Node {
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index().holder(SlotHash::of(key), key)
+        self.index().holder(SlotHash::of(key), key).or_else(|| self.inserter(key))
     }
 
     /// Locks `key` for reading, if no transaction holds it.
     pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
+        if let Some(inserter) = self.inserter(key) {
+            return Err(self.conflict(key, inserter, Abort::LockConflict { key }));
+        }
         self.index()
             .lock_shared(SlotHash::of(key), key)
             .map_err(|refused| self.refusal(refused, key))
@@ -533,6 +540,7 @@ impl NodeState for Node {
             leaks: vec![
                 ("locks", locks as u64),
                 ("pinned_objects", self.index.pinned_count() as u64),
+                ("ranges_held", self.write_counters.inserting_count() as u64),
             ],
             awaiting_recovery: awaiting.map(|(name, keys)| (name, keys as u64)).to_vec(),
             keys_awaiting_recovery: [locked, undecided].concat(),

@@ -40,18 +40,24 @@ pub(super) fn new_order(rows: &mut Rows<'_>, schema: Schema) -> Step<()> {
 
     let mut district_row = *rows.row::<{ district::LEN }>(district)?;
     let number = district::NEXT_ORDER.get(&district_row);
+    // Only the holder of the district's row knows the number. Without trees Delivery looks for the
+    // next order by its key before it is there.
+    let insert = |rows: &mut Rows<'_>, key| match schema.indices() {
+        Indices::Records => rows.write(key),
+        Indices::Trees => rows.insert(key),
+    };
     let newest = match schema.indices() {
         Indices::Records => rows.write(home.newest_order(input.customer))?,
         Indices::Trees if number <= CUSTOMER_ORDER_MAX => {
-            rows.write(home.order_of(input.customer, number))?
+            rows.insert(home.order_of(input.customer, number))?
         }
         Indices::Trees => return Err(Stop::Refuse),
     };
-    let order = rows.write(home.order(number))?;
-    let pending = rows.write(home.new_order(number))?;
+    let order = insert(rows, home.order(number))?;
+    let pending = insert(rows, home.new_order(number))?;
     let mut lines = [0; LINES_MAX as usize];
     for (position, line) in (0..input.lines().len()).zip(1..) {
-        lines[position] = rows.write(home.order_line(number, line))?;
+        lines[position] = insert(rows, home.order_line(number, line))?;
     }
     rows.complete()?;
 

@@ -40,6 +40,11 @@ impl Rows<'_> {
         self.add(key, Txn::write)
     }
 
+    /// The index of a new row of which nobody knows before this transaction has committed.
+    pub(super) fn insert(&mut self, key: Key) -> Step<usize> {
+        self.add(key, Txn::insert)
+    }
+
     fn add(&mut self, key: Key, add: fn(&mut Txn, Key) -> usize) -> Step<usize> {
         if self.txn.entries().len() >= KEYS_MAX {
             return Err(Stop::Refuse);

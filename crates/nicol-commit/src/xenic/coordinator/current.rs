@@ -74,6 +74,9 @@ impl<F: Fabric> Checks<F> {
     fn check_versions_in_index(&self, txn: &Txn, unknown: &mut Selection) -> Result<(), Abort> {
         unknown.clear();
         for (index, entry) in txn.entries().iter().enumerate() {
+            if entry.own {
+                continue;
+            }
             self.fabric.work(Work::IndexLookup);
             if entry.range_checked {
                 continue;
@@ -123,7 +126,7 @@ impl<F: Fabric> Checks<F> {
     }
 
     fn confirm_absent(&self, txn: &Txn) -> Result<(), Abort> {
-        let is_absent = |entry: &&Entry| entry.range_checked && !entry.present;
+        let is_absent = |entry: &&Entry| entry.range_checked && !entry.present && !entry.own;
         let mut absent = txn.entries().iter().filter(is_absent);
         match absent.find(|entry| !self.node.confirm_absent_at(txn.id, entry)) {
             Some(entry) => Err(Abort::Stale { key: entry.key }),

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, Work};
-use nicol_core::txn::{Abort, Txn};
+use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
 
@@ -53,6 +53,9 @@ impl<F: Fabric> LocalTxns<F> {
         {
             return Err(Malformed { what: "a local transaction with keys of another shard" });
         }
+        if !self.node.has_own_inserts(&open.txn) {
+            return Err(Malformed { what: "an own record of a table that is not ordered" });
+        }
         Ok(refused)
     }
 
@@ -70,6 +73,7 @@ impl<F: Fabric> LocalTxns<F> {
         {
             open.holds_locks_at(own);
         }
+        self.node.hold_inserts(&self.fabric, &open.txn);
         let current = self.checks.check(open, reads_only).await?;
         if refused {
             return Err(Abort::Refused);
@@ -83,7 +87,8 @@ impl<F: Fabric> LocalTxns<F> {
     }
 
     fn lock_write_set(&self, txn: &Txn) -> Result<(), Abort> {
-        let written = txn.entries().iter().filter(|entry| entry.write).map(|entry| entry.key);
+        let locked = |entry: &&Entry| entry.write && !entry.own;
+        let written = txn.entries().iter().filter(locked).map(|entry| entry.key);
         let lock = |key| {
             self.fabric.work(Work::IndexLookup);
             self.node.lock(key, txn.id)

@@ -39,12 +39,18 @@ impl<F: Fabric> Logic<F> {
             return Err(Abort::NoResources);
         }
         open.rounds += 1;
-        let verdict =
-            if open.txn.ship { self.execute_here(open) } else { self.execute_at_host(open).await };
+        let verdict = if open.txn.ship {
+            self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
+            let verdict = self.node.execute(&self.procedures, &mut open.txn);
+            open.place_keys(&self.node);
+            verdict
+        } else {
+            self.execute_at_host(open).await
+        };
         Computed::of(verdict)
     }
 
-    /// One round on this core.
+    /// One round on this core, of a transaction that one primary executes alone.
     pub(super) fn execute_here(&self, open: &mut OpenTxn<F>) -> Verdict {
         self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
         let verdict = self.procedures.execute(&mut open.txn);
@@ -101,7 +107,13 @@ impl<F: Fabric> Logic<F> {
                 parse_txn_execute(delivery.body, &mut open.txn)?;
                 open.place_keys(&self.node);
             }
-            Verdict::Commit => parse_txn_commit(delivery.body, &mut open.txn)?,
+            Verdict::Commit => {
+                parse_txn_commit(delivery.body, &mut open.txn)?;
+                open.place_keys(&self.node);
+                if !self.node.has_own_inserts(&open.txn) {
+                    return Err(Malformed { what: "an own record of another node's tables" });
+                }
+            }
             Verdict::Refuse => {}
         }
         open.host = host;

@@ -166,6 +166,9 @@ impl<F: Fabric> NicCoordinator<F> {
         while self.logic.compute(open).await? == Computed::AddedKeys {
             executed = self.steps.execute(open).await?;
         }
+        // [Xenic21 5.6] The coordinator's own new records have no locks: before anything is
+        // validated, scans of their ranges are held off (decision 0110).
+        self.node.hold_inserts(&self.fabric, &open.txn);
         // [Xenic21 4.2 step 4] VALIDATE at the primaries what was read and is not locked.
         let validated = self.steps.validate(open, executed).await?;
         // [Xenic21 4.2 step 5] LOG at every backup of every shard written. A read-only transaction

@@ -29,6 +29,8 @@ impl<F: Fabric> NicCoordinator<F> {
         }
         // [Xenic21 5.7] LOCK the write set at the versions read: what is left of step 2.
         let executed = lock_write_set(&self.steps, open, read).await?;
+        // [Xenic21 5.6] The coordinator's own new records have no locks (decision 0110).
+        self.node.hold_inserts(&self.fabric, &open.txn);
         // [Xenic21 4.2 step 4] VALIDATE what was read and is not locked.
         let validated = self.steps.validate(open, executed).await?;
         // [Xenic21 4.2 step 5] LOG at every backup of every shard written.
@@ -65,7 +67,7 @@ async fn lock_write_set<F: Fabric>(
 ) -> Result<Executed, Abort> {
     steps.scatter(
         open,
-        |entry| entry.write,
+        |entry| entry.write && !entry.own,
         |open, shard| {
             open.locks.asked(shard);
             steps.ask(shard, &Lock { txn: &open.txn, began: open.began, keys: &open.keys })

@@ -320,6 +320,7 @@ impl<F: Fabric> Steps<F> {
     /// ABORT: releases every lock, of requests still under way too.
     pub(super) async fn release(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("ABORT");
+        self.node.give_up_inserts(&self.fabric, &open.txn);
         self.tell_primaries(open, |open, PrimaryCall { shard, fenced, .. }| {
             let message = AbortLocks { txn: &open.txn, keys: &open.keys };
             match fenced {

@@ -67,7 +67,7 @@ impl<F: Fabric> HostCoordinator<F> {
                 return AtHost::Ended(Outcome::Aborted(Abort::NoResources));
             }
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-            match self.procedures.execute(txn) {
+            match self.node.execute(&self.procedures, txn) {
                 Verdict::Commit => return AtHost::Ended(self.commit_at_host(txn).await),
                 Verdict::More => {}
                 // What it refused may be out of date: only the NIC knows.

@@ -78,7 +78,7 @@ impl<F: Fabric> HostCoordinator<F> {
             // [Xenic21 4.2 step 3] The application computes the write set from what was read. The
             // NIC EXECUTEs the keys that it adds in a further round, and limits the rounds.
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-            reply = match self.procedures.execute(txn) {
+            reply = match self.node.execute(&self.procedures, txn) {
                 Verdict::More => self.call_about(txn.id, &TxnExecute(txn)).await?,
                 Verdict::Commit => self.call_about(txn.id, &TxnCommit(txn)).await?,
                 Verdict::Refuse => self.call_about(txn.id, &TxnAbort(txn.id)).await?,

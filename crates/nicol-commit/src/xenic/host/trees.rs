@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, Message, Service, Work};
 use nicol_core::ids::Key;
+use nicol_core::txn::VersionRange;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use crate::messages::{emit_value, parse_count};
@@ -14,8 +15,8 @@ use crate::xenic::messages::recovery::AccountReply;
 use crate::xenic::messages::{REPORT_RECORDS, TREE_LOOKUP};
 use crate::xenic::node::Node;
 
-/// The host's answer: version and value of each key, and how far up its group ever had records, in
-/// the order asked.
+/// The host's answer: version and value of each key, how far up its group ever had records, and of
+/// an absent one the writes that its range has taken, in the order asked.
 struct TreeReply<'a> {
     node: &'a Node,
     keys: Reader<'a>,
@@ -30,11 +31,17 @@ impl Message for TreeReply<'_> {
         let value = &mut *self.scratch.borrow_mut();
         while let Ok(key) = keys.u64() {
             value.clear();
+            // Before the lookup: what is counted is found.
+            let range = VersionRange::of(Key(key));
+            let version = self.node.own().ordered.range_version(range);
             let found = self.node.own().get(Key(key), value);
             to.u64(found.version.0);
             emit_value(found.present.then_some(value.as_slice()), to);
             // After the lookup: the mark is at least as high as what was found there.
             to.u32(self.node.own().ordered.high_water(Key(key)).keys());
+            if !found.present {
+                to.u64(version.writes);
+            }
         }
     }
 }

@@ -72,11 +72,17 @@ pub(in crate::xenic) fn parse_txn_local(body: &[u8], txn: &mut Txn) -> Result<bo
     for position in 0..usize::from(parse_count(&mut from)?) {
         let (key, version) = (Key(from.u64()?), Version(from.u64()?));
         let flags = Flags::parse(&mut from)?;
-        let index = if flags.writes() { txn.write(key) } else { txn.read(key) };
-        if index != position {
+        let index = match (flags.is_own(), flags.writes()) {
+            (true, _) => txn.add_own(key),
+            (false, true) => Some(txn.write(key)),
+            (false, false) => Some(txn.read(key)),
+        };
+        let Some(index) = index.filter(|&index| index == position) else {
             return Err(Malformed { what: "a key that comes twice" });
+        };
+        if !flags.is_own() {
+            txn.executed_remotely(index, version, flags.present());
         }
-        txn.executed_remotely(index, version, flags.present());
         if flags.range_checked() {
             txn.mark_range_checked(index);
         }

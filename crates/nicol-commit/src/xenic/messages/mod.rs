@@ -129,7 +129,8 @@ pub(super) fn parse_txn_execute(body: &[u8], txn: &mut Txn) -> Result<(), Malfor
     from.finish()
 }
 
-/// TXN_COMMIT: the write-set values.
+/// TXN_COMMIT: the write-set values, then the coordinator's own new records, of which the NIC does
+/// not know yet.
 pub(super) struct TxnCommit<'a>(pub(super) &'a Txn);
 
 impl Message for TxnCommit<'_> {
@@ -137,10 +138,15 @@ impl Message for TxnCommit<'_> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.0.id.0);
-        to.u16(self.0.updates().count() as u16);
-        for (index, update) in indexed_updates(self.0) {
+        to.u16(known_updates(self.0).count() as u16);
+        for (index, update) in known_updates(self.0) {
             to.u16(index as u16);
             emit_value(update, to);
+        }
+        to.u16(own_records(self.0).count() as u16);
+        for (key, value) in own_records(self.0) {
+            to.u64(key.0);
+            emit_value(Some(value), to);
         }
     }
 
@@ -149,8 +155,16 @@ impl Message for TxnCommit<'_> {
     }
 }
 
-fn indexed_updates(txn: &Txn) -> impl Iterator<Item = (usize, Option<&[u8]>)> {
-    (0..txn.entries().len()).filter_map(|index| txn.update(index).map(|write| (index, write.value)))
+/// The updates of keys that the NIC knows, by their places among these.
+fn known_updates(txn: &Txn) -> impl Iterator<Item = (usize, Option<&[u8]>)> {
+    let known = txn.entries().iter().enumerate().filter(|(_, entry)| !entry.own);
+    let updates = known.enumerate().map(|(place, (index, _))| (place, txn.update(index)));
+    updates.filter_map(|(place, update)| Some((place, update?.value)))
+}
+
+fn own_records(txn: &Txn) -> impl Iterator<Item = (Key, &[u8])> {
+    let own = txn.entries().iter().enumerate().filter(|(_, entry)| entry.own);
+    own.filter_map(|(index, entry)| Some((entry.key, txn.update(index)?.value?)))
 }
 
 /// Sets the writes of a TXN_COMMIT on `txn`.
@@ -167,6 +181,13 @@ pub(super) fn parse_txn_commit(body: &[u8], txn: &mut Txn) -> Result<(), Malform
             Some(value) => txn.put(index, value),
             None => txn.delete(index),
         }
+    }
+    for _ in 0..parse_count(&mut from)? {
+        let (key, len) = (Key(from.u64()?), from.u32()?);
+        let (Some(index), Some(value)) = (txn.add_own(key), parse_value(&mut from, len)?) else {
+            return Err(Malformed { what: "a coordinator's own record" });
+        };
+        txn.put(index, value);
     }
     from.finish()
 }

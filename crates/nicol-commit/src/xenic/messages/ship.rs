@@ -19,6 +19,7 @@ impl Flags {
     const DELETES: u8 = 8;
     const FETCHED: u8 = 16;
     const RANGE_CHECKED: u8 = 32;
+    const OWN: u8 = 64;
 
     pub(super) fn of(txn: &Txn, index: usize) -> Self {
         let entry = &txn.entries()[index];
@@ -30,14 +31,20 @@ impl Flags {
                 | flag(update == Some(true), Self::PUTS)
                 | flag(update == Some(false), Self::DELETES)
                 | flag(entry.fetched, Self::FETCHED)
-                | flag(entry.range_checked, Self::RANGE_CHECKED),
+                | flag(entry.range_checked, Self::RANGE_CHECKED)
+                | flag(entry.own, Self::OWN),
         )
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let flags = Self(from.u8()?);
         let updates = flags.0 & (Self::PUTS | Self::DELETES);
-        if flags.0 > 63 || updates == Self::PUTS | Self::DELETES {
+        if flags.0 > 127 || updates == Self::PUTS | Self::DELETES {
+            return Err(Malformed { what: "a key's flags" });
+        }
+        // An own record is new: absent so far, and not deleted.
+        let new = Self::WRITES | Self::FETCHED | Self::OWN;
+        if flags.is_own() && flags.0 & !Self::PUTS != new {
             return Err(Malformed { what: "a key's flags" });
         }
         if updates != 0 && !flags.writes() {
@@ -48,6 +55,10 @@ impl Flags {
 
     pub(super) fn writes(self) -> bool {
         self.0 & Self::WRITES != 0
+    }
+
+    pub(super) fn is_own(self) -> bool {
+        self.0 & Self::OWN != 0
     }
 
     pub(super) fn range_checked(self) -> bool {
@@ -150,6 +161,9 @@ pub(in crate::xenic) fn parse_ship(
     for position in 0..usize::from(count) {
         let key = Key(from.u64()?);
         let flags = Flags::parse(&mut from)?;
+        if flags.is_own() {
+            return Err(Malformed { what: "a coordinator's own record in a SHIP" });
+        }
         let index = if flags.writes() { txn.write(key) } else { txn.read(key) };
         if index != position {
             return Err(Malformed { what: "a key that comes twice" });

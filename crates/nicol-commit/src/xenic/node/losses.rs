@@ -65,6 +65,9 @@ impl Node {
 
     /// Is every lock one that only a recovery may release?
     pub(in crate::xenic) fn has_released(&self) -> bool {
+        if self.write_counters().inserting_count() > 0 {
+            return false;
+        }
         let (locked, ordered) = (self.index().locked_count(), self.write_counters().locked_count());
         if locked == 0 && ordered == 0 {
             return true;

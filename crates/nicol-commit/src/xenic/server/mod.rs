@@ -31,7 +31,7 @@ use crate::messages::{
     ValidateReply,
 };
 use crate::survivor::Survivor;
-use crate::writes::Writes;
+use crate::writes::{Change, Writes};
 use log_writer::{LogWriter, Position};
 pub(super) use own_keys::{OwnKeys, ReadAtOnce};
 use remote_execution::ShippedTxns;
@@ -413,11 +413,16 @@ impl<F: Fabric> NicServer<F> {
 
     /// [Xenic21 4.2 step 6] The new values go to the index, and are pinned there.
     fn install(&self, writes: &Writes<impl AsRef<[u8]>>, position: Position) {
-        for (key, version, value) in writes.installs() {
+        for (key, version, change) in writes.iter() {
+            let (Change::Put(_) | Change::Delete, Some(value)) = (change, change.installed())
+            else {
+                continue;
+            };
             self.fabric.work(Work::IndexLookup);
             self.node.install(key, version, value);
             self.log.pin(position, key);
         }
+        self.node.install_inserts(&self.fabric, writes.inserts());
     }
 
     /// Ends a COMMIT that is durable.
@@ -430,10 +435,13 @@ impl<F: Fabric> NicServer<F> {
 
     /// Releases the keys of a COMMIT, those included that are not written.
     pub(super) fn unlock_written(&self, writes: &Writes<impl AsRef<[u8]>>) {
-        for key in writes.keys() {
-            self.fabric.work(Work::IndexLookup);
-            self.node.unlock(key, writes.txn);
+        for (key, _, change) in writes.iter() {
+            if !matches!(change, Change::Insert(_)) {
+                self.fabric.work(Work::IndexLookup);
+                self.node.unlock(key, writes.txn);
+            }
         }
+        self.node.release_inserts(&self.fabric, writes.inserts(), writes.txn);
     }
 
     /// ABORT: releases what the transaction holds here.

@@ -68,7 +68,7 @@ fn divide(memory: &ServingMemory) -> Result<(Bytes, Bytes)> {
 }
 
 /// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
-pub(super) const SABOTAGES: [(&str, Sabotage); 9] = [
+pub(super) const SABOTAGES: [(&str, Sabotage); 10] = [
     ("no_validate", Sabotage::NoValidate),
     ("validate_ignores_locks", Sabotage::ValidateIgnoresLocks),
     ("no_locks", Sabotage::NoLocks),
@@ -76,6 +76,7 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 9] = [
     ("early_unlock", Sabotage::EarlyUnlock),
     ("abort_installs", Sabotage::AbortInstalls),
     ("ignores_range_versions", Sabotage::IgnoresRangeVersions),
+    ("uncovers_inserts", Sabotage::UncoversInserts),
     ("steals_locks", Sabotage::StealsLocks),
     ("forgets_backups", Sabotage::ForgetsBackups),
 ];

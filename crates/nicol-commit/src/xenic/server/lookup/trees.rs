@@ -6,6 +6,7 @@
 
 use nicol_core::fabric::{Fabric, FabricError, Message, Timeout, Work};
 use nicol_core::ids::{EngineId, Key, Side, Version};
+use nicol_core::txn::{RangeVersion, VersionRange};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::SlotHash;
@@ -89,6 +90,11 @@ impl<F: Fabric> Lookups<F> {
         let high_water = HighWater::of(from.u32()?)
             .ok_or(Malformed { what: "the high-water mark of a group" })?;
         self.node.learn_high_water(asked.key, high_water);
+        // The host's count of writes, where it has no record.
+        let absent_at = match value {
+            Some(_) => None,
+            None => Some(RangeVersion { range: VersionRange::of(asked.key), writes: from.u64()? }),
+        };
         // While the host was asked the world has moved: what was installed is in the index.
         let now = match self.in_index(asked.key, &mut batch.values) {
             Ok(found) => {
@@ -97,6 +103,9 @@ impl<F: Fabric> Lookups<F> {
             }
             Err(now) => now,
         };
+        if absent_at.is_some_and(|version| self.node.write_counters().may_lack_inserts(version)) {
+            return Ok(false);
+        }
         if now.epoch != asked.epoch {
             asked.epoch = now.epoch;
             return Ok(false);

@@ -2,7 +2,7 @@
 
 use super::benchmarks::TPCC_NEW_ORDER;
 use super::benchmarks::{Benchmark, NODES, REPLICAS, RETWIS, SMALLBANK, TPCC, TPCC_384};
-use super::{ablations, lookups, study};
+use super::{ablations, lookups, study, threads};
 use crate::experiments::{About, Extent, Readings};
 
 const SECTION: Readings = Readings::Section("Xenic (SOSP '21)");
@@ -54,7 +54,11 @@ pub(crate) fn about(id: &str) -> Option<About> {
         "xenic-table3" => About {
             paper: "5.6: the fewest threads that keep 95 % of the peak, of three benchmarks; a NIC \
                     thread counts 0.31 of a host thread",
-            scale: [&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK].map(scale).concat(),
+            scale: [vec![Extent::of("benchmarks", threads::words)]]
+                .into_iter()
+                .chain([&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK].map(scale))
+                .flatten()
+                .collect(),
             ..sweep("", &SMALLBANK)
         },
         "xenic-fig9a" => About {

@@ -31,9 +31,9 @@ pub(super) static ALL: [Experiment; 5] = [
         id: "xenic-50g",
         family: "commit",
         title: "TPC-C: new orders per server at the peak, with one 50 Gb/s link [Xenic21 5.3]",
-        columns: &["system", "throughput_per_node_per_s"],
+        columns: &["system", "log", "throughput_per_node_per_s"],
         chart: Chart::Bars {
-            category: &["system"],
+            category: &["system", "log"],
             series: &[],
             y: "throughput_per_node_per_s",
             inside: None,
@@ -66,6 +66,7 @@ pub(crate) const fn figure_8(
         title,
         columns: &[
             "system",
+            "log",
             "clients",
             "throughput_per_node_per_s",
             "latency_p50_us",
@@ -75,7 +76,7 @@ pub(crate) const fn figure_8(
         chart: Chart::Lines {
             x: "throughput_per_node_per_s",
             y: "latency_p50_us",
-            series: &["system"],
+            series: &["system", "log"],
             scale: Scale::LogY,
         },
         systems: &SYSTEMS,
@@ -86,20 +87,18 @@ pub(crate) const fn figure_8(
 }
 
 fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<Table> {
-    let studies: Vec<Study<'_>> = context
-        .systems()
-        .into_iter()
-        .map(|system| Study::new(context, benchmark, system))
-        .collect::<Result<_>>()?;
+    let of = |system| Study::new(context, benchmark, system);
+    let studies = Study::of_each(context.systems(), of)?;
     let sweeps = context.pool.map(&studies, Study::saturate)?;
     let mut table = context.table();
     study::assume_sweeps(&mut table, context.options.form, &[benchmark]);
-    assume_log_form(&mut table);
+    study::assume_log_form(&mut table);
     for (study, points) in studies.iter().zip(sweeps) {
         study.tell_hardware(&mut table)?;
         for point in points {
             let measured = vec![
                 json!(study.system()),
+                json!(study.log()),
                 json!(point.clients),
                 rounded(point.throughput, 0),
                 rounded(point.p50, 3),
@@ -113,31 +112,18 @@ fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<T
     Ok(table)
 }
 
-/// Notes which of its two forms the LOG of the RDMA systems has. AMB-44.
-fn assume_log_form(table: &mut Table) {
-    table.assume(
-        "LOG of the RDMA systems",
-        "log_content=shard, log_acks=off",
-        "the better form; the public code of DrTM+H sends the whole write set to every backup, and \
-         waits for a second round",
-    );
-}
-
 /// [Xenic21 5.3] Everything as in figure 8b but the link and the number of warehouses.
 fn half_the_network(context: &Context<'_>) -> Result<Table> {
-    let studies: Vec<Study<'_>> = context
-        .systems()
-        .into_iter()
-        .map(|system| Study::changed(context, &TPCC_384, system, "link.rate=50Gbps"))
-        .collect::<Result<_>>()?;
+    let of = |system| Study::changed(context, &TPCC_384, system, "link.rate=50Gbps");
+    let studies = Study::of_each(context.systems(), of)?;
     let sweeps = context.pool.map(&studies, Study::saturate)?;
     let mut table = context.table();
     study::assume_sweeps(&mut table, context.options.form, &[&TPCC_384]);
-    assume_log_form(&mut table);
+    study::assume_log_form(&mut table);
     for (study, points) in studies.iter().zip(sweeps) {
         study.tell_hardware(&mut table)?;
         let peak = study::peak(&points);
-        let measured = vec![json!(study.system()), rounded(peak.throughput, 0)];
+        let measured = vec![json!(study.system()), json!(study.log()), rounded(peak.throughput, 0)];
         table.push_bound(measured, &peak.binding);
         points.into_iter().for_each(|point| table.judge(point.violations));
     }

@@ -26,6 +26,8 @@ pub(crate) struct Study<'c> {
     profile: Arc<Profile>,
     /// The profile as it was named.
     on: String,
+    /// What its LOG carries, as results say it. AMB-44
+    log: &'static str,
     /// `--set` of the system.
     pub(super) settings: Vec<String>,
     /// Host engines per node, if not all.
@@ -51,6 +53,16 @@ pub(super) struct Point {
     pub(super) binding: Binding,
     pub(super) violations: Vec<String>,
 }
+
+/// The systems of [Xenic21 5.1], which the public code of DrTM+H runs.
+const PUBLIC_CODE: [&str; 4] = ["fasst", "drtm-r", "drtm-h", "drtm-h-nc"];
+/// How that code logs: the whole write set to every backup, and a second round that acknowledges
+/// it. AMB-44
+const PUBLIC_LOG: [&str; 2] = ["log_content=whole", "log_acks=on"];
+/// Those of them that have rows with the careful form beside it.
+const BOTH_LOGS: [&str; 2] = ["fasst", "drtm-h"];
+/// The careful form: each shard's part, without a second round. Xenic's and FaRM's own.
+const SHARD: &str = "shard";
 
 impl<'c> Study<'c> {
     /// `system` under `benchmark` on the hardware that the paper gave it.
@@ -92,11 +104,42 @@ impl<'c> Study<'c> {
             system: find(system)?,
             profile: Arc::new(Profile::load(&on)?),
             on,
+            log: SHARD,
             settings: Vec::new(),
             host_engines: None,
             nic_engines: None,
             length: 1,
         })
+    }
+
+    /// What is compared of each of `systems`: those that the public code of DrTM+H runs have LOG as
+    /// that code has it, and some of them as it could be beside it. [Xenic21 5.1] AMB-44
+    pub(super) fn of_each(
+        systems: Vec<&'static str>,
+        study: impl Fn(&'static str) -> Result<Self>,
+    ) -> Result<Vec<Self>> {
+        let mut studies = Vec::new();
+        for system in systems {
+            let careful = study(system)?;
+            if PUBLIC_CODE.contains(&system) {
+                let settings = PUBLIC_LOG.map(str::to_owned).to_vec();
+                studies.push(Self { log: "whole, acknowledged", settings, ..careful.clone() });
+            }
+            if !PUBLIC_CODE.contains(&system) || BOTH_LOGS.contains(&system) {
+                studies.push(careful);
+            }
+        }
+        Ok(studies)
+    }
+
+    /// Is it what the paper compared, and not what stands beside it?
+    pub(super) fn is_as_compared(&self) -> bool {
+        self.log != SHARD || !PUBLIC_CODE.contains(&self.system.name)
+    }
+
+    /// What its LOG carries.
+    pub(super) fn log(&self) -> &'static str {
+        self.log
     }
 
     pub(super) fn benchmark(&self) -> &'static Benchmark {
@@ -206,7 +249,8 @@ pub(super) const LOAD: &str = "clients per node";
 pub(super) const fn ladder(form: Form) -> Ladder {
     match form {
         Form::Full => Ladder { low: &[], from: 1, factor: 2, most: 4_096 },
-        Form::Quick => Ladder { low: &[4], from: 64, factor: 4, most: 4_096 },
+        // The last step of four is half of what a quick ladder costs.
+        Form::Quick => Ladder { low: &[4], from: 64, factor: 4, most: 1_024 },
     }
 }
 
@@ -249,6 +293,14 @@ pub(super) fn assume(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
     let reason = "a table of Xenic's that is 90 % full begins to double; more room was worth 1.2 % to \
                   a baseline at most";
     table.assume("table occupancy", "80 % for xenic, 90 % for the others", reason);
+}
+
+/// Which of its two forms LOG has where the RDMA systems are compared. AMB-44
+pub(super) fn assume_log_form(table: &mut Table) {
+    let reason = "what was compared is the public code of DrTM+H, whose LOG carries the whole write set \
+                  to every backup and is acknowledged by a second round; rows \"shard\" have each \
+                  shard's part and no second round, as Xenic and FaRM have";
+    table.assume("log of FaSST, DrTM+R, DrTM+H and DrTM+H NC", PUBLIC_LOG.join(", "), reason);
 }
 
 /// The same for figures that look for the peak.

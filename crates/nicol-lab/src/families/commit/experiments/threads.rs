@@ -7,17 +7,17 @@ use serde_json::json;
 use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER};
 use super::study::{self, Point, Study};
 use crate::binding::Binding;
-use crate::experiments::{Chart, Context, Experiment, Table, rounded};
+use crate::experiments::{Chart, Context, Experiment, Form, Table, rounded};
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 1] = [Experiment {
     id: "xenic-table3",
     family: "commit",
     title: "Fewest threads that keep 95 % of the peak throughput [Xenic21 table 3]",
-    columns: &["benchmark", "system", "host_threads", "nic_threads", "normalized_threads"],
+    columns: &["benchmark", "system", "log", "host_threads", "nic_threads", "normalized_threads"],
     chart: Chart::Bars {
         category: &["benchmark"],
-        series: &["system"],
+        series: &["system", "log"],
         y: "normalized_threads",
         inside: None,
     },
@@ -27,8 +27,10 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
     run: fewest_threads,
 }];
 
-/// The benchmarks of the table.
-const BENCHMARKS: [&Benchmark; 3] = [&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK];
+/// The benchmarks of the table; the quick form has one.
+const BENCHMARKS: [&[&Benchmark]; 2] = [&[&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK], &[&RETWIS]];
+/// How many threads are added or taken away at once.
+const STEP: [usize; 2] = [1, 8];
 
 /// Of the peak throughput, what fewer threads must keep, in percent. [Xenic21 5.6]
 const KEPT_PERCENT: f64 = 95.0;
@@ -43,16 +45,32 @@ struct Fewest {
     points: Vec<Point>,
 }
 
+/// What is counted in `form`, in words.
+pub(super) fn words(form: Form) -> String {
+    let names: Vec<&str> = form.of(BENCHMARKS).iter().map(|benchmark| benchmark.name).collect();
+    format!("{}; threads in steps of {}", names.join(", "), form.of(STEP))
+}
+
 fn fewest_threads(context: &Context<'_>) -> Result<Table> {
+    let form = context.options.form;
+    let (benchmarks, step) = (form.of(BENCHMARKS), form.of(STEP));
     let mut studies = Vec::new();
-    for benchmark in BENCHMARKS {
-        for system in context.systems() {
-            studies.push(Study::new(context, benchmark, system)?);
-        }
+    for benchmark in benchmarks {
+        let of = |system| Study::new(context, benchmark, system);
+        studies.extend(Study::of_each(context.systems(), of)?);
     }
-    let found = context.pool.map(&studies, search)?;
+    if form == Form::Quick {
+        studies.retain(Study::is_as_compared);
+    }
+    let found = context.pool.map(&studies, |study| search(study, step))?;
     let mut table = context.table();
-    study::assume_sweeps(&mut table, context.options.form, &BENCHMARKS);
+    study::assume_sweeps(&mut table, form, benchmarks);
+    study::assume_log_form(&mut table);
+    if form == Form::Quick {
+        let reason = "the full form counts every thread, has TPC-C's new orders and Smallbank, and \
+                      both forms of LOG";
+        table.assume("threads", format!("in steps of {step}"), reason);
+    }
     table.assume("power of a NIC thread", COREMARK_RATIO, "Coremark, C1.24");
     table.assume(
         "search",
@@ -65,6 +83,7 @@ fn fewest_threads(context: &Context<'_>) -> Result<Table> {
         let measured = vec![
             json!(study.benchmark().name),
             json!(study.system()),
+            json!(study.log()),
             json!(fewest.host),
             json!(fewest.nic),
             rounded(fewest.host as f64 + fewest.nic as f64 * COREMARK_RATIO, 2),
@@ -75,8 +94,9 @@ fn fewest_threads(context: &Context<'_>) -> Result<Table> {
     Ok(table)
 }
 
-/// The peak, then the fewest host threads, then the fewest NIC threads beside them.
-fn search(study: &Study<'_>) -> Result<Fewest> {
+/// The peak, then the fewest host threads, then the fewest NIC threads beside them, each a multiple
+/// of `step` or all that there are.
+fn search(study: &Study<'_>, step: usize) -> Result<Fewest> {
     let mut points = study.saturate()?;
     let peak = study::peak(&points).clone();
     let needed = peak.throughput * KEPT_PERCENT / 100.0;
@@ -87,17 +107,20 @@ fn search(study: &Study<'_>) -> Result<Fewest> {
         points.push(point);
         Ok(kept)
     };
-    let most = |side| study.profile().engines(side);
-    let host = least(most(Side::Host), |threads| {
-        fewer.host_engines = Some(threads);
+    let steps = |side| study.profile().engines(side).div_ceil(step);
+    let threads = |side, steps: usize| (steps * step).min(study.profile().engines(side));
+    let host = least(steps(Side::Host), |steps| {
+        fewer.host_engines = Some(threads(Side::Host, steps));
         keeps(&fewer)
     })?;
+    let host = threads(Side::Host, host);
     fewer.host_engines = Some(host);
     let nic = if study.uses_nic_threads() {
-        least(most(Side::Nic), |threads| {
-            fewer.nic_engines = Some(threads);
+        let nic = least(steps(Side::Nic), |steps| {
+            fewer.nic_engines = Some(threads(Side::Nic, steps));
             keeps(&fewer)
-        })?
+        })?;
+        threads(Side::Nic, nic)
     } else {
         0
     };
