@@ -21,8 +21,8 @@ pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
     ("round-robin", Kind::RoundRobin),
 ];
 
-/// Ways to break a scheduler on purpose, so that a run can show that a request which is lost or mixed
-/// up is noticed.
+/// Ways to break a scheduler on purpose, so that a run can show that a request which is lost or
+/// mixed up is noticed.
 pub(super) const SABOTAGES: [(&str, Sabotage); 5] = [
     ("refuses_silently", Sabotage::RefusesSilently),
     ("drops_when_full", Sabotage::DropsWhenFull),

@@ -1,5 +1,5 @@
-//! Keeping a store's folder while it serves: it begins a run as soon as the disk has room for one, and
-//! keeps its runs short from then on. (decisions 0025, 0121)
+//! Keeping a store's folder while it serves: it begins a run as soon as the disk has room for one,
+//! and keeps its runs short from then on. (decisions 0025, 0121)
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -107,8 +107,8 @@ struct Waiting {
 }
 
 impl Keeper {
-    /// Keeps a store whose run has `begun`; its logs, where the cluster is to write. Else the error:
-    /// there was no room for it.
+    /// Keeps a store whose run has `begun`; its logs, where the cluster is to write. Else the
+    /// error: there was no room for it.
     pub(crate) fn new(folder: KeptFolder, begun: Result<Begun, Error>) -> (Self, Vec<LogFile>) {
         let (dir, limit) = (folder.stored.folder.dir().to_owned(), folder.limit);
         let kept = Arc::new(Mutex::new(Kept::default()));

@@ -114,8 +114,8 @@ impl Stored {
     /// Begins a new run that holds what was read back, and removes the earlier ones.
     ///
     /// # Errors
-    /// If a file cannot be made, with its name: the earlier runs are left as they are, and it may be
-    /// tried again.
+    /// If a file cannot be made, with its name: the earlier runs are left as they are, and it may
+    /// be tried again.
     pub(crate) fn begin(&mut self, view: &View, life: u64) -> Result<Begun> {
         let earlier = self.folder.runs()?;
         let run = self.folder.new_run()?;

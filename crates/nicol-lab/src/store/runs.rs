@@ -1,5 +1,5 @@
-//! The runs of a store that serves: once the logs are long, they go on in a new run, and what the old
-//! ones hold is merged into saved tables. (decision 0025)
+//! The runs of a store that serves: once the logs are long, they go on in a new run, and what the
+//! old ones hold is merged into saved tables. (decision 0025)
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

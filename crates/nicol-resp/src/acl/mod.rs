@@ -38,7 +38,8 @@ impl Users {
     /// The users of `file`, and the default one, whose password is `password`.
     ///
     /// # Errors
-    /// The file cannot be read, a line of it is wrong, or it gives the default user other passwords.
+    /// The file cannot be read, a line of it is wrong, or it gives the default user other
+    /// passwords.
     pub fn new(password: Option<&str>, file: Option<&Path>) -> Result<Self, StartError> {
         let mut all = match file {
             None => Named::new(),
