@@ -2,6 +2,7 @@
 //! keeps the folder short. (decision 0025)
 
 mod keeper;
+mod kept;
 mod read_back;
 mod runs;
 
@@ -18,8 +19,10 @@ use nicol_rt::{
     write_tables,
 };
 
-pub use keeper::{Keeper, Kept};
-pub(crate) use keeper::{KeptFolder, Pausable, is_out_of_room};
+pub use keeper::Keeper;
+pub(crate) use keeper::{KeptFolder, is_out_of_room};
+pub use kept::Kept;
+pub(crate) use kept::Pausable;
 pub(crate) use read_back::{Damage, ReadBack, RunLogs, lost_in_words, scan};
 pub use read_back::{LogReading, Progress};
 use read_back::{expect_manifest, read_back};

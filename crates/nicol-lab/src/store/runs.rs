@@ -13,7 +13,7 @@ use nicol_rt::{
     remove_runs, write_tables,
 };
 
-use super::keeper::{Kept, Pausable, lock};
+use super::kept::{Kept, Pausable, lock};
 use super::read_back::{LogReading, read_back};
 
 /// Time that the cluster may take to become quiet. After it, the cluster serves on and is asked

@@ -5,23 +5,19 @@
 
 pub mod file;
 pub mod log;
+pub mod names;
 pub mod selector;
 pub mod user;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::file::Named;
 use self::log::Log;
+use self::names::DEFAULT;
 use self::user::{Refused, User};
 use crate::config::StartError;
-
-/// The user of those who have not said who they are.
-pub const DEFAULT: &[u8] = b"default";
-
-/// All users by name.
-pub type Named = BTreeMap<Vec<u8>, Arc<User>>;
 
 /// The users of a server.
 #[derive(Debug)]
