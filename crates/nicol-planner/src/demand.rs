@@ -145,8 +145,8 @@ fn per_bytes(rate: BitsPerSec, bytes: f64) -> f64 {
 }
 
 impl<'a> Hardware<'a> {
-    /// Of a card whose inside is modelled, and that has a SoC if any alternative takes one; `None` of
-    /// another.
+    /// Of a card whose inside is modelled, and that has a SoC if any alternative takes one; `None`
+    /// of another.
     pub fn new(
         profile: &'a Profile,
         client: &'a Profile,

@@ -120,8 +120,9 @@ impl Plan {
     }
 }
 
-/// The value with a percent more, or less if it is `lowered`, as a profile has it, and how many times
-/// as much that is; a mechanism switched, and a limit of sizes lifted. None of nothing, and of other switches.
+/// The value with a percent more, or less if it is `lowered`, as a profile has it, and how many
+/// times as much that is; a mechanism switched, and a limit of sizes lifted. None of nothing, and
+/// of other switches.
 fn changed(stated: &Stated, lowered: bool) -> Option<(String, Option<f64>)> {
     let (before, write): (u64, fn(u64) -> String) = match stated.value {
         Measured::Flag(flag) => {

@@ -94,8 +94,8 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Their places in the description, the best first.
     pub ranked: Vec<usize>,
-    /// Those whose data the SoC's memory does not hold beside that of better ones, in that order: no
-    /// part of the greedy mix.
+    /// Those whose data the SoC's memory does not hold beside that of better ones, in that order:
+    /// no part of the greedy mix.
     pub left_out: Vec<usize>,
     /// The greedy mix, which takes the alternatives in that order.
     pub greedy: Mix,
@@ -157,8 +157,8 @@ const PART: [f64; 2] = [1e-9, 1e-6];
 ///
 /// # Errors
 /// A profile that does not exist, whose card's inside is not described, or that has no SoC where an
-/// alternative takes one; alternatives whose data in the SoC's memory leaves no others that take all
-/// requests.
+/// alternative takes one; alternatives whose data in the SoC's memory leaves no others that take
+/// all requests.
 pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     let profile = Arc::new(Profile::load(&description.hardware)?);
     let client = Arc::new(Profile::load(&description.clients)?);

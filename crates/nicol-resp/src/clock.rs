@@ -1,4 +1,4 @@
-//! The time by which keys expire.
+//! Time: that by which keys expire, and the machine's.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,4 +20,9 @@ impl Clock {
     pub fn unix_ms(&self) -> i64 {
         self.started_ms + self.started.elapsed().as_millis() as i64
     }
+}
+
+/// Seconds of Unix time, as the machine has it.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,12 +1,12 @@
 //! What a RESP server may be told, and its limits.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
-use crate::acl::file::FileError;
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
 use crate::connection::tls::Tls;
@@ -205,6 +205,15 @@ impl ServerConfig {
             drain: Duration::from_secs(5),
         }
     }
+}
+
+/// Why a file of users was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error("{}:{line}: {why}", file.display())]
+    Line { file: PathBuf, line: usize, why: String },
+    #[error("{}: {reason}", file.display())]
+    Io { file: PathBuf, reason: io::Error },
 }
 
 /// Why a server did not start.

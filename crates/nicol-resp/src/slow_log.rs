@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::clock::unix_seconds;
 use crate::commands::TABLE;
 use crate::connection::address::Address;
-use crate::stats::unix_seconds;
 use crate::transactions::plan::Planned;
 
 /// Arguments of a command that are shown, and bytes of one, as in Redis.

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::clock::unix_seconds;
 use crate::commands::TABLE;
 use crate::slow_log::SlowLog;
 
@@ -182,11 +183,6 @@ impl Stats {
     pub fn reset(&self) {
         (0..self.fronts.len()).for_each(|front| self.of(front).0.clear());
     }
-}
-
-/// Seconds of Unix time.
-pub fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Users: what each may do, who is told what, and the file that keeps them. Replies about rights are
-//! those of the `redis-server` of this machine; without one installed, these tests say so and pass.
+//! Users: what each may do, who is told what, and the file that keeps them. Replies about rights
+//! are those of the `redis-server` of this machine; without one installed, these tests say so and
+//! pass.
 
 mod support;
 

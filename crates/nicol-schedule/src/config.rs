@@ -47,8 +47,8 @@ pub enum Completion {
 /// How a request reaches the card's scheduler and the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RpcPath {
-    /// The client writes the data to the host and the vector to the FPGA, and the worker starts when
-    /// both are there. [AlNiCo22, implementation]
+    /// The client writes the data to the host and the vector to the FPGA, and the worker starts
+    /// when both are there. [AlNiCo22, implementation]
     TwoWrites,
     /// One message carries both, through the card: what suits a card on the packets' path.
     OneMessage,

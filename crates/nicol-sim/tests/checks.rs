@@ -36,8 +36,8 @@ fn profiles_reproduce_the_component_measurements() {
         assert!(lines.len() >= expected, "{name} has {} lines", lines.len());
         for line in lines {
             // The published crossover contradicts C1.03 and C1.17, long RPCs the rate of any link
-            // and bus, and the share of the switch in an echo what an echo consists of; the lines' notes
-            // say how.
+            // and bus, and the share of the switch in an echo what an echo consists of; the lines'
+            // notes say how.
             let echo = ["C4.05", "C4.09"].contains(&&*line.line) && line.what.starts_with("SEND");
             let explained =
                 (["C1.14", "C2.04"].contains(&&*line.line) || echo) && !line.note.is_empty();

@@ -35,6 +35,11 @@ const ROOMY: usize = 8;
 /// Bytes of a record besides its key and its value, at most.
 const RECORD_HEAD: usize = 64;
 
+/// Resident bytes of the process besides the `used` ones of its store.
+fn besides(used: u64) -> u64 {
+    memory::Resident::read().map_or(0, |resident| resident.now.saturating_sub(used))
+}
+
 /// Serves until the process is asked to end, or an engine fails. Clients that wait for a
 /// transaction at that time get their replies first.
 pub fn run(args: &ServeArgs) -> Result<End> {
@@ -73,8 +78,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let (clients, few) = clients(config.limits.clients);
     config.limits.clients = clients;
     let mut info = server_info(&settings, &run_id, keeper.as_ref(), found);
-    let resident = memory::Resident::read().map_or(0, |resident| resident.now);
-    info.process_bytes = resident.saturating_sub(backend.memory().used().0);
+    info.process_bytes = besides(backend.memory().used().0);
     config.threads = fronts(config.single, world.threads());
     let warned = warnings(&settings, world.threads(), free);
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);

@@ -45,6 +45,7 @@ use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
 use begun::Begun;
 use grace::Grace;
+pub(super) use inserts::OwnInserts;
 use losses::deny;
 use recovering::Recovering;
 use syncing::Syncing;
@@ -297,9 +298,7 @@ impl Node {
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
-        if let Some(inserter) = self.inserter(key).filter(|&inserter| inserter != txn) {
-            return Err(self.conflict(key, inserter, Abort::LockConflict { key }));
-        }
+        OwnInserts::of(self).refuse_beside_others(key, Some(txn))?;
         self.index()
             .lock(SlotHash::of(key), key, txn)
             .map_err(|refused| self.refusal(refused, key))?;
@@ -317,14 +316,12 @@ impl Node {
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index().holder(SlotHash::of(key), key).or_else(|| self.inserter(key))
+        self.index().holder(SlotHash::of(key), key).or_else(|| OwnInserts::of(self).inserter(key))
     }
 
     /// Locks `key` for reading, if no transaction holds it.
     pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
-        if let Some(inserter) = self.inserter(key) {
-            return Err(self.conflict(key, inserter, Abort::LockConflict { key }));
-        }
+        OwnInserts::of(self).refuse_beside_others(key, None)?;
         self.index()
             .lock_shared(SlotHash::of(key), key)
             .map_err(|refused| self.refusal(refused, key))

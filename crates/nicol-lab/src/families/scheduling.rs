@@ -21,8 +21,8 @@ pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
     ("round-robin", Kind::RoundRobin),
 ];
 
-/// Ways to break a scheduler on purpose, so that a run can show that a request which is lost or mixed
-/// up is noticed.
+/// Ways to break a scheduler on purpose, so that a run can show that a request which is lost or
+/// mixed up is noticed.
 pub(super) const SABOTAGES: [(&str, Sabotage); 5] = [
     ("refuses_silently", Sabotage::RefusesSilently),
     ("drops_when_full", Sabotage::DropsWhenFull),
@@ -165,8 +165,7 @@ pub(super) fn check_cores(schedule: &ScheduleConfig, config: &BenchConfig) -> Re
 pub(super) fn without_feedback(counters: &Counters) -> Vec<String> {
     let epochs = counters.get("schedule").and_then(|group| group.get("feedback_epochs"));
     let warning = "the run has ended before its first feedback epoch: no vector was published, and \
-                   requests went to the shortest queue; run it for longer (--seconds), or --set \
-                   feedback_us=N";
+                   requests went to the shortest queue; give more `seconds`, or a shorter `feedback_us`";
     if epochs == Some(&0) { vec![warning.to_owned()] } else { Vec::new() }
 }
 

@@ -1,15 +1,16 @@
-//! Keeping a store's folder while it serves: it begins a run as soon as the disk has room for one, and
-//! keeps its runs short from then on. (decisions 0025, 0121)
+//! Keeping a store's folder while it serves: it begins a run as soon as the disk has room for one,
+//! and keeps its runs short from then on. (decisions 0025, 0121)
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LogFile};
 
+use super::kept::{Kept, Pausable, lock};
 use super::runs::{BegunRun, Runs};
 use super::{Begun, Stored};
 
@@ -23,43 +24,6 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 /// in lengths of the attempt, which has written what found room.
 const ROOM_MIN: Duration = Duration::from_millis(500);
 const ROOM_ATTEMPTS: u32 = 20;
-
-/// A cluster that can be made to begin nothing new for a moment.
-pub(crate) trait Pausable: Send + Sync {
-    /// Begin no further transaction, or go on.
-    fn pause(&self, paused: bool);
-
-    /// Refuse transactions that write, or take them again.
-    fn refuse_writes(&self, refused: bool);
-
-    /// Whether nothing is under way, and everything that was logged is applied.
-    fn is_quiet(&self) -> bool;
-}
-
-/// Counters and times of the keeper so far.
-#[derive(Clone, Debug, Default)]
-pub struct Kept {
-    /// Times that the tables were saved while serving.
-    pub saves: u64,
-    /// The failure of the last attempt, if it failed.
-    pub failure: Option<String>,
-    pub under_way: bool,
-    /// The time at which the tables were saved last.
-    pub saved_at: Option<SystemTime>,
-    /// The time that the last save took.
-    pub took: Duration,
-    /// The time for which nothing was begun because of the last save.
-    pub paused: Duration,
-    /// The time for which nothing was begun, all times together, because the logs had again grown
-    /// beyond the limit while the tables were being saved.
-    pub held: Duration,
-    /// Bytes of the tables that were saved last, in one of their two files.
-    pub table_bytes: u64,
-    /// Bytes in the current logs.
-    pub log_bytes: u64,
-    /// Whether writes are refused, because the disk of a log is full.
-    pub full: bool,
-}
 
 /// Is this for want of room on a disk, and not a failure of it?
 pub(crate) fn is_out_of_room(error: &Error) -> bool {
@@ -107,8 +71,8 @@ struct Waiting {
 }
 
 impl Keeper {
-    /// Keeps a store whose run has `begun`; its logs, where the cluster is to write. Else the error:
-    /// there was no room for it.
+    /// Keeps a store whose run has `begun`; its logs, where the cluster is to write. Else the
+    /// error: there was no room for it.
     pub(crate) fn new(folder: KeptFolder, begun: Result<Begun, Error>) -> (Self, Vec<LogFile>) {
         let (dir, limit) = (folder.stored.folder.dir().to_owned(), folder.limit);
         let kept = Arc::new(Mutex::new(Kept::default()));
@@ -239,8 +203,4 @@ fn runs(folder: KeptFolder, begun: Begun, kept: Arc<Mutex<Kept>>) -> (Runs, Vec<
     let begun = BegunRun { marks, manifest, table_bytes };
     let from = (stored.folder, stored.reading);
     (Runs::new(from, (begun, view), (cluster, limit), kept), logs)
-}
-
-pub(super) fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }

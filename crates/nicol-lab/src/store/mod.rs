@@ -2,6 +2,7 @@
 //! keeps the folder short. (decision 0025)
 
 mod keeper;
+mod kept;
 mod read_back;
 mod runs;
 
@@ -18,8 +19,10 @@ use nicol_rt::{
     write_tables,
 };
 
-pub use keeper::{Keeper, Kept};
-pub(crate) use keeper::{KeptFolder, Pausable, is_out_of_room};
+pub use keeper::Keeper;
+pub(crate) use keeper::{KeptFolder, is_out_of_room};
+pub use kept::Kept;
+pub(crate) use kept::Pausable;
 pub(crate) use read_back::{Damage, ReadBack, RunLogs, lost_in_words, scan};
 pub use read_back::{LogReading, Progress};
 use read_back::{expect_manifest, read_back};
@@ -114,8 +117,8 @@ impl Stored {
     /// Begins a new run that holds what was read back, and removes the earlier ones.
     ///
     /// # Errors
-    /// If a file cannot be made, with its name: the earlier runs are left as they are, and it may be
-    /// tried again.
+    /// If a file cannot be made, with its name: the earlier runs are left as they are, and it may
+    /// be tried again.
     pub(crate) fn begin(&mut self, view: &View, life: u64) -> Result<Begun> {
         let earlier = self.folder.runs()?;
         let run = self.folder.new_run()?;

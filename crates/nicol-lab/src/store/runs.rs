@@ -1,5 +1,5 @@
-//! The runs of a store that serves: once the logs are long, they go on in a new run, and what the old
-//! ones hold is merged into saved tables. (decision 0025)
+//! The runs of a store that serves: once the logs are long, they go on in a new run, and what the
+//! old ones hold is merged into saved tables. (decision 0025)
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use nicol_rt::{
     remove_runs, write_tables,
 };
 
-use super::keeper::{Kept, Pausable, lock};
+use super::kept::{Kept, Pausable, lock};
 use super::read_back::{LogReading, read_back};
 
 /// Time that the cluster may take to become quiet. After it, the cluster serves on and is asked

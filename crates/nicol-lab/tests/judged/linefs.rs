@@ -13,7 +13,7 @@ const TIGHT: [&str; 2] = ["chunk_bytes=2048", "slots=2"];
 
 /// A run of half reads and half writes, of three nodes that back each other up.
 fn config(system: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
-    // Flat, as YCSB draws: chunks of every file are on their way, and some come twice.
+    // Flat, as YCSB draws: chunks of every file are on their way.
     let zipf_over = Some(10_000_000_000);
     let spec = WorkloadSpec { records: Some(6), zipf_over, ..WorkloadSpec::named("ycsb") };
     let half = (system == "linefs:a2+a3").then_some("a3_permille=500");
@@ -28,8 +28,8 @@ fn config(system: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
 
 #[test]
 fn every_alternative_is_linearizable_and_replicas_are_equal_under_message_faults() {
-    let (mut soc, mut host, mut repeated) = (0, 0, 0);
-    for seed in 0..12 {
+    let (mut soc, mut host) = (0, 0);
+    for seed in 0..6 {
         for system in SYSTEMS {
             let mut config = config(system, "bluefield2", seed, &TIGHT);
             config.faults.messages = seed % 2 == 1;
@@ -41,12 +41,11 @@ fn every_alternative_is_linearizable_and_replicas_are_equal_under_message_faults
             let counted = &report.counters["linefs"];
             soc += counted["chunks_by_soc"];
             host += counted["chunks_by_host"];
-            repeated += counted["repeated"];
             let packs = counted["packed_bytes"] > 0;
             assert_eq!(packs, system != "linefs:a3", "{system}");
         }
     }
-    assert!(soc > 500 && host > 500 && repeated > 0, "{soc} {host} {repeated}");
+    assert!(soc > 500 && host > 500, "{soc} {host}");
 }
 
 /// A run of many operations in which one node crashes, and starts again if so asked.
@@ -76,6 +75,7 @@ fn the_next_of_the_chain_is_promoted_when_a_primary_is_lost() {
 
 #[test]
 fn who_comes_back_copies_the_files_and_may_be_promoted_itself() {
+    let mut repeated = 0;
     for (seed, system) in (0..8).zip(SYSTEMS.iter().cycle()) {
         let mut config = crashing(system, seed, true);
         config.length = Some(Length::Transactions(6_000));
@@ -90,7 +90,9 @@ fn who_comes_back_copies_the_files_and_may_be_promoted_itself() {
         let report = held(&config);
         assert!(report.counters["linefs"]["copied_blocks"] > 0, "{system}, seed {seed}");
         assert!(report.committed > 100, "{system}, seed {seed}: {}", report.committed);
+        repeated += report.counters["linefs"]["repeated"];
     }
+    assert!(repeated > 0, "no chunk was handed over again");
 }
 
 #[test]

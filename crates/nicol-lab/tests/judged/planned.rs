@@ -114,7 +114,8 @@ fn view(host_engines: usize, nic_engines: usize) -> View {
 /// Gets of each half in the simulator, and the node of the clients.
 fn simulated(alternative: Alternative, planned: bool) -> ([u64; 2], Arc<Clients>) {
     const HALF: Nanos = Nanos::from_millis(60);
-    // One core of the SoC answers more slowly than 16 clients READ, and faster than they follow chains.
+    // One core of the SoC answers more slowly than 16 clients READ, and faster than they follow
+    // chains.
     let view = view(4, 1);
     let profile = |name| Arc::new(Profile::load(name).unwrap());
     let profiles = vec![profile("bluefield2"), profile("connectx4")];

@@ -103,7 +103,9 @@ const STALL: Range<Nanos> = Nanos::from_micros(200)..Nanos::from_micros(1_700);
 fn feedback_that_never_comes_and_a_stalled_worker_cost_no_request() {
     for (scheduler, settings) in [
         ("alnico", &["completion=reply"][..]),
-        ("alnico", &["completion=slot"]),
+        // A core that stands still keeps the data that clients of two writes hint at it with.
+        // (decision 0042)
+        ("alnico", &["completion=slot", "rpc=one-message"]),
         ("alnico", &["ranking=artifact"]),
         ("alnico-cpu-2", &[]),
         ("alnico-cpu-n", &[]),

@@ -1,21 +1,16 @@
 //! The file in which users are kept: a line each, `user NAME RULES`.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::Named;
 use super::user::User;
+use crate::config::FileError;
 
-/// Why a file of users was not read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    #[error("{}:{line}: {why}", file.display())]
-    Line { file: PathBuf, line: usize, why: String },
-    #[error("{}: {reason}", file.display())]
-    Io { file: PathBuf, reason: io::Error },
-}
+/// All users by name.
+pub type Named = BTreeMap<Vec<u8>, Arc<User>>;
 
 /// Reads every user.
 ///

@@ -5,23 +5,19 @@
 
 pub mod file;
 pub mod log;
+pub mod names;
 pub mod selector;
 pub mod user;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::file::Named;
 use self::log::Log;
+use self::names::DEFAULT;
 use self::user::{Refused, User};
 use crate::config::StartError;
-
-/// The user of those who have not said who they are.
-pub const DEFAULT: &[u8] = b"default";
-
-/// All users by name.
-pub type Named = BTreeMap<Vec<u8>, Arc<User>>;
 
 /// The users of a server.
 #[derive(Debug)]
@@ -38,7 +34,8 @@ impl Users {
     /// The users of `file`, and the default one, whose password is `password`.
     ///
     /// # Errors
-    /// The file cannot be read, a line of it is wrong, or it gives the default user other passwords.
+    /// The file cannot be read, a line of it is wrong, or it gives the default user other
+    /// passwords.
     pub fn new(password: Option<&str>, file: Option<&Path>) -> Result<Self, StartError> {
         let mut all = match file {
             None => Named::new(),

@@ -208,7 +208,8 @@ impl Selector {
         self.commands[number / 64] & 1 << (number % 64) != 0
     }
 
-    /// Shows `rule`, and none of those any more that it makes void: on the same, or on a part of it.
+    /// Shows `rule`, and none of those any more that it makes void: on the same, or on a part of
+    /// it.
     fn note_rule(&mut self, rule: &[u8]) {
         let rule = String::from_utf8_lossy(rule).into_owned();
         let part = format!("{}|", &rule[1..]);

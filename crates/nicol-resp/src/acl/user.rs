@@ -4,6 +4,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use super::names::DEFAULT;
 use super::selector::{Denied, SYNTAX, Selector, Why};
 use crate::commands::spec::Spec;
 
@@ -123,7 +124,7 @@ impl User {
             passwords: password.into_iter().map(|text| Hash::of(text.as_bytes())).collect(),
             root: Selector::all(),
             is_free: true,
-            ..Self::new(super::DEFAULT)
+            ..Self::new(DEFAULT)
         }
     }
 

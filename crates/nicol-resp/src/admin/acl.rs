@@ -148,7 +148,7 @@ fn set(shared: &Shared, command: &Command<'_>, reply: &mut Reply<'_>) {
 
 fn delete(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) -> After {
     let mut reply = session.reply(out);
-    if command.args(2).any(|name| name == crate::acl::DEFAULT) {
+    if command.args(2).any(|name| name == crate::acl::names::DEFAULT) {
         reply.error(b"ERR The 'default' user cannot be removed");
         return After::Go;
     }

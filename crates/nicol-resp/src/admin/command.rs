@@ -4,9 +4,17 @@ use crate::commands::errors::{arity_error, unknown_subcommand};
 use crate::commands::glob::matches;
 use crate::commands::key_places::KeyPlaces;
 use crate::commands::rights::{self, Categories, NUMBERS};
+use crate::commands::spec::Spec;
 use crate::commands::{TABLE, lookup};
+use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
+
+/// Tells of a command.
+fn describe(spec: &Spec, reply: &mut Reply<'_>) {
+    let categories: Vec<_> = Categories::of(spec).names().collect();
+    spec.describe(&categories, reply);
+}
 
 /// COMMAND.
 pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -17,13 +25,13 @@ pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
         b"count" => reply.error(&arity_error("command|count")),
         b"" | b"info" if command.len() <= 2 => {
             reply.array(TABLE.len());
-            TABLE.iter().for_each(|spec| spec.describe(&mut reply));
+            TABLE.iter().for_each(|spec| describe(spec, &mut reply));
         }
         b"info" => {
             reply.array(command.len() - 2);
             for spec in named() {
                 match spec {
-                    Some(spec) => spec.describe(&mut reply),
+                    Some(spec) => describe(spec, &mut reply),
                     None => reply.null(),
                 }
             }

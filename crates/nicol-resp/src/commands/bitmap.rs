@@ -148,11 +148,11 @@ fn bitcount<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) ->
         [] => Bits { first: 0, end: value.len() * 8 },
         [first, last, rest @ ..] if rest.len() < 2 => {
             let (first, last) = (integer(first)?, integer(last)?);
-            let in_bits = unit(rest.first())?;
-            match first < 0 && last < 0 && first > last {
-                true => Bits { first: 0, end: 0 },
-                false => Bits::range(first, last, value.len(), in_bits),
+            if first < 0 && last < 0 && first > last {
+                reply.integer(0);
+                return Ok(());
             }
+            Bits::range(first, last, value.len(), unit(rest.first())?)
         }
         _ => return Err(Stop::Error(SYNTAX)),
     };

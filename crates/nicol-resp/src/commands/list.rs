@@ -284,8 +284,6 @@ struct Positions {
 }
 
 fn positions(args: &[Arg<'_>]) -> Result<Positions, Stop> {
-    const RANGE: &[u8] = b"ERR value is out of range, value must between -9223372036854775807 and \
-                           9223372036854775807";
     const ZERO: &[u8] = b"ERR RANK can't be zero: use 1 to start from the first match, 2 from the \
                           second ... or use negative to start from the end of the list";
     let mut options = Positions { rank: 1, count: None, most: 0 };
@@ -305,7 +303,11 @@ fn positions(args: &[Arg<'_>]) -> Result<Positions, Stop> {
             return Err(Stop::Error(ZERO));
         }
     }
-    if options.rank == i64::MIN { Err(Stop::Error(RANGE)) } else { Ok(options) }
+    // Its magnitude is no integer; Redis takes it without an error, too.
+    if options.rank == i64::MIN {
+        options.rank = -1;
+    }
+    Ok(options)
 }
 
 fn lpos<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {

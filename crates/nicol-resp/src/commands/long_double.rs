@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
-/// A finite number: `mantissa` times two to the `exponent`. The mantissa has its highest bit set, but
-/// for numbers below the least exponent and for zero.
+/// A finite number: `mantissa` times two to the `exponent`. The mantissa has its highest bit set,
+/// but for numbers below the least exponent and for zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongDouble {
     is_negative: bool,
@@ -36,8 +36,8 @@ impl LongDouble {
 
     /// Reads digits with a point and an exponent, both optional, or an infinity.
     ///
-    /// Cost: proportional to the square of the digits and of the exponent, of which there are 5,000 at
-    /// most.
+    /// Cost: proportional to the square of the digits and of the exponent, of which there are 5,000
+    /// at most.
     pub fn parse(text: &[u8]) -> Result<Self, NotFinite> {
         let (is_negative, digits) = match text {
             [b'-', rest @ ..] => (true, rest),
@@ -100,8 +100,8 @@ impl LongDouble {
         Some(Self { is_negative, ..sum })
     }
 
-    /// The number next to `bits` times two to the `exponent`, and to a little more if `more`. `None`:
-    /// it is infinite.
+    /// The number next to `bits` times two to the `exponent`, and to a little more if `more`.
+    /// `None`: it is infinite.
     fn round(bits: u128, more: bool, exponent: i32) -> Option<Self> {
         let len = (u128::BITS - bits.leading_zeros()) as i32;
         let shift = (len - u64::BITS as i32).max(LEAST - exponent);

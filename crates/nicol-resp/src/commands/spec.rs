@@ -1,7 +1,6 @@
 //! What a line of the table of commands says.
 
 use super::key_places::KeyPlaces;
-use super::rights::Categories;
 use crate::connection::clients::CommandNumber;
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
@@ -200,8 +199,8 @@ impl Spec {
         })
     }
 
-    /// The element of COMMAND and COMMAND INFO.
-    pub fn describe(&self, reply: &mut Reply<'_>) {
+    /// The element of COMMAND and COMMAND INFO, of a command in these `categories`.
+    pub fn describe(&self, categories: &[&str], reply: &mut Reply<'_>) {
         let KeyPlaces { first, last, step, counted } = self.keys;
         let movable = (counted > 0).then_some("movablekeys");
         reply.array(10);
@@ -210,7 +209,6 @@ impl Spec {
         reply.set(self.flags.len() + usize::from(movable.is_some()));
         self.flags.iter().copied().chain(movable).for_each(|flag| reply.status(flag));
         [first, last, step].into_iter().for_each(|number| reply.integer(number));
-        let categories: Vec<_> = Categories::of(self).names().collect();
         reply.set(categories.len());
         categories.iter().for_each(|name| reply.status(&format!("@{name}")));
         // No tips, key specifications or subcommands.

@@ -4,8 +4,8 @@
 //! answered, so no change falls between an attempt that finds nothing and the wait. A transaction
 //! that has changed records wakes the first waiter of each; it tries again. If it pops something,
 //! its own transaction wakes the next one: so waiters are served in order of arrival, and one
-//! element wakes one of them. A waiter that leaves, or that cannot use what is there, wakes the next
-//! one, since a wake may have been meant for it.
+//! element wakes one of them. A waiter that leaves, or that cannot use what is there, wakes the
+//! next one, since a wake may have been meant for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};

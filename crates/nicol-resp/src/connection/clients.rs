@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::acl::DEFAULT;
+use crate::acl::names::DEFAULT;
 use crate::connection::address::Address;
 use crate::connection::encode::Protocol;
 use crate::connection::mailbox::Mailbox;

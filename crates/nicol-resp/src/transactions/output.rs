@@ -44,8 +44,8 @@ pub struct Lookups {
 /// What an output tells besides its replies.
 ///
 /// Layout, numbers little-endian: commands executed (2 bytes), databases that have grown or shrunk
-/// (1), whether a record has changed (1), hits, misses, and keys that expired (4 each); the replies; of each of these databases its
-/// number (1) and by how many keys (4).
+/// (1), whether a record has changed (1), hits, misses, and keys that expired (4 each); the
+/// replies; of each of these databases its number (1) and by how many keys (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputHead {
     pub executed: usize,

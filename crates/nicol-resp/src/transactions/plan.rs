@@ -241,8 +241,8 @@ impl PlanBuilder {
         into.append(&mut self.expiring);
     }
 
-    /// The current command, the only one of its plan, may wait so many milliseconds for something to
-    /// pop; 0: without end.
+    /// The current command, the only one of its plan, may wait so many milliseconds for something
+    /// to pop; 0: without end.
     pub fn waits(&mut self, millis: u64) {
         self.waits = Some(Duration::from_millis(millis));
     }

@@ -119,8 +119,8 @@ fn plain(bed: &Testbed) -> Lines {
 
 /// Paths (1) and (2) one request at a time. [OffPath23 3.1, 3.2]
 fn latencies(bed: &Testbed) -> Lines {
-    // The sum of an echo's parts is 2 to 3 us: two ways of a verb (C4.04), two posts (C4.07), and the
-    // cores at both ends (C4.03, C4.22).
+    // The sum of an echo's parts is 2 to 3 us: two ways of a verb (C4.04), two posts (C4.07), and
+    // the cores at both ends (C4.03, C4.22).
     const ECHO: &str = "contradicts C4.04 with C4.03 and C4.07 (AMB-55): two passes of 300 ns are 6 to 9 % of \
                         an echo of 7 to 10 us, and its published parts add up to a third of that; by these \
                         the switch adds more than the weaker cores of the SoC do";

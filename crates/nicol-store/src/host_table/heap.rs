@@ -146,7 +146,7 @@ impl Heap {
             if self.classes[class.index()].free() >= 2 {
                 nearest = Some(class);
             }
-            !nearest.is_some_and(|near: SizeClass| near.block_bytes() <= 2 * class.block_bytes())
+            nearest.is_none_or(|near: SizeClass| near.block_bytes() > 2 * class.block_bytes())
         })
     }
 

@@ -5,8 +5,8 @@
 //! words mean that the bytes between them are one state of the slot (AMB-03, in place of HTM).
 //!
 //! A *reference* is the slot of a table all of whose values stand in blocks: four words. Its first
-//! word has the seqlock in the lower half and the value's length in the upper one, its last word the
-//! lowest bits of the seqlock below the block's place.
+//! word has the seqlock in the lower half and the value's length in the upper one, its last word
+//! the lowest bits of the seqlock below the block's place.
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD, Words};

@@ -16,10 +16,10 @@
 //! whether the table has grown meanwhile. The paper's table does not grow.
 //!
 //! Memory: `slot_bytes` (40 and the inline bytes; 32 where every value stands in a block) per slot,
-//! 32 per segment of 16 slots, four slots and a word per overflow page; a value out of line takes 16
-//! bytes and itself, rounded up to a size class (see `size_class`). Blocks of a class share slabs of
-//! up to 64 kB. The memory of an
-//! empty slab goes back to the system, and values of a sparse class are moved together.
+//! 32 per segment of 16 slots, four slots and a word per overflow page; a value out of line takes
+//! 16 bytes and itself, rounded up to a size class (see `size_class`). Blocks of a class share
+//! slabs of up to 64 kB. The memory of an empty slab goes back to the system, and values of a
+//! sparse class are moved together.
 //!
 //! This folder owns the table's fields. Here: its shape, its counters, admission and growth. `read`
 //! looks up and `writer` changes; a `Split` grows the table by one segment, and an `Audit` goes

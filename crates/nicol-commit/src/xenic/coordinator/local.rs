@@ -16,7 +16,7 @@ use nicol_kit::lock_all;
 use super::current::Checks;
 use super::steps::Steps;
 use crate::xenic::messages::local::parse_txn_local;
-use crate::xenic::node::{Node, Path};
+use crate::xenic::node::{Node, OwnInserts, Path};
 use crate::xenic::open_txn::OpenTxn;
 use crate::xenic::server::OwnKeys;
 
@@ -53,7 +53,7 @@ impl<F: Fabric> LocalTxns<F> {
         {
             return Err(Malformed { what: "a local transaction with keys of another shard" });
         }
-        if !self.node.has_own_inserts(&open.txn) {
+        if !OwnInserts::of(&self.node).are_all_of(&open.txn) {
             return Err(Malformed { what: "an own record of a table that is not ordered" });
         }
         Ok(refused)
@@ -73,7 +73,7 @@ impl<F: Fabric> LocalTxns<F> {
         {
             open.holds_locks_at(own);
         }
-        self.node.hold_inserts(&self.fabric, &open.txn);
+        OwnInserts::of(&self.node).hold(&self.fabric, &open.txn);
         let current = self.checks.check(open, reads_only).await?;
         if refused {
             return Err(Abort::Refused);

@@ -12,7 +12,7 @@ use nicol_kit::Computed;
 
 use crate::xenic::config::ROUNDS_MAX;
 use crate::xenic::messages::{HostReply, parse_txn_commit, parse_txn_execute, parse_txn_id};
-use crate::xenic::node::Node;
+use crate::xenic::node::{Node, OwnInserts};
 use crate::xenic::open_txn::{InHand, OpenTxn};
 
 /// The execution logic of one NIC engine's transactions.
@@ -41,7 +41,7 @@ impl<F: Fabric> Logic<F> {
         open.rounds += 1;
         let verdict = if open.txn.ship {
             self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
-            let verdict = self.node.execute(&self.procedures, &mut open.txn);
+            let verdict = OwnInserts::of(&self.node).execute(&self.procedures, &mut open.txn);
             open.place_keys(&self.node);
             verdict
         } else {
@@ -110,7 +110,7 @@ impl<F: Fabric> Logic<F> {
             Verdict::Commit => {
                 parse_txn_commit(delivery.body, &mut open.txn)?;
                 open.place_keys(&self.node);
-                if !self.node.has_own_inserts(&open.txn) {
+                if !OwnInserts::of(&self.node).are_all_of(&open.txn) {
                     return Err(Malformed { what: "an own record of another node's tables" });
                 }
             }

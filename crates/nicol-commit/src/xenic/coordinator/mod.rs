@@ -24,7 +24,7 @@ use super::config::CombinedOps;
 use super::messages::{
     TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL, TXN_REQUEST, parse_txn_request,
 };
-use super::node::Node;
+use super::node::{Node, OwnInserts};
 use super::open_txn::{InHand, OpenTxn, OpenTxns};
 use super::server::OwnKeys;
 use local::LocalTxns;
@@ -168,7 +168,7 @@ impl<F: Fabric> NicCoordinator<F> {
         }
         // [Xenic21 5.6] The coordinator's own new records have no locks: before anything is
         // validated, scans of their ranges are held off (decision 0110).
-        self.node.hold_inserts(&self.fabric, &open.txn);
+        OwnInserts::of(&self.node).hold(&self.fabric, &open.txn);
         // [Xenic21 4.2 step 4] VALIDATE at the primaries what was read and is not locked.
         let validated = self.steps.validate(open, executed).await?;
         // [Xenic21 4.2 step 5] LOG at every backup of every shard written. A read-only transaction

@@ -13,6 +13,7 @@ use super::NicCoordinator;
 use super::steps::{Executed, Steps, note_locks};
 use crate::survivor::Survivor;
 use crate::xenic::messages::split_requests::{Lock, Read};
+use crate::xenic::node::OwnInserts;
 use crate::xenic::open_txn::{InHand, OpenTxn, PrimaryCall};
 
 impl<F: Fabric> NicCoordinator<F> {
@@ -30,7 +31,7 @@ impl<F: Fabric> NicCoordinator<F> {
         // [Xenic21 5.7] LOCK the write set at the versions read: what is left of step 2.
         let executed = lock_write_set(&self.steps, open, read).await?;
         // [Xenic21 5.6] The coordinator's own new records have no locks (decision 0110).
-        self.node.hold_inserts(&self.fabric, &open.txn);
+        OwnInserts::of(&self.node).hold(&self.fabric, &open.txn);
         // [Xenic21 4.2 step 4] VALIDATE what was read and is not locked.
         let validated = self.steps.validate(open, executed).await?;
         // [Xenic21 4.2 step 5] LOG at every backup of every shard written.

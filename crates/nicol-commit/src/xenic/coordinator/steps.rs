@@ -17,7 +17,7 @@ use crate::writes::{Commit, Log};
 use crate::xenic::capacity;
 use crate::xenic::config::{CombinedOps, SLOT_WAIT};
 use crate::xenic::messages::HostReply;
-use crate::xenic::node::Node;
+use crate::xenic::node::{Node, OwnInserts};
 use crate::xenic::open_txn::{LogCall, OpenTxn, PrimaryCall};
 use crate::xenic::server::ReadAtOnce;
 
@@ -320,7 +320,7 @@ impl<F: Fabric> Steps<F> {
     /// ABORT: releases every lock, of requests still under way too.
     pub(super) async fn release(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("ABORT");
-        self.node.give_up_inserts(&self.fabric, &open.txn);
+        OwnInserts::of(&self.node).give_up(&self.fabric, &open.txn);
         self.tell_primaries(open, |open, PrimaryCall { shard, fenced, .. }| {
             let message = AbortLocks { txn: &open.txn, keys: &open.keys };
             match fenced {

@@ -14,7 +14,7 @@ use crate::xenic::capacity;
 use crate::xenic::config::{LocalRead, ROUNDS_MAX};
 use crate::xenic::messages::local::TxnLocal;
 use crate::xenic::messages::{Answer, parse_answer};
-use crate::xenic::node::Path;
+use crate::xenic::node::{OwnInserts, Path};
 
 /// What comes of a transaction that was tried at its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl<F: Fabric> HostCoordinator<F> {
                 return AtHost::Ended(Outcome::Aborted(Abort::NoResources));
             }
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-            match self.node.execute(&self.procedures, txn) {
+            match OwnInserts::of(&self.node).execute(&self.procedures, txn) {
                 Verdict::Commit => return AtHost::Ended(self.commit_at_host(txn).await),
                 Verdict::More => {}
                 // What it refused may be out of date: only the NIC knows.

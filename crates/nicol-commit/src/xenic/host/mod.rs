@@ -18,7 +18,7 @@ use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::config::{ExecuteAt, SLOT_WAIT};
 use super::messages::{Answer, TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_answer};
-use super::node::Node;
+use super::node::{Node, OwnInserts};
 use crate::survivor::Survivor;
 use local::AtHost;
 use log_acks::LogAcks;
@@ -78,7 +78,7 @@ impl<F: Fabric> HostCoordinator<F> {
             // [Xenic21 4.2 step 3] The application computes the write set from what was read. The
             // NIC EXECUTEs the keys that it adds in a further round, and limits the rounds.
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-            reply = match self.node.execute(&self.procedures, txn) {
+            reply = match OwnInserts::of(&self.node).execute(&self.procedures, txn) {
                 Verdict::More => self.call_about(txn.id, &TxnExecute(txn)).await?,
                 Verdict::Commit => self.call_about(txn.id, &TxnCommit(txn)).await?,
                 Verdict::Refuse => self.call_about(txn.id, &TxnAbort(txn.id)).await?,

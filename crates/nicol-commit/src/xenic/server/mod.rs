@@ -22,7 +22,7 @@ use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
 use super::messages::{FENCE, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
-use super::node::Node;
+use super::node::{Node, OwnInserts};
 use super::open_txn::OpenTxns;
 use crate::decided::{decisions_of, parse_decided};
 use crate::log::RecordKind;
@@ -422,7 +422,7 @@ impl<F: Fabric> NicServer<F> {
             self.node.install(key, version, value);
             self.log.pin(position, key);
         }
-        self.node.install_inserts(&self.fabric, writes.inserts());
+        OwnInserts::of(&self.node).install(&self.fabric, writes.inserts());
     }
 
     /// Ends a COMMIT that is durable.
@@ -441,7 +441,7 @@ impl<F: Fabric> NicServer<F> {
                 self.node.unlock(key, writes.txn);
             }
         }
-        self.node.release_inserts(&self.fabric, writes.inserts(), writes.txn);
+        OwnInserts::of(&self.node).release(&self.fabric, writes.inserts(), writes.txn);
     }
 
     /// ABORT: releases what the transaction holds here.
