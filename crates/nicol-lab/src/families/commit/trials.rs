@@ -13,6 +13,8 @@ use crate::workloads::WorkloadSpec;
 const FEW: u64 = 10;
 /// Transactions of a run.
 const SHORT: u64 = 400;
+/// The same of a run in which new orders and who looks for them meet.
+const ORDERS: u64 = 3_000;
 
 /// Transactions of a run with crashes: some are still under way when the last nodes come back.
 const WITH_CRASHES: u64 = 2_000;
@@ -79,6 +81,15 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     if seed % 32 == 31 {
         // Load makes the trees of Xenic's hosts lag behind its NICs, which shows old scans.
         trials.push(trial("tpcc", None, 24, 5 * SHORT));
+    }
+    if system.offloads && seed.is_multiple_of(2) {
+        // Few customers, whose orders are looked for while LOGs of new ones are late, show what
+        // ranges hold.
+        let mut orders = trial("tpcc", None, 24, ORDERS);
+        orders.workload.customers = Some(3);
+        orders.faults = FaultFamilies::MESSAGES;
+        orders.settings = vec![TIMEOUT.to_owned()];
+        trials.push(orders);
     }
     trials
 }
