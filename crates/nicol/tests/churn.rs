@@ -26,6 +26,9 @@ struct Churn {
     length: Duration,
     /// Resident memory at most, as a part of the limit in percent.
     most_percent: u64,
+    /// How far counted memory may be off, in percent of what is resident. It is 15 where the store
+    /// is large; beside a small one, what the count does not see of the process weighs more.
+    off_percent: u64,
 }
 
 fn server(limit_mb: u64) -> (Live, String) {
@@ -129,7 +132,7 @@ impl Churn {
             idle.counted / MB,
             idle.resident / MB
         );
-        assert!(off.off_percent() <= 15, "counted within 15 %");
+        assert!(off.off_percent() <= self.off_percent, "counted within {} %", self.off_percent);
         seen.truncate(seen.len() - 40);
         let seen: Vec<u64> = seen.iter().map(|seen| seen.resident).collect();
         let (most, done) = (seen.iter().max().unwrap() / MB, done.into_inner());
@@ -172,7 +175,8 @@ impl Churn {
 fn churn_stays_within_the_limit() {
     let length = Duration::from_secs(8);
     // A small limit holds the program and its buffers as well.
-    let churn = Churn { limit_mb: 300, steady: 10_000_000, length, most_percent: 115 };
+    let churn =
+        Churn { limit_mb: 300, steady: 10_000_000, length, most_percent: 115, off_percent: 30 };
     churn.random_sizes(8_000);
     churn.drifting_sizes(1_500);
 }
@@ -182,7 +186,8 @@ fn churn_stays_within_the_limit() {
 fn long_churn_stays_within_the_limit() {
     let seconds = std::env::var("NICOL_CHURN_SECONDS").map_or(1_200, |text| text.parse().unwrap());
     let length = Duration::from_secs(seconds);
-    let churn = Churn { limit_mb: 1_024, steady: 100_000_000, length, most_percent: 115 };
+    let churn =
+        Churn { limit_mb: 1_024, steady: 100_000_000, length, most_percent: 115, off_percent: 15 };
     churn.random_sizes(60_000);
     churn.drifting_sizes(10_000);
 }

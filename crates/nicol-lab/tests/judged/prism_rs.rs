@@ -6,7 +6,7 @@ use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::workloads::WorkloadSpec;
 
-use crate::support::{crash, few_records, held, short};
+use crate::support::{crash, few_records, held, refilled, short};
 
 const WORLDS: [&str; 3] = ["liquidio3", "connectx5", "connectx5-40g"];
 
@@ -147,8 +147,9 @@ fn buffers_are_recycled_in_every_way() {
             for families in ["none", "messages", "messages,crashes"] {
                 seed += 1;
                 let mut config = config(WORLDS[seed as usize % 3], seed);
-                let settings = [reclaim, watermark, "refill_us=20", "spare_buffers=30"];
-                config.settings.extend(settings.map(str::to_owned));
+                let settings = [reclaim, watermark, "spare_buffers=30"];
+                let settings = settings.iter().chain(refilled(reclaim, watermark));
+                config.settings.extend(settings.map(|&setting| setting.to_owned()));
                 config.faults = families.parse().unwrap();
                 let report = held(&config);
                 // Of a cluster that has died as a whole nobody tells.

@@ -9,7 +9,7 @@ use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::report::BenchReport;
 use nicol_lab::workloads::WorkloadSpec;
 
-use crate::support::{held, short};
+use crate::support::{held, refilled, short};
 
 /// Profiles on which software on host cores, a card, and cores of a NIC execute chains.
 const PROFILES: [&str; 3] = ["connectx5-40g", "connectx5-40g:verbs.chains=true", "liquidio3"];
@@ -206,7 +206,9 @@ fn buffers_are_recycled_in_every_way() {
         for watermark in ["watermark=off", "watermark=4"] {
             for workload in ["ycsb-t", "churn", "dying"] {
                 seed += 1;
-                let settings = [reclaim, watermark, "refill_us=20", "spare_buffers=60"];
+                let settings =
+                    [&[reclaim, watermark, "spare_buffers=60"], refilled(reclaim, watermark)]
+                        .concat();
                 let mut config = match workload {
                     "dying" => with_dying_clients(blind(seed, &settings)),
                     _ => config(workload, PROFILES[seed as usize % 3], seed, &settings),

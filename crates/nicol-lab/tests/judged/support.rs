@@ -58,3 +58,13 @@ pub fn held_run(config: &BenchConfig) -> BenchRun {
     assert_eq!(check.held_promise, Some(true), "{config:?}");
     ran
 }
+
+/// Free lists of PRISM's servers are looked at every 20 us, where anybody looks at them: what
+/// clients report is free at once, and without a watermark nobody waits for more.
+pub fn refilled(reclaim: &str, watermark: &str) -> &'static [&'static str] {
+    if (reclaim, watermark) == ("reclaim=reports", "watermark=off") {
+        &[]
+    } else {
+        &["refill_us=20"]
+    }
+}
