@@ -1,6 +1,6 @@
 //! What the figures of MINOS are.
 
-use super::comparisons::{APPLICATION_NODES, NODES, SCALE_NODES, SCALE_RECORDS, USERS};
+use super::comparisons::{APPLICATION_NODES, LOGINS, NODES, SCALE_NODES, SCALE_RECORDS, USERS};
 use super::load::{self, RECORDS, REQUESTS};
 use super::{CLUSTER, SMARTNIC};
 use crate::experiments::{About, Extent, Readings};
@@ -32,7 +32,7 @@ pub(crate) fn about(id: &str) -> Option<About> {
             scale: vec![
                 Extent::same("nodes", APPLICATION_NODES),
                 Extent::of("users", |form| form.of(USERS).to_string()),
-                Extent::of("requests of a node", |form| form.of(REQUESTS).to_string()),
+                Extent::of("requests of a node", |form| form.of(LOGINS).to_string()),
                 Extent::same("clients of a node", format!("{:?}", load::CLIENTS)),
             ],
             left_out: &["what the functions do besides gets and sets, which nobody publishes"],

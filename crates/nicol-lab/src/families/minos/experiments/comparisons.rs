@@ -5,7 +5,7 @@ use nicol_core::history::Persistency;
 use serde_json::{Value, json};
 
 use super::load::{
-    BUSY_CORES, CLIENTS, Load, Point, by_clients, latency, run_all, table, throughput,
+    BUSY_CORES, CLIENTS, Load, Point, REQUESTS, by_clients, latency, run_all, table, throughput,
 };
 use super::{CLUSTER, SMARTNIC};
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
@@ -170,6 +170,8 @@ const SCALE_REPLICAS: usize = 3;
 /// Figure 11: nodes, users of each of them, and half of the round trip.
 pub(super) const APPLICATION_NODES: usize = 16;
 pub(super) const USERS: [u64; 2] = [100_000, 2_000];
+/// Logins of a node.
+pub(super) const LOGINS: [u64; 2] = [REQUESTS[0], 40];
 const HALF_OF_500_US: &str = "minos-snic:link.latency=250us";
 const APPLICATIONS: [(&str, &str); 2] = [("social", "login-social"), ("media", "login-media")];
 
@@ -281,7 +283,8 @@ fn applications(context: &Context<'_>) -> Result<Table> {
         for (_, workload) in APPLICATIONS {
             let default = Load::new(context, system, HALF_OF_500_US);
             let records = context.options.form.of(USERS);
-            let load = Load { workload, nodes: APPLICATION_NODES, records, ..default };
+            let requests = context.options.form.of(LOGINS);
+            let load = Load { workload, nodes: APPLICATION_NODES, records, requests, ..default };
             loads.extend(by_clients(&load));
         }
     }
