@@ -19,8 +19,8 @@ pub(super) enum Worlds {
 /// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
 /// under message faults and under crashes; then every workload on a few.
 const SIMULATED: [&[&str]; 12] = [
-    &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
-    &["churn", "--on", WORLDS, "--seeds", "0..40"],
+    &["smallbank", "--on", WORLDS, "--seeds", "0..20"],
+    &["churn", "--on", WORLDS, "--seeds", "0..20"],
     &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["all", "--on", WORLDS, "--seeds", "4..6"],

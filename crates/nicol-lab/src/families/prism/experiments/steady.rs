@@ -42,8 +42,8 @@ impl Windows {
     }
 }
 
-/// The report of `run` with as long a time as `clients` need for their turns in `form`, in the mean,
-/// but not less than `least`.
+/// The report of `run` with as long a time as `clients` need for their turns in `form`, in the
+/// mean, but not less than `least`.
 ///
 /// # Errors
 /// If a run fails, or [`LONGEST`] is not enough.
