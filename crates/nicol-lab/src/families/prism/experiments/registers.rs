@@ -14,7 +14,7 @@ const SYSTEMS: [&str; 3] = ["prism-rs", "abdlock", "abdlock-software"];
 /// Clients of the whole experiment.
 pub(super) const CLIENTS: [Ladder; 2] = [
     Ladder { low: &[1, 2, 4, 8], from: 11, factor: 2, most: 2_816 },
-    Ladder { low: &[1, 8], from: 44, factor: 4, most: 704 },
+    Ladder { low: &[1, 8], from: 44, factor: 4, most: 2_816 },
 ];
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];

@@ -103,10 +103,10 @@ pub(super) static ALL: [Experiment; 2] = [
 /// Clients among which the peak is looked for.
 pub(super) const CLIENTS_AT_PEAK: [Ladder; 2] = [
     Ladder { low: &[], from: 44, factor: 2, most: 5_632 },
-    Ladder { low: &[], from: 88, factor: 4, most: 352 },
+    Ladder { low: &[], from: 88, factor: 4, most: 5_632 },
 ];
 /// Zipf parameters, times 100.
-const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 99]];
+const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 
 /// What is varied.
 #[derive(Clone, Copy)]
