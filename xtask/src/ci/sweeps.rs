@@ -21,8 +21,8 @@ pub(super) enum Worlds {
 const SIMULATED: [&[&str]; 12] = [
     &["smallbank", "--on", WORLDS, "--seeds", "0..15"],
     &["churn", "--on", WORLDS, "--seeds", "0..15"],
-    &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..40"],
-    &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..40"],
+    &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
+    &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["all", "--on", WORLDS, "--seeds", "4..5"],
     // What needs a log device.
     &["churn", "--on", "minos-snic", "--seeds", "0..20", "--system", MINOS],

@@ -91,7 +91,7 @@ impl Run<'_> {
         context.point(&name, memory, || {
             let run = |windows: Windows| Ok((system.run)(system, &windows.of(&config))?.report);
             let least = context.options.form.of(WINDOW);
-            let report = steady::measure(context.options.form, self.clients, least, run);
+            let report = steady::measure(self.clients, least, run);
             Ok(Point::of(&report.with_context(|| self.what.clone())?, &self.what))
         })
     }
@@ -106,13 +106,13 @@ pub(super) fn row(system: &str, clients: usize, point: &Point) -> Vec<Value> {
 
 /// For how long it is measured.
 pub(super) fn measured(form: Form) -> String {
-    steady::words(form, form.of(WINDOW))
+    steady::words(form.of(WINDOW))
 }
 
 /// Says for how long it was measured.
 pub(super) fn assume_time(context: &Context<'_>, table: &mut Table) {
     let form = context.options.form;
-    steady::assume(form, table, form.of(WINDOW));
+    steady::assume(table, form.of(WINDOW));
 }
 
 /// Says how many cores a client machine has.

@@ -95,7 +95,7 @@ impl Load {
         let least = context.options.form.of(WINDOW);
         context.point(&run, memory, || {
             let run = |windows: Windows| Ok((system.run)(system, &windows.of(&config))?.report);
-            let report = steady::measure(context.options.form, self.clients, least, run)?;
+            let report = steady::measure(self.clients, least, run)?;
             let what = format!("{} with {} clients a node", report.system, report.clients_per_node);
             Ok(Point::of(&report, &what))
         })
@@ -136,13 +136,13 @@ impl Point {
 
 /// For how long it is measured.
 pub(super) fn measured(form: Form) -> String {
-    steady::words(form, form.of(WINDOW))
+    steady::words(form.of(WINDOW))
 }
 
 /// Says in `table` what these figures assume.
 pub(super) fn assume(context: &Context<'_>, table: &mut Table, load: &Load) {
     let form = context.options.form;
-    steady::assume(form, table, form.of(WINDOW));
+    steady::assume(table, form.of(WINDOW));
     let reason = "of 512 B each; the paper has 8 million, which as many simulated servers with a \
                   copy each do not hold on one machine";
     table.assume("objects", form.of(load.objects), reason);

@@ -11,11 +11,11 @@ use anyhow::Result;
 use nicol_core::units::Nanos;
 
 use crate::config::{BenchConfig, Length};
-use crate::experiments::{Form, Table, TooFewTurns};
+use crate::experiments::{Table, TooFewTurns};
 use crate::report::BenchReport;
 
 /// Transactions of each client in the measured time, in the mean, at least.
-const TURNS: [u64; 2] = [16, 4];
+const TURNS: u64 = 16;
 /// The warm-up is such a part of the measured time: at least four turns.
 const WARM_UP_PART: u64 = 4;
 /// A run that was too short says roughly how long it should have been; this many sixteenths more.
@@ -42,19 +42,17 @@ impl Windows {
     }
 }
 
-/// The report of `run` with as long a time as `clients` need for their turns in `form`, in the
+/// The report of `run` with as long a time as `clients` need for [`TURNS`] transactions each in the
 /// mean, but not less than `least`.
 ///
 /// # Errors
 /// If a run fails, or [`LONGEST`] is not enough.
 pub(super) fn measure(
-    form: Form,
     clients: usize,
     least: Nanos,
     run: impl Fn(Windows) -> Result<BenchReport>,
 ) -> Result<BenchReport> {
-    let turns = form.of(TURNS);
-    let needed = turns * clients as u64;
+    let needed = TURNS * clients as u64;
     let mut measured = least;
     loop {
         let report = run(Windows { measured })?;
@@ -65,7 +63,7 @@ pub(super) fn measure(
             let took_effect = report.committed;
             return Err(TooFewTurns(format!(
                 "{took_effect} transactions of {clients} clients took effect in {measured:?}, fewer \
-                 than {turns} each"
+                 than {TURNS} each"
             ))
             .into());
         }
@@ -80,15 +78,14 @@ fn longer(measured: Nanos, needed: u64, committed: u64) -> Nanos {
 }
 
 /// For how long at least, in words.
-pub(super) fn words(form: Form, least: Nanos) -> String {
-    let (least, turns) = (least.0 / 1_000, form.of(TURNS));
-    format!("{least} us, or until {turns} transactions of each client")
+pub(super) fn words(least: Nanos) -> String {
+    format!("{} us, or until {TURNS} transactions of each client", least.0 / 1_000)
 }
 
 /// Says in `table` for how long its rows were measured.
-pub(super) fn assume(form: Form, table: &mut Table, least: Nanos) {
+pub(super) fn assume(table: &mut Table, least: Nanos) {
     let reason = "simulated; whichever is longer, in the mean; the published length is not given";
-    table.assume("measured time", words(form, least), reason);
+    table.assume("measured time", words(least), reason);
     table.assume("warm-up", format!("1/{WARM_UP_PART} of the measured time"), "simulated");
 }
 
