@@ -90,6 +90,7 @@ const WORDS: &[(&str, &str)] = &[
     ("latency_mean_us", "mean latency (microseconds)"),
     ("latency_p50_us", "median latency (microseconds)"),
     ("latency_us", "round-trip latency (microseconds)"),
+    ("log", "contents of LOG"),
     ("machines", "machines that ask"),
     ("memory", "memory"),
     ("model", "persistency model"),

@@ -196,7 +196,8 @@ pub struct Setting<C> {
     pub(crate) name: &'static str,
     /// Its effect in words.
     pub(crate) help: &'static str,
-    /// The default in words, where it depends on the workload, the world or the hardware.
+    /// The default in words, where it depends on the workload, the world or the hardware, or is none
+    /// of the values.
     pub(crate) default: Option<&'static str>,
     /// Whether it is in no list. Under such a setting the system is not correct: it is for tests.
     pub(crate) is_hidden: bool,
@@ -246,7 +247,8 @@ impl<C: 'static> Setting<C> {
         Self { help, ..self }
     }
 
-    /// With a default that depends on the workload, the world or the hardware, in words.
+    /// With a default that depends on the workload, the world or the hardware, or is none of the
+    /// values, in words.
     pub(crate) fn default(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }

@@ -219,19 +219,25 @@ fn what_is_no_value_is_refused_with_the_field_the_value_and_the_remedy() {
     on_all(&Refusals);
 }
 
-/// The default that help lists is the one that holds whatever the workload, or words say on what it
-/// depends.
+/// The default that help lists is the one that holds whatever the workload; or words say on what it
+/// depends, or what holds where it is none of the values.
 struct Defaults;
 
 impl Check for Defaults {
     fn of<C: SystemConfig + Debug>(&self, systems: &[&'static str]) -> Vec<String> {
         let wrong = |row: Setting<C>| {
-            let varies = systems.iter().any(|system| {
+            let mut varies = false;
+            let mut is_a_value = false;
+            for system in systems {
                 let [few, many, live] = [(1_000, false), (70_000, false), (1_000, true)]
                     .map(|(records, live)| row.value(&mut published::<C>(system, records, live)));
-                few != many || few != live
-            });
-            let is_wrong = varies != row.default.is_some();
+                varies |= few != many || few != live;
+                is_a_value |= few.is_some();
+            }
+            let is_wrong = match row.default {
+                Some(_) => is_a_value && !varies,
+                None => varies,
+            };
             is_wrong.then(|| format!("{systems:?}: {} varies: {varies}", row.name))
         };
         C::table().into_iter().filter_map(wrong).collect()

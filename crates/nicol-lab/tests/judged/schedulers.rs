@@ -103,10 +103,10 @@ const STALL: Range<Nanos> = Nanos::from_micros(200)..Nanos::from_micros(1_700);
 fn feedback_that_never_comes_and_a_stalled_worker_cost_no_request() {
     for (scheduler, settings) in [
         ("alnico", &["completion=reply"][..]),
-        // A core that stands still keeps the data that clients of two writes hint at it with.
+        // A core that stands still keeps the data that clients of two writes have sent it.
         // (decision 0042)
         ("alnico", &["completion=slot", "rpc=one-message"]),
-        ("alnico", &["ranking=artifact"]),
+        ("alnico", &["ranking=artifact", "rpc=one-message"]),
         ("alnico-cpu-2", &[]),
         ("alnico-cpu-n", &[]),
         ("round-robin", &[]),

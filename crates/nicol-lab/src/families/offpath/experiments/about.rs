@@ -31,6 +31,7 @@ pub(crate) fn about(id: &str) -> Option<About> {
         "offpath-chunks" => of_files("5.1: chunks of 256 KB and of 16 MB, whole and in pieces"),
         "offpath-fig17" => of_keys("1 alone, and all"),
         "offpath-fig18" => of_keys("1 to 11 machines"),
+        "offpath-cached" => of_keys("all; by the share of values that the SoC keeps"),
         "offpath-mitigations" => of_keys("1 alone, and all; beyond the study"),
         _ => return None,
     };
