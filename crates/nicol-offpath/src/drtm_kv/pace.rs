@@ -8,8 +8,8 @@ use nicol_core::units::Nanos;
 
 /// One get in so many takes the way that seems slower, so that it is known when it no longer is.
 const PROBE_ONE_IN: u32 = 64;
-/// As many gets count in what is expected of a way: few enough to tell soon that it has become busy,
-/// and enough for a mean where some values are kept by the SoC and others not.
+/// As many gets count in what is expected of a way: few enough to tell soon that it has become
+/// busy, and enough for a mean where some values are kept by the SoC and others not.
 const COUNTED: u64 = 64;
 /// As many gets go both ways by turns at first. A single one might be of a value that the SoC does
 /// not keep yet, and would be believed for the next 64.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Chunks of a core of the SoC, at most: one in each stage of its way, which is fetched, compressed,
-/// written to the next SoC, or acknowledged along the chain. With all four no stage waits for a
-/// chunk; a further one would wait for it.
+/// Chunks of a core of the SoC, at most: one in each stage of its way, which is fetched,
+/// compressed, written to the next SoC, or acknowledged along the chain. With all four no stage
+/// waits for a chunk; a further one would wait for it.
 const CHUNKS_OF_A_CORE: u32 = 4;
 
 /// By core, the chunks of this node's log that it has and that are not acknowledged.
