@@ -534,6 +534,21 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
+/// The keys that the plan in `args` writes, as far as it names them.
+pub fn written_keys(args: &[u8]) -> Vec<Vec<u8>> {
+    let Ok(plan) = Plan::parse(args) else { return Vec::new() };
+    let (mut cursor, mut args, mut keys) = (plan.cursor(), Vec::new(), Vec::new());
+    for _ in 0..plan.commands {
+        let Ok(op) = cursor.command(&mut args) else { break };
+        if op != Op::PURGE {
+            keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
 /// The observations in the output of a WATCH, after its count of commands.
 pub fn parse_observations(output: &[u8]) -> Result<Vec<Watch>, Malformed> {
     let (watches, rest) = output.as_chunks::<WATCH_LEN>();

@@ -11,6 +11,7 @@ use std::ops::Range;
 use nicol_core::ids::Key;
 use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
 
+use super::news::News;
 use super::output::{Growth, Lookups};
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
@@ -86,6 +87,7 @@ pub struct Work<'t> {
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
     spent: Cell<usize>,
     lookups: Lookups,
+    news: News,
 }
 
 impl<'t> Work<'t> {
@@ -101,6 +103,7 @@ impl<'t> Work<'t> {
             heads,
             spent: Cell::new(0),
             lookups: Lookups::default(),
+            news: News::default(),
         }
     }
 
@@ -344,6 +347,20 @@ impl<'t> Work<'t> {
             self.purged.push(entry);
         }
         Ok(next.unwrap_or(0))
+    }
+
+    /// A command publishes its second argument on the channel that is its first; its reply stands
+    /// at `reply` of the output.
+    pub fn publish(&mut self, sharded: bool, reply: usize, args: &[Arg<'t>]) -> Result<(), Stop> {
+        let [channel, message] = args else { return Err(Stop::Malformed) };
+        self.spend(channel.bytes.len() + message.bytes.len())?;
+        self.news.publish(sharded, reply, channel.bytes, message.bytes);
+        Ok(())
+    }
+
+    /// What is told of the commands so far once they have committed.
+    pub fn news(&self) -> &[u8] {
+        self.news.bytes()
     }
 
     /// What the commands so far have found.
