@@ -56,6 +56,7 @@ mod config;
 mod connection;
 mod events;
 mod logins;
+mod notices;
 mod pubsub;
 mod pushes;
 mod server;

@@ -13,6 +13,7 @@ use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
 use crate::logins::Logins;
+use crate::notices::Notices;
 use crate::pubsub::PubSub;
 use crate::stats::Stats;
 use crate::tracking::Tracking;
@@ -211,6 +212,7 @@ pub struct Shared {
     pub users: Users,
     pub tracking: Tracking,
     pub pubsub: PubSub,
+    pub notices: Notices,
     pub events: Events,
     pub stats: Stats,
     /// Bytes of all clients' buffers.
@@ -246,6 +248,7 @@ impl Shared {
             users,
             tracking: Tracking::default(),
             pubsub: PubSub::default(),
+            notices: Notices::default(),
             events: Events::default(),
             stats,
             client_bytes: AtomicU64::new(0),

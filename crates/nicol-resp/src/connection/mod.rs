@@ -330,6 +330,9 @@ impl Connection {
             Kind::Exec => &mut multi.as_mut()?.plan,
             Kind::Batch | Kind::Watch => batch,
         };
+        if shared.notices.is_on() {
+            plan.tell_events();
+        }
         let planned = plan.finish(kind, session.protocol, value_max, &watches, now);
         note(plan);
         Some(planned)

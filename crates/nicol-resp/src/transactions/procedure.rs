@@ -187,6 +187,10 @@ fn command<'t>(
     output: &mut Vec<u8>,
 ) -> Result<(), Stop> {
     let start = output.len();
+    let spec = op.place().and_then(|place| TABLE.get(place));
+    work.begin(
+        plan.tells && spec.is_some_and(|spec| ["getdel", "getex", "getset"].contains(&spec.name)),
+    );
     let mut reply = Reply::new(output, plan.protocol);
     let done = match (op, args) {
         (Op::LITERAL, [text]) => {
@@ -195,14 +199,16 @@ fn command<'t>(
             Ok(())
         }
         (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
-        (op, args) => match op.place().and_then(|place| TABLE.get(place)).map(|spec| spec.action) {
-            Some(Action::Data(_, run)) => run(work, args, &mut reply),
-            Some(Action::Admin(Admin::Publish { sharded }, _)) => {
+        (_, args) => match spec.map(|spec| (spec.name, spec.action)) {
+            Some((name, Action::Data(_, run))) => {
+                run(work, args, &mut reply).map(|()| work.tell(name, args))
+            }
+            Some((_, Action::Admin(Admin::Publish { sharded }, _))) => {
                 work.publish(sharded, start, args)?;
                 output.extend_from_slice(NO_RECEIVERS);
                 Ok(())
             }
-            Some(Action::Admin(..)) | None => Err(Stop::Malformed),
+            Some((_, Action::Admin(..))) | None => Err(Stop::Malformed),
         },
     };
     if let Err(Stop::Error(text)) = done {
