@@ -24,7 +24,7 @@ pub mod number;
 mod object;
 mod packed;
 pub mod rights;
-mod scan;
+pub mod scan;
 mod set;
 mod sorted_set;
 pub mod spec;

@@ -1,6 +1,7 @@
 //! The event loop of one front, on a thread of its own or on that of engines.
 
 mod waiting;
+mod walking;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -428,6 +429,7 @@ impl Front {
                     break;
                 }
                 Want::Submit(kind) => return self.submit(slot, kind),
+                Want::Walk => return self.walk_on(slot),
                 Want::Pause(time) => {
                     connection.waiting = Waiting::Pause;
                     let at = Instant::now() + time;
@@ -543,7 +545,7 @@ impl Front {
             let late = !connection.session.authenticated
                 && now.saturating_duration_since(connection.session.client.since)
                     >= limits.login_time;
-            let waits = matches!(connection.waiting, Waiting::Transaction | Waiting::Blocked);
+            let waits = !matches!(connection.waiting, Waiting::Input | Waiting::Pause);
             let silent = limits.idle.is_some_and(|max| idle >= max) && !waits;
             if slow || late || silent {
                 connection.life = Life::Dead;
@@ -570,7 +572,7 @@ impl Front {
         self.listener = None;
         let mut idle = true;
         for connection in self.connections.iter_mut().flatten() {
-            let waits = connection.waiting == Waiting::Transaction;
+            let waits = matches!(connection.waiting, Waiting::Transaction | Waiting::Turn);
             if connection.life == Life::Open && !waits {
                 connection.life = Life::Closing;
             }

@@ -12,6 +12,7 @@ use crate::connection::parse::Command;
 use crate::shared::Shared;
 use crate::transactions::plan::{PlanBuilder, Watch};
 use crate::transactions::record::Database;
+use crate::walks::Walk;
 
 /// The state of one client.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Session {
     /// The database before the MULTI whose commands are under way.
     before_exec: Option<Database>,
     pub watches: Vec<Watch>,
+    /// Its command that goes over all keys, while that is under way.
+    pub walk: Option<Box<Walk>>,
     pub last_command: CommandNumber,
 }
 
@@ -62,6 +65,15 @@ pub enum After {
     Exec,
     /// Submit the observation in the batch.
     Watch,
+    /// Begin the session's walk.
+    Walk,
+}
+
+impl After {
+    /// Whether the command is answered only once transactions have ended.
+    pub fn submits(self) -> bool {
+        matches!(self, Self::Exec | Self::Watch | Self::Walk)
+    }
 }
 
 impl Session {
@@ -79,6 +91,7 @@ impl Session {
             multi: None,
             before_exec: None,
             watches: Vec::new(),
+            walk: None,
             last_command: CommandNumber::default(),
         }
     }

@@ -39,6 +39,8 @@ pub enum Kind {
     Exec,
     /// Observe the keys of a WATCH.
     Watch,
+    /// Rows of a walk, to be listed or emptied; a prefix of them may be. Nothing joins it.
+    Walk,
 }
 
 /// What is done to the records that a command of a plan names.
@@ -52,8 +54,12 @@ impl Op {
     pub const OBSERVE: Self = Self(1);
     /// Frees what has expired in a row; answers the next deadline there, or 0.
     pub const PURGE: Self = Self(2);
+    /// Answers the keys of a row, each with the number of its type.
+    pub const LIST: Self = Self(3);
+    /// Deletes the keys of a row; answers their number.
+    pub const EMPTY: Self = Self(4);
     /// The number of the first command of the table.
-    const COMMANDS: u16 = 3;
+    const COMMANDS: u16 = 5;
 
     /// The command in place `number` of the table.
     pub const fn command(number: u16) -> Self {
@@ -377,7 +383,7 @@ impl Planned {
 
     /// Whether it is a batch that can be run in parts.
     pub fn splits(&self) -> bool {
-        self.kind == Kind::Batch && self.commands > 1
+        matches!(self.kind, Kind::Batch | Kind::Walk) && self.commands > 1
     }
 
     /// The same plan, to be submitted again at `now`.
@@ -472,6 +478,7 @@ impl<'a> Plan<'a> {
             0 => Kind::Batch,
             1 => Kind::Exec,
             2 => Kind::Watch,
+            3 => Kind::Walk,
             _ => return Err(Malformed),
         };
         Ok(Self {

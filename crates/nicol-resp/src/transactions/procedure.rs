@@ -51,7 +51,7 @@ fn run(
     let plan = Plan::parse(txn.args())?;
     match plan.kind {
         Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
-        Kind::Batch => {
+        Kind::Batch | Kind::Walk => {
             let mut work = Work::new(txn, &plan, type_of);
             OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
@@ -203,5 +203,7 @@ fn command<'t>(
         Reply::new(output, plan.protocol).error(text);
         return Ok(());
     }
+        (Op::LIST, [row]) => work.list(row, &mut reply),
+        (Op::EMPTY, [row]) => work.empty(row).map(|keys| reply.integer(keys)),
     done
 }
