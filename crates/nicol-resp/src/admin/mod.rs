@@ -21,6 +21,7 @@ use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
 use crate::shared::Shared;
+use crate::walks;
 
 /// Answers `command` into `out`.
 pub fn answer(
@@ -52,7 +53,15 @@ pub fn answer(
             reply.status("OK");
             session.begin_multi();
         }
-        Admin::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
+        Admin::FlushAll | Admin::FlushDb | Admin::Keys | Admin::RandomKey | Admin::Scan => {
+            match walks::walk(admin, session, shared, command) {
+                Ok(walk) => {
+                    session.walk = Some(Box::new(walk));
+                    return After::Walk;
+                }
+                Err(text) => session.reply(out).error(text),
+            }
+        }
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
         Admin::Ping if session.only_listens() && command.len() <= 2 => {

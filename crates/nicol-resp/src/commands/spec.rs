@@ -28,12 +28,13 @@ pub enum Admin {
     Echo,
     EvalSha,
     Exec,
+    FlushAll,
+    FlushDb,
     Hello,
     Info,
+    Keys,
     Latency,
     Multi,
-    /// SCAN and others that would need a list of all keys.
-    NoList,
     Ping,
     /// PUBLISH and SPUBLISH.
     Publish {
@@ -41,7 +42,9 @@ pub enum Admin {
     },
     PubSub,
     Quit,
+    RandomKey,
     Reset,
+    Scan,
     Select,
     SlowLog,
     /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
