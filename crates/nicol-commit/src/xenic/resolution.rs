@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nicol_core::ids::{NodeId, ShardId, TxnId};
+use nicol_core::ids::{Epoch, NodeId, ShardId, TxnId};
 use nicol_core::view::View;
 use nicol_core::wire::Reader;
 
@@ -15,6 +15,8 @@ use crate::xenic::messages::recovery::Account;
 #[derive(Debug, Default)]
 struct Seen<'a> {
     decided: Option<Fate>,
+    /// The epoch in which it began, once a record has told.
+    began: Option<Epoch>,
     /// The shards that it updates, once a record has told.
     listed: BTreeSet<ShardId>,
     /// A record of each shard that any survivor has one of.
@@ -49,10 +51,10 @@ impl Resolution {
                 continue;
             }
             for (&shard, &record) in &seen.records {
-                for backup in survivors.backups(shard) {
-                    let has = seen.logged_at.contains(&(shard, backup));
-                    if !has && !seen.decided_at.contains(&backup) {
-                        resolution.lacking.entry(backup).or_default().push(record.into());
+                for holder in survivors.holders(shard, seen.began) {
+                    let has = seen.logged_at.contains(&(shard, holder));
+                    if !has && !seen.decided_at.contains(&holder) {
+                        resolution.lacking.entry(holder).or_default().push(record.into());
                     }
                 }
                 if seen.locked.contains(&shard) {
@@ -79,7 +81,8 @@ fn gather(accounts: &[(NodeId, Account)]) -> BTreeMap<TxnId, Seen<'_>> {
             seen.records.insert(shard, record);
             seen.logged_at.insert((shard, *node));
             seen.listed.insert(shard);
-            if let Some((_, others)) = head.listed {
+            if let Some((began, others)) = head.listed {
+                seen.began = Some(began);
                 seen.listed.extend(others.iter());
             }
         }
@@ -103,8 +106,18 @@ impl Survivors<'_> {
         self.accounts.iter().any(|(survivor, _)| *survivor == node)
     }
 
-    fn backups(&self, shard: ShardId) -> impl Iterator<Item = NodeId> {
-        self.view.backups(shard).filter(|&backup| self.has(backup))
+    /// Has the primary of `shard` changed, or was it lost, since a transaction `began`?
+    fn has_changed(&self, shard: ShardId, began: Option<Epoch>) -> bool {
+        began.is_some_and(|began| self.view.led_since(shard) > began)
+    }
+
+    /// The nodes that should have the record of `shard` of a transaction that `began` then: its
+    /// backups, and the one that was a backup then and leads it now.
+    fn holders(&self, shard: ShardId, began: Option<Epoch>) -> impl Iterator<Item = NodeId> {
+        let leads_since = self.has_changed(shard, began);
+        let replicas = self.view.replicas_of(shard);
+        let held = if leads_since { replicas } else { &replicas[1..] };
+        held.iter().copied().filter(|&holder| self.has(holder))
     }
 }
 
@@ -115,9 +128,10 @@ impl Seen<'_> {
             return self.decided;
         }
         // COMMIT was taken where the locks are gone: they fall with nothing else before all
-        // backups have dropped its LOGs.
+        // backups have dropped its LOGs, but for a primary that is lost.
         let installed = |shard: &&ShardId| {
-            survivors.has(survivors.view.primary(**shard)) && !self.locked.contains(shard)
+            let is_left = survivors.has(survivors.view.primary(**shard));
+            is_left && !survivors.has_changed(**shard, self.began) && !self.locked.contains(shard)
         };
         let all_logged = self.listed.iter().all(|shard| self.records.contains_key(shard));
         if !self.listed.is_empty() && (self.listed.iter().any(|s| installed(&s)) || all_logged) {
@@ -127,8 +141,8 @@ impl Seen<'_> {
         // not told that it commits.
         let mut concerned = self.listed.iter().chain(&self.locked);
         let lacks = |shard: &ShardId| {
-            let mut backups = survivors.backups(*shard);
-            backups.any(|backup| !self.logged_at.contains(&(*shard, backup)))
+            let mut holders = survivors.holders(*shard, self.began);
+            holders.any(|holder| !self.logged_at.contains(&(*shard, holder)))
         };
         concerned.any(lacks).then_some(Fate::Aborted)
     }
@@ -137,7 +151,7 @@ impl Seen<'_> {
 #[cfg(test)]
 mod tests {
     use nicol_core::fabric::Message;
-    use nicol_core::ids::{Epoch, Key, Version};
+    use nicol_core::ids::{Key, Version};
     use nicol_core::txn::{ProcedureId, Txn};
     use nicol_core::wire::Writer;
 

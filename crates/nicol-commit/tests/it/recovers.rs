@@ -16,6 +16,9 @@ use crate::crashes::{churn, config, crash, smallbank, with};
 /// the view service looks every 2 ms.
 const LEARNT: Nanos = Nanos::from_micros(12_020);
 
+/// How often the view service looks who asks.
+const LOOKS_EVERY: Nanos = Nanos::from_millis(2);
+
 fn prepared(workload: &Arc<dyn Workload>) -> XenicConfig {
     XenicConfig { recovery: Recovery::Prepared, ..config(workload) }
 }
@@ -26,6 +29,11 @@ fn recovers(how: &Run, config: &XenicConfig, workload: &Arc<dyn Workload>, seed:
     let crashes = &how.faults.crashes;
     assert!(ran.held(), "seed {seed}, {crashes:?}: {:#?} {:#?}", ran.anomalies, ran.wrong);
     assert_eq!(ran.awaiting, 0, "seed {seed}, {crashes:?}: somebody still waits");
+    // A new life of the lost node tells the service of the loss before its lease has ended.
+    let comes_back = crashes.iter().all(|crash| crash.restart_after.is_some());
+    let learnt = if comes_back { LOOKS_EVERY } else { LEARNT };
+    let again = ran.to_inherited.iter().any(|&at| at > learnt.0);
+    assert!(again, "seed {seed}, {crashes:?}: no lost shard is served again");
     ran
 }
 

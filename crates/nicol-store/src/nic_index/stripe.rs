@@ -182,10 +182,10 @@ pub(super) struct Counts {
 }
 
 impl Stripe {
-    pub(super) fn new(entries: u64, limits: Limits) -> Self {
+    pub(super) fn new(entries: u64, limits: Limits, floor: Version) -> Self {
         Self {
             base: entries,
-            entries: (0..entries).map(|_| Entry::new(0, Version(0), Version(0))).collect(),
+            entries: (0..entries).map(|_| Entry::new(0, floor, Version(0))).collect(),
             progress: Progress::default(),
             target: Progress::default(),
             followed: Progress::default(),

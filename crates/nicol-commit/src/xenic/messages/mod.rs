@@ -30,7 +30,7 @@ pub(super) const LOG_ACK: u16 = 5;
 pub(super) const TXN_LOCAL: u16 = 6;
 /// NIC to host: keys of ordered tables, which no DMA reads.
 pub(super) const TREE_LOOKUP: u16 = 7;
-/// NIC to host: which records of lost coordinators are undecided?
+/// NIC to host: which records are undecided?
 pub(super) const REPORT_RECORDS: u16 = 8;
 /// Between NICs, after a loss: what a survivor knows.
 pub(super) const REPORT: u16 = 20;

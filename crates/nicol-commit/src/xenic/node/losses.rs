@@ -11,6 +11,7 @@ use nicol_store::host_table::SlotHash;
 use nicol_store::nic_index::LockRefused;
 
 use super::Node;
+use super::inherited::InheritedShard;
 use crate::decided::Decision;
 use crate::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
 use crate::survivor::Survivor;
@@ -54,11 +55,13 @@ impl Node {
     pub(in crate::xenic) fn awaiting_recovery(&self) -> Vec<Key> {
         let mut keys = Vec::new();
         if self.lost().are_any() {
-            self.index().for_each_locked(&mut |key, holder| {
-                if self.lost().have_left(holder) {
-                    keys.push(key);
-                }
-            });
+            for (_, index) in self.indices() {
+                index.for_each_locked(&mut |key, holder| {
+                    if self.lost().have_left(holder) {
+                        keys.push(key);
+                    }
+                });
+            }
         }
         keys
     }
@@ -68,7 +71,8 @@ impl Node {
         if self.write_counters().inserting_count() > 0 {
             return false;
         }
-        let (locked, ordered) = (self.index().locked_count(), self.write_counters().locked_count());
+        let locked: usize = self.indices().map(|(_, index)| index.locked_count()).sum();
+        let ordered = self.write_counters().locked_count();
         if locked == 0 && ordered == 0 {
             return true;
         }
@@ -80,12 +84,14 @@ impl Node {
     /// The transactions of lost coordinators that hold locks here, and of which shard.
     pub(in crate::xenic) fn locks_of_lost(&self) -> Vec<(TxnId, ShardId)> {
         let mut locked = Vec::new();
-        let Some(shard) = self.shard() else { return locked };
-        self.index().for_each_locked(&mut |_, holder| {
-            if self.lost().have_left(holder) {
-                locked.push((holder, shard));
-            }
-        });
+        for (shard, index) in self.indices() {
+            let Some(shard) = shard else { continue };
+            index.for_each_locked(&mut |_, holder| {
+                if self.lost().have_left(holder) {
+                    locked.push((holder, shard));
+                }
+            });
+        }
         locked.sort_unstable();
         locked.dedup();
         locked
@@ -96,11 +102,13 @@ impl Node {
         let decided: IdMap<TxnId, ()> =
             decisions.iter().map(|decision| (decision.txn, ())).collect();
         let mut locked = Vec::new();
-        self.index().for_each_locked(&mut |key, holder| {
-            if decided.contains_key(&holder) {
-                locked.push((key, holder));
-            }
-        });
+        for (_, index) in self.indices() {
+            index.for_each_locked(&mut |key, holder| {
+                if decided.contains_key(&holder) {
+                    locked.push((key, holder));
+                }
+            });
+        }
         for (key, holder) in locked {
             self.unlock(key, holder);
         }
@@ -113,6 +121,34 @@ impl Node {
             undecided.tell(&mut account, |txn| self.lost().have_left(txn));
         }
         account
+    }
+
+    /// The undecided records of a shard.
+    pub(in crate::xenic) fn undecided_of(&self, shard: ShardId) -> Account {
+        let records = self.undecided.iter().flat_map(|undecided| undecided.records_of(shard));
+        Account { records: records.collect(), ..Account::default() }
+    }
+
+    /// Locks `key` for `txn`, which has logged it, unless another such transaction holds it.
+    pub(in crate::xenic) fn lock_again(&self, key: Key, txn: TxnId) {
+        if self.index_of(key).pass_lock(SlotHash::of(key), key, None, txn) && key.is_ordered() {
+            self.write_counters().lock(key, txn);
+        }
+    }
+
+    /// Releases `key`, of an inherited shard, if `txn` holds it: the next holds it that has logged
+    /// it and is undecided, if there is one.
+    pub(in crate::xenic) fn pass_lock(&self, of: &InheritedShard, key: Key, txn: TxnId) {
+        of.release(key, |next| match next {
+            Some(next) => {
+                let passed = self.index_of(key).pass_lock(SlotHash::of(key), key, Some(txn), next);
+                if passed && key.is_ordered() {
+                    self.write_counters().unlock(key, txn);
+                    self.write_counters().lock(key, next);
+                }
+            }
+            None => _ = self.unlock(key, txn),
+        });
     }
 
     /// The keys of undecided records that only a recovery may decide about, of all shards that this
@@ -142,7 +178,7 @@ impl Node {
     /// broken on purpose.
     pub(in crate::xenic) fn steal(&self, keys: impl Iterator<Item = Key>) {
         for key in keys {
-            let holder = self.index().holder(SlotHash::of(key), key);
+            let holder = self.index_of(key).holder(SlotHash::of(key), key);
             if let Some(holder) = holder.filter(|&holder| self.lost().have_left(holder)) {
                 self.unlock(key, holder);
             }

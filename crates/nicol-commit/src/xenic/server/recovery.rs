@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, ReplyTo, Timeout};
 use nicol_core::ids::{EngineId, Epoch, Side};
-use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader};
 use nicol_kit::VIEW_WAIT;
 
@@ -19,9 +18,6 @@ use crate::xenic::messages::recovery::{
     Account, AccountReply, InView, ReportRecords, parse_in_view, parse_told,
 };
 use crate::xenic::messages::{FENCE, REPLICATE, REPORT};
-
-/// How often a NIC looks whether its host has read what stands in the logs.
-const DRAIN_WAIT: Nanos = Nanos::from_micros(5);
 
 impl<F: Fabric> NicServer<F> {
     /// Takes a request of recovery.
@@ -54,7 +50,7 @@ impl<F: Fabric> NicServer<F> {
             _ => {
                 let (epoch, account) = parse_told(body)?;
                 self.check_records(&account, |server, writes| {
-                    server.node.expect_own(writes.keys()).is_ok()
+                    server.node.expect_served(writes.keys()).is_ok()
                 })?;
                 self.fabric.spawn(async move { this.resolve(epoch, account, reply_to).await });
             }
@@ -105,19 +101,16 @@ impl<F: Fabric> NicServer<F> {
                 self.call_own(EngineId::nic(here.node, core), &InView::<FENCE>(epoch)).await?;
             }
         }
-        // What was taken before, the host must have read.
-        for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
-            let log = self.node.log(core);
-            let until = log.reserved();
-            while log.applied() < until {
-                self.fabric.sleep_until(self.fabric.now() + DRAIN_WAIT).await;
-            }
-        }
-        let host = EngineId::host(here.node, 0);
-        let reply = self.call_own(host, &ReportRecords).await?;
-        let account = Account::parse(&mut Reader::new(reply.as_ref()));
-        let account = account.map_err(|_| FabricError::Malformed)?;
+        let account = self.ask_host(&ReportRecords::OfLost).await?;
         Ok(Account { locked: self.node.locks_of_lost(), ..account })
+    }
+
+    /// What the host knows, once it has read what stands in the logs.
+    pub(super) async fn ask_host(&self, asked: &ReportRecords) -> Result<Account, FabricError> {
+        let host = EngineId::host(self.fabric.here().node, 0);
+        let reply = self.call_own(host, asked).await?;
+        let account = Account::parse(&mut Reader::new(reply.as_ref()));
+        account.map_err(|_| FabricError::Malformed)
     }
 
     /// REPLICATE: logs records that other survivors have, as if their coordinator had sent them.
@@ -145,7 +138,11 @@ impl<F: Fabric> NicServer<F> {
             return self.fabric.refuse(reply_to, FabricError::Unreachable);
         };
         let resolved = self.apply_resolution(&account).await;
-        match resolved {
+        let opened = match resolved {
+            Ok(()) => self.open_inherited(epoch).await,
+            Err(error) => Err(error),
+        };
+        match opened {
             Ok(()) => {
                 self.node.recovery().end(epoch);
                 self.fabric.reply(reply_to, &Ack);
@@ -155,6 +152,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     async fn apply_resolution(&self, account: &Account) -> Result<(), FabricError> {
+        self.settle_inherited(account.decisions.iter().copied()).await?;
         for record in &account.records {
             let Ok(writes) = Writes::parse(record) else { continue };
             let is_held = || writes.keys().all(|key| self.node.holder(key) == Some(writes.txn));
