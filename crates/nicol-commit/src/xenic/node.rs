@@ -6,7 +6,9 @@ mod grace;
 pub(super) mod inherited;
 mod inserts;
 mod losses;
+mod path;
 mod recovering;
+mod size;
 mod syncing;
 pub(super) mod undecided;
 
@@ -30,10 +32,8 @@ use nicol_kit::KeyShards;
 use nicol_kit::steering::Choice;
 use nicol_schedule::Shared;
 use nicol_store::high_water::HighWater;
-use nicol_store::host_table::{
-    Advance, ExhaustedSpace, Geometry, Growth, HostTable, LOAD_MAX_PERCENT, SlotHash,
-};
-use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::host_table::{Advance, ExhaustedSpace, HostTable, SlotHash};
+use nicol_store::nic_index::{IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
 use super::config::{ExecuteAt, Faithful, Recovery, XenicConfig};
@@ -46,20 +46,17 @@ use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
 use begun::Begun;
 use grace::Grace;
-use inherited::{Inherited, first_version};
+use inherited::Inherited;
 pub(super) use inserts::OwnInserts;
 use losses::deny;
+pub(super) use path::Path;
 use recovering::Recovering;
+use size::{index_of, table_for};
 use syncing::Syncing;
 use undecided::Undecided;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
 const LOADING_SPLITS: u64 = 2;
-/// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
-/// transactions abort for want of resources; with one object per key in flight that is far off.
-const BUSY_OBJECTS_MAX: usize = 1 << 18;
-/// Slots of the smallest table.
-const SLOTS_MIN: u64 = 1_024;
 
 /// A node: primary of one shard, or of none if it is for clients only, and backup of others, of
 /// which it may come to lead some. [Xenic21 4]
@@ -92,35 +89,6 @@ pub struct Node {
     choice: Option<Choice>,
 }
 
-/// The ways that a transaction may take to its commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Path {
-    /// Executed by a primary NIC. [Xenic21 4.2.3]
-    MultiHop,
-    /// Executed on the host's own table. [Xenic21 4.2.4]
-    LocalWrite,
-    /// The same, without a write.
-    LocalRead,
-    /// Executed by the coordinator, with one EXECUTE per shard. [Xenic21 4.2]
-    Ordinary,
-}
-
-impl Path {
-    const COUNT: usize = 4;
-    const ALL: [Self; Self::COUNT] =
-        [Self::MultiHop, Self::LocalWrite, Self::LocalRead, Self::Ordinary];
-
-    /// Its name in reports.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::MultiHop => "multi_hop",
-            Self::LocalWrite => "local_write",
-            Self::LocalRead => "local_read",
-            Self::Ordinary => "ordinary",
-        }
-    }
-}
-
 impl Node {
     /// How its coordinators choose where execution logic runs, if that is planned at run time.
     pub(super) const fn choice(&self) -> Option<&Choice> {
@@ -135,28 +103,6 @@ impl Node {
     /// How far its recovery is.
     pub(super) const fn recovery(&self) -> &Recovering {
         &self.recovery
-    }
-
-    /// The shards that it leads since they have lost their primary.
-    pub(super) const fn inherited(&self) -> &Inherited {
-        &self.inherited
-    }
-
-    /// Learns from a later view who is lost, which shards have changed, and which of them this node
-    /// leads now.
-    pub(super) fn learn(&self, view: &View) {
-        self.lost().learn(view);
-        self.begun.learn(view);
-        if self.config.recovery == Recovery::Prepared {
-            self.inherited.learn(view, self.id, |shard| {
-                let config = index_of(self.backup_of(shard), &self.config);
-                NicIndex::above(config, first_version(view.led_since(shard)))
-            });
-        }
-        let holds = self.shard.is_some() || self.backups.values().next().is_some();
-        if holds && self.lost().are_any() && self.config.recovery == Recovery::Prepared {
-            self.recovery.note_due(view.epoch());
-        }
     }
 
     /// Its id.
@@ -177,10 +123,10 @@ impl Node {
     /// The records of the shard of `key`, which this node leads.
     #[inline]
     pub(super) fn led(&self, key: Key) -> &Replica {
-        if self.inherited.are_any() && !self.is_primary_of(key) {
-            return self.backup_of(self.shard_of(key));
+        match self.is_inherited(key) {
+            true => self.backup_of(self.shard_of(key)),
+            false => &self.primary,
         }
-        &self.primary
     }
 
     /// The records of a shard that it backs up from the start.
@@ -206,14 +152,6 @@ impl Node {
             return inherited.map_or(&self.index, |inherited| inherited.index());
         }
         &self.index
-    }
-
-    /// The NIC's indices of all shards that it leads.
-    pub(super) fn indices(&self) -> impl Iterator<Item = (Option<ShardId>, &NicIndex)> {
-        self.lost_sides.expect_kept(Side::Nic);
-        let inherited = self.inherited.iter();
-        let inherited = inherited.map(|one| (Some(one.shard()), one.index()));
-        std::iter::once((self.shard, &self.index)).chain(inherited)
     }
 
     pub(super) fn log(&self, core: u8) -> &Arc<LogMemory> {
@@ -266,21 +204,6 @@ impl Node {
         keys: impl Iterator<Item = Key> + Clone,
     ) -> Result<Result<(), Abort>, Malformed> {
         if self.is_local(keys.clone()) { Ok(Ok(())) } else { self.expect_inherited(keys) }
-    }
-
-    #[cold]
-    fn expect_inherited(
-        &self,
-        mut keys: impl Iterator<Item = Key>,
-    ) -> Result<Result<(), Abort>, Malformed> {
-        let malformed = Malformed { what: "a key of another shard" };
-        let Some(shard) = keys.next().map(|key| self.shard_of(key)) else { return Ok(Ok(())) };
-        let may_lead = self.config.recovery == Recovery::Prepared && self.is_backup_of(shard);
-        if !may_lead || keys.any(|key| self.shard_of(key) != shard) {
-            return Err(malformed);
-        }
-        let open = self.inherited.get(shard).is_some_and(|inherited| inherited.is_open());
-        Ok(if open { Ok(()) } else { Err(Abort::ShardUnavailable { shard }) })
     }
 
     /// The LOGs that a transaction may lead to which another node executes for `coordinator`: every
@@ -410,14 +333,29 @@ impl Node {
         index.confirm_absent_at(hash, entry.key, txn, entry.version)
     }
 
-    /// Returns true if `key`, of an ordered table, certainly never had a record.
+    /// Returns true if `key`, of an ordered table, certainly never had a record. Of inherited
+    /// shards, with which a group may be shared, only the host knows.
     pub(super) fn confirm_absent(&self, key: Key) -> bool {
-        self.write_counters().confirm_absent(key)
+        !self.is_inherited(key) && self.write_counters().confirm_absent(key)
     }
 
     /// The host has answered with the high-water mark of `key`'s group.
     pub(super) fn learn_high_water(&self, key: Key, high_water: HighWater) {
-        self.write_counters().learn_high_water(key, high_water);
+        if !self.is_inherited(key) {
+            self.write_counters().learn_high_water(key, high_water);
+        }
+    }
+
+    /// May the host, which has counted so many writes, lack a new record of the range of `key` that
+    /// no index knows? There are none in inherited shards: no coordinator has its own there.
+    pub(super) fn may_lack_inserts(&self, key: Key, version: RangeVersion) -> bool {
+        !self.is_inherited(key) && self.write_counters().may_lack_inserts(version)
+    }
+
+    /// Is `key`, which this node leads, of an inherited shard?
+    #[inline]
+    fn is_inherited(&self, key: Key) -> bool {
+        self.inherited.are_any() && !self.is_primary_of(key)
     }
 
     /// Is what `txn` has read of an ordered table still current?
@@ -457,32 +395,6 @@ impl Node {
     pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
         &self.lookups[usize::from(core)]
     }
-}
-
-/// The form of the NIC's index of a shard with these records.
-fn index_of(replica: &Replica, config: &XenicConfig) -> IndexConfig {
-    IndexConfig {
-        segments: replica.table.geometry().segments(),
-        cached_objects_max: config.index_objects,
-        busy_objects_max: BUSY_OBJECTS_MAX,
-        homes_per_hint: config.homes_per_hint,
-        value_bytes_max: config.index_value_bytes,
-    }
-}
-
-/// An empty replica with space for so many records, or for as many as its first slots hold if it
-/// may grow.
-fn table_for(records: u64, config: &XenicConfig) -> Replica {
-    let geometry = Geometry::new(
-        (records * config.slots_percent / 100).max(SLOTS_MIN),
-        config.displacement_max,
-        config.inline_value,
-    );
-    let admitted = match config.growth {
-        Growth::Off => records,
-        Growth::Doubling { .. } => records.min(geometry.slots() * LOAD_MAX_PERCENT / 100),
-    };
-    Replica::new(HostTable::new(geometry, admitted, config.growth))
 }
 
 impl Survivor for Node {

@@ -46,6 +46,9 @@ impl Resolution {
         for (txn, seen) in gather(accounts) {
             let survivors = Survivors { view, accounts };
             let Some(fate) = seen.fate(&survivors) else { continue };
+            if fate == Fate::Committed && seen.has_lost_a_write(&survivors) {
+                continue;
+            }
             resolution.decisions.push(Decision { txn, fate });
             if fate == Fate::Aborted {
                 continue;
@@ -57,7 +60,8 @@ impl Resolution {
                         resolution.lacking.entry(holder).or_default().push(record.into());
                     }
                 }
-                if seen.locked.contains(&shard) {
+                // A primary that was a backup has the record, and installs nothing.
+                if seen.locked.contains(&shard) && !survivors.has_changed(shard, seen.began) {
                     let primary = view.primary(shard);
                     resolution.installs.entry(primary).or_default().push(record.into());
                 }
@@ -122,6 +126,14 @@ impl Survivors<'_> {
 }
 
 impl Seen<'_> {
+    /// Has nobody who is left what a primary has locked and must install? The backups of its shard
+    /// are all lost, the coordinator among them. (AMB-50)
+    fn has_lost_a_write(&self, survivors: &Survivors<'_>) -> bool {
+        let no_backup = |shard: ShardId| survivors.holders(shard, self.began).next().is_none();
+        let mut locked = self.listed.intersection(&self.locked);
+        locked.any(|&shard| !self.records.contains_key(&shard) && no_backup(shard))
+    }
+
     /// How it ends; `None` if nobody who is left can know.
     fn fate(&self, survivors: &Survivors<'_>) -> Option<Fate> {
         if self.decided.is_some() {
@@ -151,8 +163,9 @@ impl Seen<'_> {
 #[cfg(test)]
 mod tests {
     use nicol_core::fabric::Message;
-    use nicol_core::ids::{Key, Version};
+    use nicol_core::ids::{Incarnation, Key, Side, Version};
     use nicol_core::txn::{ProcedureId, Txn};
+    use nicol_core::view::{SideState, Succession};
     use nicol_core::wire::Writer;
 
     use super::*;
@@ -230,6 +243,44 @@ mod tests {
         // The primary of shard 4 is lost: it says nothing.
         assert_eq!(fate(&[4, 1], &[(0, &[4], false), (1, &[], true)]), Some(Fate::Aborted));
         assert_eq!(fate(&[4], &[(0, &[4], false)]), Some(Fate::Committed));
+    }
+
+    #[test]
+    fn a_write_that_went_with_all_backups_of_its_shard_keeps_its_lock() {
+        // Three nodes with one backup each, of which 1 is lost: it was that of shard 0.
+        let first = View::new(3, 2, 1, 1).unwrap().with_succession(Succession::Backups);
+        let down = SideState { up: false, incarnation: Incarnation(2) };
+        let view = first.with_side(NodeId(1), Side::Host, down);
+        let locked = vec![(TXN, ShardId(0))];
+        let records = vec![log(2, &[0, 2])];
+        let at_0 = Account { locked, records, ..Account::default() };
+        for decisions in [vec![], vec![Decision { txn: TXN, fate: Fate::Committed }]] {
+            let at_2 = Account { decisions, ..Account::default() };
+            let accounts = [(NodeId(0), at_0.clone()), (NodeId(2), at_2)];
+            assert!(Resolution::of(&view, &accounts).decisions.is_empty());
+        }
+    }
+
+    #[test]
+    fn who_leads_a_shard_since_counts_as_the_backup_that_it_was() {
+        let first = View::new(4, 3, 1, 1).unwrap().with_succession(Succession::Backups);
+        let down = SideState { up: false, incarnation: Incarnation(2) };
+        let view = first.with_side(NodeId(0), Side::Host, down);
+        let account = |records| Account { records, ..Account::default() };
+        // Shard 0 was led by 0 and is by 1; 2 is its backup. Nobody holds its lock any more.
+        let accounts = [(1, vec![]), (2, vec![log(0, &[0])]), (3, vec![])];
+        let accounts = accounts.map(|(node, records)| (NodeId(node), account(records)));
+        let resolved = Resolution::of(&view, &accounts);
+        assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Committed }]);
+        assert_eq!(resolved.lacking.into_keys().collect::<Vec<_>>(), [NodeId(1)]);
+        assert!(resolved.installs.is_empty());
+        // That its lock has gone with node 0 says nothing.
+        let accounts = [(1, vec![log(0, &[0, 3])]), (2, vec![]), (3, vec![])];
+        let accounts = accounts.map(|(node, records)| (NodeId(node), account(records)));
+        let mut accounts = accounts.to_vec();
+        accounts[2].1.locked = vec![(TXN, ShardId(3))];
+        let resolved = Resolution::of(&view, &accounts);
+        assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Aborted }]);
     }
 
     #[test]

@@ -219,7 +219,8 @@ pub fn run_beside<N: CommitNode, B: Beside>(
         profile.persist.latency.value = Picos(latency * 1_000);
     }
     let mut sim = SimConfig::new(view.clone(), Arc::new(profile), seed);
-    sim.view_service = !run.faults.crashes.is_empty();
+    let FaultPlan { crashes, partitions, .. } = &run.faults;
+    sim.view_service = !crashes.is_empty() || !partitions.is_empty();
     sim.faults = run.faults.clone();
     sim.tuning.tasks_per_round = run.tasks_per_round;
     let world = SimCluster::new(sim);

@@ -312,6 +312,23 @@ impl NicIndex {
         self.pinned.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Forgets what is known of `key`, since the table has it now; not of one that is pinned, which
+    /// is newer. Its locks stay. A DMA read that is under way brings nothing current of its segment.
+    pub fn forget(&self, hash: SlotHash, key: Key) {
+        let (mut stripe, number) = self.open(hash);
+        stripe.entry(number).epoch += 1;
+        let Some(index) = stripe.find(number, hash, key) else { return };
+        if stripe.object(index).pins > 0 {
+            return;
+        }
+        stripe.set_value(index, &[]);
+        let object = stripe.object(index);
+        object.forget();
+        if object.holder().is_none() && object.readers == 0 {
+            stripe.remove(index);
+        }
+    }
+
     /// Takes one pin back.
     ///
     /// # Panics

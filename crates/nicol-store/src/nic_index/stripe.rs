@@ -137,6 +137,11 @@ impl Object {
         (self.known != Known::Nothing).then_some((self.version, self.known == Known::Present))
     }
 
+    /// Forgets all but its locks.
+    pub(super) fn forget(&mut self) {
+        self.known = Known::Nothing;
+    }
+
     pub(super) fn set_known(&mut self, version: Version, present: bool) {
         self.version = version;
         self.known = if present { Known::Present } else { Known::Absent };

@@ -56,7 +56,8 @@ impl Message for TreeReply<'_> {
 async fn report<F: Fabric>(fabric: F, node: Arc<Node>, asked: ReportRecords, reply_to: ReplyTo) {
     for core in 0..fabric.view().engines(fabric.here().node, Side::Nic) as u8 {
         let log = node.log(core);
-        let until = log.reserved();
+        let reads = node.config().hooks().reads_before_reporting();
+        let until = if reads { log.reserved() } else { 0 };
         while log.applied() < until {
             fabric.sleep_until(fabric.now() + DRAIN_WAIT).await;
         }

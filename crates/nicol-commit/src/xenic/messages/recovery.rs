@@ -124,8 +124,8 @@ impl Message for ReportRecords {
     }
 }
 
-/// REPLICATE and RESOLVE: records that a survivor lacks; then decisions, and the records that a
-/// primary installs.
+/// REPLICATE, INSTALL and RESOLVE: records that a survivor lacks; records that a primary installs;
+/// then decisions.
 pub(in crate::xenic) struct Told<'a, const KIND: u16> {
     pub(in crate::xenic) epoch: Epoch,
     pub(in crate::xenic) account: &'a Account,
@@ -140,7 +140,7 @@ impl<const KIND: u16> Message for Told<'_, KIND> {
     }
 }
 
-/// Takes a REPLICATE or RESOLVE.
+/// Takes a REPLICATE, INSTALL or RESOLVE.
 pub(in crate::xenic) fn parse_told(body: &[u8]) -> Result<(Epoch, Account), Malformed> {
     let mut from = Reader::new(body);
     let epoch = Epoch(from.u32()?);

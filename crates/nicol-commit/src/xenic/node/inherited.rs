@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use nicol_core::ids::{Epoch, IdMap, Key, NodeId, ShardId, TxnId, Version};
+use nicol_core::ids::{Epoch, Key, NodeId, ShardId, TxnId, Version};
 use nicol_core::view::View;
 use nicol_store::nic_index::NicIndex;
 
@@ -82,11 +82,9 @@ pub(in crate::xenic) struct InheritedShard {
 struct Kept {
     /// Before it is served: what has been decided since it was inherited.
     decided: Vec<TxnId>,
-    /// The undecided transactions whose keys are locked, with the bodies of their LOGs.
+    /// The undecided transactions whose keys are locked, with the bodies of their LOGs. Several may
+    /// write a key: one that was unlocked may be undecided together with the next that has locked.
     undecided: BTreeMap<TxnId, Vec<Box<[u8]>>>,
-    /// The newest version of a key that was installed while others of these write it, too: one that
-    /// was unlocked may be undecided together with the next that has locked the key.
-    installed: IdMap<Key, Version>,
 }
 
 impl Kept {
@@ -165,20 +163,6 @@ impl InheritedShard {
             kept.decided.push(txn);
         }
         kept.undecided.remove(&txn).unwrap_or_default()
-    }
-
-    /// Is `version` of `key` newer than what was installed of the undecided ones that write it? It
-    /// counts as installed from here on.
-    pub(in crate::xenic) fn is_newest(&self, key: Key, version: Version) -> bool {
-        let kept = &mut *self.kept();
-        if kept.writer_of(key).is_some() {
-            let newest = kept.installed.get(&key).is_none_or(|&installed| version > installed);
-            if newest {
-                kept.installed.insert(key, version);
-            }
-            return newest;
-        }
-        kept.installed.remove(&key).is_none_or(|installed| version > installed)
     }
 
     /// `pass` has `key` locked for the next undecided transaction that writes it, if there is one.

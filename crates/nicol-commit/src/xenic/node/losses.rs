@@ -1,25 +1,78 @@
 //! What a crash leaves behind at a node that survives it, until survivors have decided about it, if
-//! they do (decisions 0020 and 0102) [Xenic21 4.2.1].
+//! they do, and what it comes to lead (decisions 0020, 0102 and 0103) [Xenic21 4.2.1].
 //!
 //! A transaction that a crashed node left undecided keeps its locks. Other transactions that want
 //! these keys are refused with the reason.
 
 use nicol_core::fabric::{Fabric, ReplyTo};
-use nicol_core::ids::{IdMap, Key, ShardId, TxnId};
+use nicol_core::ids::{IdMap, Key, ShardId, Side, TxnId, Version};
 use nicol_core::txn::{Abort, RangeVersion};
+use nicol_core::view::View;
+use nicol_core::wire::Malformed;
 use nicol_store::host_table::SlotHash;
-use nicol_store::nic_index::LockRefused;
+use nicol_store::nic_index::{LockRefused, NicIndex};
 
 use super::Node;
-use super::inherited::InheritedShard;
+use super::inherited::{Inherited, InheritedShard, first_version};
+use super::size::index_of;
 use crate::decided::Decision;
 use crate::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
 use crate::survivor::Survivor;
+use crate::xenic::config::Recovery;
 use crate::xenic::messages::recovery::Account;
 use crate::xenic::messages::ship::ShipReply;
 use crate::xenic::messages::{LOCK, READ, SHIP};
 
 impl Node {
+    /// The shards that it leads since they have lost their primary.
+    pub(in crate::xenic) const fn inherited(&self) -> &Inherited {
+        &self.inherited
+    }
+
+    /// Learns from a later view who is lost, which shards have changed, and which of them this node
+    /// leads now.
+    pub(in crate::xenic) fn learn(&self, view: &View) {
+        self.lost().learn(view);
+        self.begun.learn(view);
+        if self.config.recovery == Recovery::Prepared {
+            self.inherited.learn(view, self.id, |shard| {
+                let config = index_of(self.backup_of(shard), &self.config);
+                let continues = self.config.hooks().continues_versions();
+                let first = first_version(view.led_since(shard));
+                NicIndex::above(config, if continues { first } else { Version(0) })
+            });
+        }
+        let holds = self.shard.is_some() || self.backups.values().next().is_some();
+        if holds && self.lost().are_any() && self.config.recovery == Recovery::Prepared {
+            self.recovery.note_due(view.epoch());
+        }
+    }
+
+    /// The NIC's indices of all shards that it leads.
+    pub(in crate::xenic) fn indices(&self) -> impl Iterator<Item = (Option<ShardId>, &NicIndex)> {
+        self.lost_sides.expect_kept(Side::Nic);
+        let inherited = self.inherited.iter();
+        let inherited = inherited.map(|one| (Some(one.shard()), one.index()));
+        std::iter::once((self.shard, &self.index)).chain(inherited)
+    }
+
+    #[cold]
+    pub(super) fn expect_inherited(
+        &self,
+        mut keys: impl Iterator<Item = Key>,
+    ) -> Result<Result<(), Abort>, Malformed> {
+        let malformed = Malformed { what: "a key of another shard" };
+        let Some(shard) = keys.next().map(|key| self.shard_of(key)) else { return Ok(Ok(())) };
+        let may_lead = self.config.recovery == Recovery::Prepared && self.is_backup_of(shard);
+        if !may_lead || keys.any(|key| self.shard_of(key) != shard) {
+            return Err(malformed);
+        }
+        let hooks = self.config.hooks();
+        let open = self.inherited.get(shard).is_some_and(|inherited| inherited.is_open());
+        let served = open || self.inherited.get(shard).is_some() && hooks.serves_at_once();
+        Ok(if served { Ok(()) } else { Err(Abort::ShardUnavailable { shard }) })
+    }
+
     /// Why `key` is not locked.
     pub(in crate::xenic) fn refusal(&self, refused: LockRefused, key: Key) -> Abort {
         match refused {
@@ -136,9 +189,11 @@ impl Node {
         }
     }
 
-    /// Releases `key`, of an inherited shard, if `txn` holds it: the next holds it that has logged
-    /// it and is undecided, if there is one.
-    pub(in crate::xenic) fn pass_lock(&self, of: &InheritedShard, key: Key, txn: TxnId) {
+    /// `txn`, which has logged `key` of an inherited shard, is decided, and the host knows it. The
+    /// key is released if `txn` holds it: the next holds it that has logged it and is undecided,
+    /// if there is one.
+    pub(in crate::xenic) fn end_inherited(&self, of: &InheritedShard, key: Key, txn: TxnId) {
+        self.index_of(key).forget(SlotHash::of(key), key);
         of.release(key, |next| match next {
             Some(next) => {
                 let passed = self.index_of(key).pass_lock(SlotHash::of(key), key, Some(txn), next);

@@ -22,7 +22,7 @@ use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
-use super::messages::{FENCE, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
+use super::messages::{FENCE, INSTALL, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
 use super::node::{Node, OwnInserts};
 use super::open_txn::OpenTxns;
 use crate::decided::{decisions_of, parse_decided};
@@ -113,7 +113,7 @@ impl<F: Fabric> NicServer<F> {
                 self.fabric.spawn(async move { this.note_decided(body.as_ref(), reply_to).await });
                 Ok(())
             }
-            FENCE | REPORT | REPLICATE | RESOLVE => {
+            FENCE | REPORT | REPLICATE | INSTALL | RESOLVE => {
                 self.take_recovery(delivery.kind, body, reply_to)
             }
             SHIP => self.shipped.take(body, reply_to),

@@ -17,7 +17,7 @@ use crate::xenic::config::SLOT_WAIT;
 use crate::xenic::messages::recovery::{
     Account, AccountReply, InView, ReportRecords, parse_in_view, parse_told,
 };
-use crate::xenic::messages::{FENCE, REPLICATE, REPORT};
+use crate::xenic::messages::{FENCE, INSTALL, REPLICATE, REPORT};
 
 impl<F: Fabric> NicServer<F> {
     /// Takes a request of recovery.
@@ -47,12 +47,20 @@ impl<F: Fabric> NicServer<F> {
                 })?;
                 self.fabric.spawn(async move { this.replicate(epoch, account, reply_to).await });
             }
-            _ => {
+            INSTALL => {
                 let (epoch, account) = parse_told(body)?;
                 self.check_records(&account, |server, writes| {
                     server.node.expect_served(writes.keys()).is_ok()
                 })?;
-                self.fabric.spawn(async move { this.resolve(epoch, account, reply_to).await });
+                self.fabric.spawn(async move {
+                    this.apply(epoch, reply_to, this.install_held(&account.records)).await;
+                });
+            }
+            _ => {
+                let (epoch, account) = parse_told(body)?;
+                self.fabric.spawn(async move {
+                    this.apply(epoch, reply_to, this.resolve(epoch, &account.decisions)).await;
+                });
             }
         }
         Ok(())
@@ -129,31 +137,26 @@ impl<F: Fabric> NicServer<F> {
         self.fabric.reply(reply_to, &Ack);
     }
 
-    /// RESOLVE: installs what commits, releases every lock of what is decided, and tells the
-    /// backups' side of this node.
-    async fn resolve(&self, epoch: Epoch, account: Account, reply_to: ReplyTo) {
-        let _phase = self.fabric.phase("server: RESOLVE");
+    /// Does what a recovery asks for, unless a later view recovers.
+    async fn apply(
+        &self,
+        epoch: Epoch,
+        reply_to: ReplyTo,
+        asked: impl Future<Output = Result<(), FabricError>>,
+    ) {
         let Some(_resolving) = self.node.recovery().resolve(epoch) else {
-            // A later view recovers.
             return self.fabric.refuse(reply_to, FabricError::Unreachable);
         };
-        let resolved = self.apply_resolution(&account).await;
-        let opened = match resolved {
-            Ok(()) => self.open_inherited(epoch).await,
-            Err(error) => Err(error),
-        };
-        match opened {
-            Ok(()) => {
-                self.node.recovery().end(epoch);
-                self.fabric.reply(reply_to, &Ack);
-            }
+        match asked.await {
+            Ok(()) => self.fabric.reply(reply_to, &Ack),
             Err(error) => self.fabric.refuse(reply_to, error),
         }
     }
 
-    async fn apply_resolution(&self, account: &Account) -> Result<(), FabricError> {
-        self.settle_inherited(account.decisions.iter().copied()).await?;
-        for record in &account.records {
+    /// INSTALL: takes records of what commits, and is locked here, as COMMITs.
+    async fn install_held(&self, records: &[Box<[u8]>]) -> Result<(), FabricError> {
+        let _phase = self.fabric.phase("server: INSTALL");
+        for record in records {
             let Ok(writes) = Writes::parse(record) else { continue };
             let is_held = || writes.keys().all(|key| self.node.holder(key) == Some(writes.txn));
             if !is_held() {
@@ -163,17 +166,27 @@ impl<F: Fabric> NicServer<F> {
             if let Ok((position, landing)) = appended {
                 self.install(&writes, position);
                 landing.await?;
+                self.unlock_written(&writes);
             }
         }
-        self.node.recovery().close(&account.decisions);
-        self.node.release_locks_of(&account.decisions);
+        Ok(())
+    }
+
+    /// RESOLVE: tells the backups' side of this node what is decided, releases every lock of that,
+    /// and serves what this node has inherited.
+    async fn resolve(&self, epoch: Epoch, decisions: &[Decision]) -> Result<(), FabricError> {
+        let _phase = self.fabric.phase("server: RESOLVE");
+        self.node.recovery().close(decisions);
         let here = self.fabric.here();
         let most = Decision::most(self.node.log(here.core).body_max());
         for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
-            for part in account.decisions.chunks(most) {
+            for part in decisions.chunks(most) {
                 self.call_own(EngineId::nic(here.node, core), &Decided(part)).await?;
             }
         }
+        self.node.release_locks_of(decisions);
+        self.open_inherited(epoch).await?;
+        self.node.recovery().end(epoch);
         Ok(())
     }
 

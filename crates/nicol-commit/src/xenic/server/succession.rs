@@ -5,8 +5,6 @@ use nicol_core::ids::Epoch;
 
 use super::NicServer;
 use crate::decided::{Decision, Fate};
-use crate::log::RecordKind;
-use crate::writes::Writes;
 use crate::xenic::messages::recovery::ReportRecords;
 use crate::xenic::node::inherited::{InheritedShard, keys_of};
 
@@ -25,7 +23,12 @@ impl<F: Fabric> NicServer<F> {
                 let so_far = inherited.decisions_so_far();
                 let asked = ReportRecords::OfShard(inherited.shard());
                 let records = self.ask_host(&asked).await?.records;
-                if inherited.open(records, so_far, |key, txn| self.node.lock_again(key, txn)) {
+                let lock = |key, txn| {
+                    if self.node.config().hooks().rebuilds_locks() {
+                        self.node.lock_again(key, txn);
+                    }
+                };
+                if inherited.open(records, so_far, lock) {
                     break;
                 }
             }
@@ -34,7 +37,11 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// Ends what is decided of the transactions whose keys are locked in shards that this node has
-    /// inherited: nobody sends COMMIT or ABORT for what an earlier primary has locked.
+    /// inherited, and which stands in the log: nobody sends COMMIT or ABORT for what an earlier
+    /// primary has locked.
+    ///
+    /// The host applies what commits, as a backup does. It may have a newer write of another that
+    /// was decided before, so that the index learns from the table what has become of the keys.
     pub(super) async fn settle_inherited(
         &self,
         decisions: impl Iterator<Item = Decision>,
@@ -42,35 +49,22 @@ impl<F: Fabric> NicServer<F> {
         if self.node.inherited().iter().next().is_none() {
             return Ok(());
         }
-        for Decision { txn, fate } in decisions.filter(|one| one.fate != Fate::KnownToAll) {
+        let decisions = decisions.filter(|one| one.fate != Fate::KnownToAll);
+        let mut ended = Vec::new();
+        for Decision { txn, .. } in decisions {
             for inherited in self.node.inherited().iter() {
                 let records = inherited.decide(txn);
-                if fate == Fate::Committed {
-                    for record in &records {
-                        self.install_inherited(inherited, record).await?;
-                    }
+                if !records.is_empty() {
+                    ended.push((inherited, txn, records));
                 }
-                keys_of(&records).for_each(|key| self.node.pass_lock(inherited, key, txn));
             }
+        }
+        if !ended.is_empty() {
+            self.ask_host(&ReportRecords::OfLost).await?;
+        }
+        for (inherited, txn, records) in ended {
+            keys_of(&records).for_each(|key| self.node.end_inherited(inherited, key, txn));
         }
         Ok(())
-    }
-
-    /// Installs a LOG that its backup has become primary of, as COMMIT does.
-    async fn install_inherited(
-        &self,
-        inherited: &InheritedShard,
-        record: &[u8],
-    ) -> Result<(), FabricError> {
-        let Ok(writes) = Writes::parse(record) else { return Ok(()) };
-        let (position, landing) = self.log.append(RecordKind::Commit, record, || true).await?;
-        for (key, version, value) in writes.installs() {
-            // Later transactions may have been decided before this one.
-            if inherited.is_newest(key, version) {
-                self.node.install(key, version, value);
-                self.log.pin(position, key);
-            }
-        }
-        landing.await.map(drop)
     }
 }

@@ -103,7 +103,7 @@ impl<F: Fabric> Lookups<F> {
             }
             Err(now) => now,
         };
-        if absent_at.is_some_and(|version| self.node.write_counters().may_lack_inserts(version)) {
+        if absent_at.is_some_and(|version| self.node.may_lack_inserts(asked.key, version)) {
             return Ok(false);
         }
         if now.epoch != asked.epoch {
