@@ -184,7 +184,7 @@ impl NicIndex {
         }
     }
 
-    /// Locks `key` for `txn` in place of `from`, if that one holds it; or, without `from`, if nobody
+    /// Locks `key` for `txn` in place of `from`, if that one holds it; without `from`, if nobody
     /// does. Never refused for want of space. Returns whether it did.
     pub fn pass_lock(&self, hash: SlotHash, key: Key, from: Option<TxnId>, txn: TxnId) -> bool {
         let (mut stripe, number) = self.open(hash);
@@ -313,7 +313,7 @@ impl NicIndex {
     }
 
     /// Forgets what is known of `key`, since the table has it now; not of one that is pinned, which
-    /// is newer. Its locks stay. A DMA read that is under way brings nothing current of its segment.
+    /// is newer. Its locks stay. A DMA read of its segment that is under way brings nothing current.
     pub fn forget(&self, hash: SlotHash, key: Key) {
         let (mut stripe, number) = self.open(hash);
         stripe.entry(number).epoch += 1;

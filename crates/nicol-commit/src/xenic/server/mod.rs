@@ -9,7 +9,6 @@ mod own_keys;
 mod recovery;
 mod remote_execution;
 mod split_requests;
-mod succession;
 
 use std::rc::Rc;
 use std::sync::Arc;

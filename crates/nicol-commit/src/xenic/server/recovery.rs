@@ -1,5 +1,5 @@
-//! Recovery at a survivor: what it knows of those who are lost, and what it is told.
-//! [Xenic21 4.2.1] (decision 0102)
+//! Recovery at a survivor: what it knows of those who are lost, what it is told, and which shards it
+//! comes to lead. [Xenic21 4.2.1] (decisions 0102 and 0103)
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use nicol_core::wire::{Malformed, Reader};
 use nicol_kit::VIEW_WAIT;
 
 use super::NicServer;
-use crate::decided::{Decided, Decision};
+use crate::decided::{Decided, Decision, Fate};
 use crate::log::RecordKind;
 use crate::messages::Ack;
 use crate::writes::Writes;
@@ -18,6 +18,7 @@ use crate::xenic::messages::recovery::{
     Account, AccountReply, InView, ReportRecords, parse_in_view, parse_told,
 };
 use crate::xenic::messages::{FENCE, INSTALL, REPLICATE, REPORT};
+use crate::xenic::node::inherited::{InheritedShard, keys_of};
 
 impl<F: Fabric> NicServer<F> {
     /// Takes a request of recovery.
@@ -204,5 +205,64 @@ impl<F: Fabric> NicServer<F> {
                 answered => return answered,
             }
         }
+    }
+
+    /// Serves every shard from here on that this node has inherited by the view of `epoch`, whose
+    /// recovery has decided about all that lost coordinators began.
+    ///
+    /// What is undecided still is locked before: the table has all the rest.
+    pub(super) async fn open_inherited(&self, epoch: Epoch) -> Result<(), FabricError> {
+        let waits = |one: &&InheritedShard| {
+            !one.is_open() && self.fabric.view().led_since(one.shard()) <= epoch
+        };
+        for inherited in self.node.inherited().iter().filter(waits) {
+            loop {
+                // What is decided before this the host has applied when it answers.
+                let so_far = inherited.decisions_so_far();
+                let asked = ReportRecords::OfShard(inherited.shard());
+                let records = self.ask_host(&asked).await?.records;
+                let lock = |key, txn| {
+                    if self.node.config().hooks().rebuilds_locks() {
+                        self.node.lock_again(key, txn);
+                    }
+                };
+                if inherited.open(records, so_far, lock) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what is decided of the transactions whose keys are locked in shards that this node has
+    /// inherited, and which stands in the log: nobody sends COMMIT or ABORT for what an earlier
+    /// primary has locked.
+    ///
+    /// The host applies what commits, as a backup does. It may have a newer write of another that
+    /// was decided before, so that the index learns from the table what has become of the keys.
+    pub(super) async fn settle_inherited(
+        &self,
+        decisions: impl Iterator<Item = Decision>,
+    ) -> Result<(), FabricError> {
+        if self.node.inherited().iter().next().is_none() {
+            return Ok(());
+        }
+        let decisions = decisions.filter(|one| one.fate != Fate::KnownToAll);
+        let mut ended = Vec::new();
+        for Decision { txn, .. } in decisions {
+            for inherited in self.node.inherited().iter() {
+                let records = inherited.decide(txn);
+                if !records.is_empty() {
+                    ended.push((inherited, txn, records));
+                }
+            }
+        }
+        if !ended.is_empty() {
+            self.ask_host(&ReportRecords::OfLost).await?;
+        }
+        for (inherited, txn, records) in ended {
+            keys_of(&records).for_each(|key| self.node.end_inherited(inherited, key, txn));
+        }
+        Ok(())
     }
 }
