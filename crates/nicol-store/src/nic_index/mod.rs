@@ -313,7 +313,7 @@ impl NicIndex {
     }
 
     /// Forgets what is known of `key`, since the table has it now; not of one that is pinned, which
-    /// is newer. Its locks stay. A DMA read of its segment that is under way brings nothing current.
+    /// is newer. Its locks stay. DMA reads of its segment that are under way bring nothing.
     pub fn forget(&self, hash: SlotHash, key: Key) {
         let (mut stripe, number) = self.open(hash);
         stripe.entry(number).epoch += 1;

@@ -1,5 +1,5 @@
-//! Recovery at a survivor: what it knows of those who are lost, what it is told, and which shards it
-//! comes to lead. [Xenic21 4.2.1] (decisions 0102 and 0103)
+//! Recovery at a survivor: what it knows of those who are lost, what it is told, and which shards
+//! it comes to lead. [Xenic21 4.2.1] (decisions 0102 and 0103)
 
 use std::rc::Rc;
 
