@@ -16,25 +16,27 @@
 //! 5. The outcome returns through `connection/mailbox.rs`. `Transactions` tries again, splits or
 //!    ends the transaction, and the front writes the replies in order.
 //!
-//! What needs no record (PING, CLIENT, INFO ...) is answered in step 2 by `admin/`. A MULTI/EXEC is
-//! one transaction; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
+//! What needs no record (PING, CLIENT, INFO ...) is answered in step 2 by `admin/`, and what goes over
+//! all keys (SCAN, FLUSHDB ...) is many transactions, which `walks/` makes. A MULTI/EXEC is one; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
 //! commits only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
 //! - a hash, list, set or sorted set stands in one record and has a value's limit;
-//! - SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
-//!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
-//!   too, and may miss those of a transaction whose outcome was unknown;
+//! - KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are many transactions (`walks/`), and refused in a MULTI, as
+//!   is SCAN;
+//! - DBSIZE counts keys, those that expired and are not freed yet too, and may miss those of a
+//!   transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
 //!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access
 //!   is kept;
+//! - CLIENT TRACKING may tell of more than has changed (`tracking.rs`);
 //! - INCRBYFLOAT refuses hexadecimal numbers;
 //! - ACL LIST, ACL GETUSER and the file of users show the rules of commands as they were given, as
-//!   Redis 7.2 does, and no commands take channels;
+//!   Redis 7.2 does;
 //! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and
-//!   AUTH, HELLO and CLIENT KILL are refused;
+//!   AUTH, HELLO, CLIENT KILL and SUBSCRIBE are refused;
 //! - an EXEC whose watched key was absent may also be refused because a neighbour of it was
 //!   deleted, and one whose watched key had expired before the WATCH because its memory was freed;
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is
@@ -55,14 +57,19 @@ mod config;
 mod connection;
 mod events;
 mod logins;
+mod notices;
+mod pubsub;
+mod pushes;
 mod server;
 mod shared;
 mod slow_log;
 mod stats;
+mod tracking;
 mod transactions;
 mod wait_group;
+mod walks;
 
-pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
+pub use config::{KEY_BYTES_MAX, Limits, OutputLimit, ServerConfig, StartError, VALUE_BYTES_MAX};
 pub use connection::address::{Address, AddressError};
 pub use connection::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 pub use connection::{encode, parse};

@@ -6,7 +6,9 @@ mod command;
 mod config;
 mod info;
 mod login;
+mod pubsub;
 mod slowlog;
+mod tracking;
 
 pub use acl::note_refusal;
 
@@ -19,6 +21,7 @@ use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
 use crate::shared::Shared;
+use crate::walks;
 
 /// Answers `command` into `out`.
 pub fn answer(
@@ -50,16 +53,39 @@ pub fn answer(
             reply.status("OK");
             session.begin_multi();
         }
-        Admin::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
+        Admin::FlushAll | Admin::FlushDb | Admin::Keys | Admin::RandomKey | Admin::Scan => {
+            match walks::walk(admin, session, shared, command) {
+                Ok(walk) => {
+                    session.walk = Some(Box::new(walk));
+                    return After::Walk;
+                }
+                Err(text) => session.reply(out).error(text),
+            }
+        }
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
+        Admin::Ping if session.only_listens() && command.len() <= 2 => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(command.arg(1));
+        }
         Admin::Ping => match command.len() {
             1 => reply.status("PONG"),
             2 => reply.bulk(command.arg(1)),
             _ => reply.error(&arity_error("ping")),
         },
+        Admin::Publish { sharded } => reply.integer(match sharded {
+            true => shared.pubsub.publish_sharded(command.arg(1), command.arg(2)),
+            false => shared.pubsub.publish(command.arg(1), command.arg(2)),
+        } as i64),
+        Admin::PubSub => pubsub::tell(session, shared, command, out),
+        Admin::Subscribe(scope) => pubsub::subscribe(session, shared, scope, command, out),
+        Admin::Unsubscribe(scope) => pubsub::unsubscribe(session, shared, scope, command, out),
         Admin::Quit => {
             reply.status("OK");
+            // Nobody counts it any more, though its connection is closed a little later.
+            session.leave(shared);
+            session.client.leave();
             return After::Close;
         }
         Admin::Reset => {

@@ -23,8 +23,9 @@ mod long_double;
 pub mod number;
 mod object;
 mod packed;
+mod pubsub;
 pub mod rights;
-mod scan;
+pub mod scan;
 mod set;
 mod sorted_set;
 pub mod spec;
@@ -43,12 +44,13 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 6] = [
+const OTHERS: [&[Spec]; 7] = [
     bitmap::COMMANDS,
     blocking::COMMANDS,
     geo::COMMANDS,
     keys::COMMANDS,
     deadlines::COMMANDS,
+    pubsub::COMMANDS,
     admin::COMMANDS,
 ];
 

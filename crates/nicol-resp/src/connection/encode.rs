@@ -91,6 +91,11 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Replies as they were written.
+    pub fn replies(&mut self, written: &[u8]) {
+        self.out.extend_from_slice(written);
+    }
+
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -158,6 +163,14 @@ impl<'a> Reply<'a> {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', pairs * 2),
             Protocol::Resp3 => self.length(b'%', pairs),
+        }
+    }
+
+    /// The head of a message of `len` parts that answers no request.
+    pub fn push(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.length(b'*', len),
+            Protocol::Resp3 => self.length(b'>', len),
         }
     }
 

@@ -10,6 +10,7 @@ pub mod front;
 mod inline;
 pub mod mailbox;
 pub mod parse;
+mod push;
 pub mod session;
 pub mod socket;
 pub mod tls;
@@ -42,6 +43,8 @@ enum Waiting {
     Transaction,
     /// Until a time, before it goes on.
     Pause,
+    /// For others to have their turn, before its walk goes on.
+    Turn,
     /// For a key to change, so that its pop finds something.
     Blocked,
 }
@@ -78,6 +81,8 @@ enum Want {
     Input,
     /// Submit the batch, the transaction that EXEC ends, or the observation of a WATCH.
     Submit(Kind),
+    /// Begin the session's walk.
+    Walk,
     /// Go on after a while.
     Pause(std::time::Duration),
     /// Nothing: it is closing.
@@ -164,7 +169,8 @@ impl Connection {
     fn weigh(&mut self) -> i64 {
         let rest: usize = self.rest.iter().map(Planned::bytes).sum();
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.plan.bytes());
-        let buffers = self.input.capacity() + self.output.capacity();
+        let walk = self.session.walk.as_ref().map_or(0, |walk| walk.bytes());
+        let buffers = self.input.capacity() + self.output.capacity() + walk;
         let bytes = buffers + self.batch.bytes() + rest + queued;
         self.session.client.weigh(bytes);
         let before = std::mem::replace(&mut self.weight, bytes);
@@ -232,6 +238,7 @@ impl Connection {
         let spec = lookup(command.arg(0));
         self.session.refresh_user(shared);
         let ready = spec.filter(|spec| spec.accepts(command.len()) && self.session.authenticated);
+        let ready = ready.filter(|_| !self.session.only_listens());
         if let Some(spec) = ready
             && let Action::Data(..) = spec.action
             && self.session.multi.is_none()
@@ -259,6 +266,8 @@ impl Connection {
                 self.session.refuse(&mut self.output, &text);
                 return Want::More;
             }
+            self.session.track(shared, spec, &command);
+            self.session.caches = None;
             spec.plan(&shared.planner(self.session.database), &mut self.batch, &command);
             self.session.last_command = spec.command_number();
             return Want::More;
@@ -274,7 +283,7 @@ impl Connection {
             let (took, place) = (begun.elapsed(), usize::from(spec.number));
             match spec.action {
                 _ if !allowed => shared.stats.of(self.front).rejected(place),
-                Action::Admin(..) if !matches!(after, After::Exec | After::Watch) => {
+                Action::Admin(..) if !after.submits() => {
                     shared.stats.of(self.front).called((place, 1), took);
                     if shared.stats.slow.is_slow(took) {
                         let words: Vec<&[u8]> = command.args(0).collect();
@@ -289,6 +298,7 @@ impl Connection {
             After::Wait(time) => Want::Pause(time),
             After::Exec => Want::Submit(Kind::Exec),
             After::Watch => Want::Submit(Kind::Watch),
+            After::Walk => Want::Walk,
             After::Close => {
                 self.life = Life::Closing;
                 Want::Nothing
@@ -320,12 +330,15 @@ impl Connection {
         let Self { session, batch, .. } = self;
         let (mut multi, watches) = match kind {
             Kind::Exec => (session.take_multi(), std::mem::take(&mut session.watches)),
-            Kind::Batch | Kind::Watch => (None, Vec::new()),
+            Kind::Batch | Kind::Watch | Kind::Walk => (None, Vec::new()),
         };
         let plan = match kind {
             Kind::Exec => &mut multi.as_mut()?.plan,
-            Kind::Batch | Kind::Watch => batch,
+            Kind::Batch | Kind::Watch | Kind::Walk => batch,
         };
+        if shared.notices.is_on() {
+            plan.tell_events();
+        }
         let planned = plan.finish(kind, session.protocol, value_max, &watches, now);
         note(plan);
         Some(planned)
@@ -358,6 +371,7 @@ impl Connection {
                 self.fail(planned, &text);
             }
         }
+        self.push_stale(shared);
     }
 
     /// Counts the first `executed` commands, and keeps them if they took long.

@@ -4,6 +4,7 @@
 //! goes on after a command that failed.
 
 use nicol_core::ids::Key;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::PlanBuilder;
 use super::record::{self, Database};
@@ -47,12 +48,17 @@ impl<'a> Planner<'a> {
         Self { database, ..self }
     }
 
+    /// A number that nobody foresees, another one for each command.
+    pub fn draw(&self) -> u64 {
+        xxh3_64(&self.seed.to_le_bytes())
+    }
+
     pub fn database(&self) -> Database {
         self.database
     }
 
     /// The record of `key`.
-    fn row(&self, key: &[u8]) -> Key {
+    pub fn row(&self, key: &[u8]) -> Key {
         record::row(self.database, self.hash_seed, key)
     }
 
