@@ -143,6 +143,12 @@ impl Node {
         &self.primary
     }
 
+    /// The NIC's index of its primary shard.
+    pub(super) fn own_index(&self) -> &NicIndex {
+        self.lost_sides.expect_kept(Side::Nic);
+        &self.index
+    }
+
     /// The NIC's index of the shard of `key`, which this node leads.
     #[inline]
     pub(super) fn index_of(&self, key: Key) -> &NicIndex {

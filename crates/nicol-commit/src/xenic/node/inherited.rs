@@ -51,7 +51,7 @@ impl Inherited {
 
     /// Whether there is any.
     #[inline]
-    pub(super) fn are_any(&self) -> bool {
+    pub(in crate::xenic) fn are_any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
