@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use nicol_core::ids::Key;
-use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
+use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, Txn, VALUE_MAX};
 
 use super::output::{Growth, Lookups};
 use super::plan::{Arg, Plan};
@@ -23,6 +23,8 @@ const TOO_MANY: &[u8] =
     b"ERR collection is too large: its elements exceed the limit of a value (CONFIG GET \
       proto-max-bulk-len)";
 
+const TOO_MANY_KEYS: &[u8] = b"ERR too many keys: BY and GET name more than a transaction may have";
+
 /// Why a command was not executed. It has had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -30,6 +32,8 @@ pub enum Stop {
     Malformed,
     /// The transaction's budget of bytes is spent.
     Overflow,
+    /// It has asked for records: the procedure is to be run again with them.
+    More,
     /// The command answers this error.
     Error(&'static [u8]),
 }
@@ -69,6 +73,16 @@ struct Slot<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found(usize);
 
+/// What a key holds that no argument names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peek {
+    Absent,
+    /// A value of the type with this number.
+    Value(u8, Vec<u8>),
+    /// Its record is not there yet: it has been asked for.
+    Asked,
+}
+
 /// New records: where each lies in a buffer, or its deletion.
 pub type Updates = Vec<(usize, Option<Range<usize>>)>;
 
@@ -83,6 +97,8 @@ pub struct Work<'t> {
     purged: Vec<usize>,
     /// Entries whose records are to be deleted.
     emptied: Vec<usize>,
+    /// Records that commands have asked for.
+    asked: Vec<Key>,
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
@@ -101,6 +117,7 @@ impl<'t> Work<'t> {
             slots,
             purged: Vec::new(),
             emptied: Vec::new(),
+            asked: Vec::new(),
             heads,
             spent: Cell::new(0),
             lookups: Lookups::default(),
@@ -154,6 +171,37 @@ impl<'t> Work<'t> {
         self.slots.push(slot);
         self.heads[entry] = Some(self.slots.len() - 1);
         Ok(Found(self.slots.len() - 1))
+    }
+
+    /// Reads the key `name`, which no argument names, in its record.
+    pub fn peek(&mut self, row: Key, name: &[u8]) -> Result<Peek, Stop> {
+        let entry = self.txn.find(row).filter(|entry| self.txn.entries()[*entry].fetched);
+        let Some(entry) = entry else {
+            if self.txn.entries().len() + self.asked.len() >= KEYS_MAX {
+                return Err(Stop::Error(TOO_MANY_KEYS));
+            }
+            self.asked.push(row);
+            return Ok(Peek::Asked);
+        };
+        let slots = std::iter::successors(self.heads[entry], |slot| self.slots[*slot].next);
+        let slot = slots.map(|slot| &self.slots[slot]).find(|slot| slot.key == name);
+        let (kind, value) = match slot {
+            Some(slot) => (slot.kind, slot.value.as_deref()),
+            None => {
+                let record = self.txn.value(entry).unwrap_or_default();
+                let pair = record::find(record, name)?.filter(|pair| !pair.is_over(self.plan.now));
+                (pair.map_or(0, |pair| pair.kind), pair.map(|pair| pair.value))
+            }
+        };
+        Ok(value.map_or(Peek::Absent, |value| Peek::Value(kind, value.to_vec())))
+    }
+
+    /// The records that commands have asked for, each once.
+    pub fn take_asked(&mut self) -> Vec<Key> {
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.sort_unstable();
+        asked.dedup();
+        asked
     }
 
     /// Looks up a key that holds a value of `kind`, or will if it is absent. Errors: WRONGTYPE.
@@ -253,6 +301,18 @@ impl<'t> Work<'t> {
         Ok(())
     }
 
+    /// Stores a value of `kind` with a deadline, whatever the key held.
+    pub fn put_whole(
+        &mut self,
+        found: Found,
+        kind: &Type,
+        value: Vec<u8>,
+        expires: Option<i64>,
+    ) -> Result<(), Stop> {
+        self.reserve(&value)?;
+        self.overwrite(found, kind, Cow::Owned(value), expires)
+    }
+
     /// Whether a command of this transaction has made the value: a further change copies nothing.
     pub fn is_owned(&self, found: Found) -> bool {
         matches!(self.slots[found.0].value, Some(Cow::Owned(_)))
@@ -349,6 +409,33 @@ impl<'t> Work<'t> {
         Ok(next.unwrap_or(0))
     }
 
+    /// Answers the keys of a row that are there, each with the number of its type.
+    pub fn list(&self, row: &Arg<'t>, reply: &mut Reply<'_>) -> Result<(), Stop> {
+        let entry = entry(self.txn, row.row.ok_or(Stop::Malformed)?)?;
+        let record = self.txn.value(entry).unwrap_or_default();
+        let pairs = record::pairs(record).collect::<Result<Vec<_>, _>>()?;
+        let there = || pairs.iter().filter(|pair| !pair.is_over(self.plan.now));
+        reply.array(2 * there().count());
+        for pair in there() {
+            reply.bulk(pair.key);
+            reply.integer(pair.kind.into());
+        }
+        Ok(())
+    }
+
+    /// Deletes every key of a row; returns how many there were.
+    pub fn empty(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
+        let entry = entry(self.txn, row.row.ok_or(Stop::Malformed)?)?;
+        if !self.txn.entries()[entry].write {
+            return Err(Stop::Malformed);
+        }
+        let keys = record::key_count(self.txn.value(entry).unwrap_or_default());
+        if keys > 0 {
+            self.emptied.push(entry);
+        }
+        Ok(keys as i64)
+    }
+
     /// What the commands so far have found.
     pub fn lookups(&self) -> Lookups {
         self.lookups
@@ -401,33 +488,6 @@ impl<'t> Work<'t> {
             // Refused: keys of one row whose values together exceed a record. It needs a collision
             // of 56 bits between keys of half a megabyte each.
             if values.len() - start > VALUE_MAX {
-    /// Answers the keys of a row that are there, each with the number of its type.
-    pub fn list(&self, row: &Arg<'t>, reply: &mut Reply<'_>) -> Result<(), Stop> {
-        let entry = entry(self.txn, row.row.ok_or(Stop::Malformed)?)?;
-        let record = self.txn.value(entry).unwrap_or_default();
-        let pairs = record::pairs(record).collect::<Result<Vec<_>, _>>()?;
-        let there = || pairs.iter().filter(|pair| !pair.is_over(self.plan.now));
-        reply.array(2 * there().count());
-        for pair in there() {
-            reply.bulk(pair.key);
-            reply.integer(pair.kind.into());
-        }
-        Ok(())
-    }
-
-    /// Deletes every key of a row; returns how many there were.
-    pub fn empty(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
-        let entry = entry(self.txn, row.row.ok_or(Stop::Malformed)?)?;
-        if !self.txn.entries()[entry].write {
-            return Err(Stop::Malformed);
-        }
-        let keys = record::key_count(self.txn.value(entry).unwrap_or_default());
-        if keys > 0 {
-            self.emptied.push(entry);
-        }
-        Ok(keys as i64)
-    }
-
                 return Err(record::Malformed);
             }
             let put = (values.len() > start).then_some(start..values.len());
