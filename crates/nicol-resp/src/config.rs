@@ -22,6 +22,16 @@ pub const ARGUMENTS_MAX: usize = u16::MAX as usize;
 /// Bytes of a request; positions in it travel in 32 bits.
 pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 
+/// What a client may leave unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Bytes beyond which it is closed at once.
+    pub hard_bytes: usize,
+    /// Bytes beyond which it is closed once it has been above them for `soft_time`.
+    pub soft_bytes: usize,
+    pub soft_time: Duration,
+}
+
 /// Every limit of the front.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -47,6 +57,8 @@ pub struct Limits {
     pub output_hard_bytes: usize,
     /// Unread replies beyond which a client's further commands wait until it has read some.
     pub output_soft_bytes: usize,
+    /// What a client that has subscribed to something may leave unread.
+    pub pubsub: OutputLimit,
     /// Bytes of all clients' buffers: beyond it those with the largest are closed.
     pub client_bytes: usize,
     /// How long a client may stay above [`Limits::output_soft_bytes`] without reading a byte.
@@ -92,6 +104,11 @@ impl Default for Limits {
             login_time: Duration::from_secs(10),
             output_hard_bytes: 32 << 20,
             output_soft_bytes: 1 << 20,
+            pubsub: OutputLimit {
+                hard_bytes: 32 << 20,
+                soft_bytes: 8 << 20,
+                soft_time: Duration::from_secs(60),
+            },
             client_bytes: usize::MAX,
             output_soft_time: Duration::from_secs(10),
             keepalive: Duration::from_secs(300),

@@ -31,11 +31,12 @@
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
 //!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access
 //!   is kept;
+//! - CLIENT TRACKING may tell of more than has changed (`tracking.rs`);
 //! - INCRBYFLOAT refuses hexadecimal numbers;
 //! - ACL LIST, ACL GETUSER and the file of users show the rules of commands as they were given, as
-//!   Redis 7.2 does, and no commands take channels;
+//!   Redis 7.2 does;
 //! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and
-//!   AUTH, HELLO and CLIENT KILL are refused;
+//!   AUTH, HELLO, CLIENT KILL and SUBSCRIBE are refused;
 //! - an EXEC whose watched key was absent may also be refused because a neighbour of it was
 //!   deleted, and one whose watched key had expired before the WATCH because its memory was freed;
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is
@@ -56,15 +57,19 @@ mod config;
 mod connection;
 mod events;
 mod logins;
+mod notices;
+mod pubsub;
+mod pushes;
 mod server;
 mod shared;
 mod slow_log;
 mod stats;
+mod tracking;
 mod transactions;
 mod wait_group;
 mod walks;
 
-pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
+pub use config::{KEY_BYTES_MAX, Limits, OutputLimit, ServerConfig, StartError, VALUE_BYTES_MAX};
 pub use connection::address::{Address, AddressError};
 pub use connection::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 pub use connection::{encode, parse};

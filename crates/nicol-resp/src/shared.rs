@@ -13,7 +13,10 @@ use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
 use crate::logins::Logins;
+use crate::notices::Notices;
+use crate::pubsub::PubSub;
 use crate::stats::Stats;
+use crate::tracking::Tracking;
 use crate::transactions::planner::Planner;
 use crate::transactions::record::{DATABASES, Database};
 use nicol_core::ids::Key;
@@ -207,6 +210,9 @@ pub struct Shared {
     clock: Clock,
     pub logins: Logins,
     pub users: Users,
+    pub tracking: Tracking,
+    pub pubsub: PubSub,
+    pub notices: Notices,
     pub events: Events,
     pub stats: Stats,
     /// Bytes of all clients' buffers.
@@ -240,6 +246,9 @@ impl Shared {
             next_seed: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             logins: Logins::default(),
             users,
+            tracking: Tracking::default(),
+            pubsub: PubSub::default(),
+            notices: Notices::default(),
             events: Events::default(),
             stats,
             client_bytes: AtomicU64::new(0),

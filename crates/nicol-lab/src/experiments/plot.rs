@@ -76,6 +76,7 @@ const WORDS: &[(&str, &str)] = &[
     ("batch", "requests of a doorbell"),
     ("benchmark", "workload"),
     ("bytes", "size of an operation (bytes)"),
+    ("cached_share", "share of values that the SoC keeps"),
     ("chunk_kib", "chunk (KiB)"),
     ("clients", "clients"),
     ("communication_us", "communication of a write (microseconds)"),

@@ -196,8 +196,8 @@ pub struct Setting<C> {
     pub(crate) name: &'static str,
     /// Its effect in words.
     pub(crate) help: &'static str,
-    /// The default in words, where it depends on the workload, the world or the hardware, or is none
-    /// of the values.
+    /// The default in words, where it depends on the workload, the world or the hardware, or is
+    /// none of the values.
     pub(crate) default: Option<&'static str>,
     /// Whether it is in no list. Under such a setting the system is not correct: it is for tests.
     pub(crate) is_hidden: bool,

@@ -1,6 +1,7 @@
 //! Engines that execute chains stand still for longer than a client waits for its answer: what they
 //! have left waiting they execute when nobody asks for it any more. PRISM's servers find what that
-//! leaves.
+//! leaves. A side's first engine goes on, since it renews the lease: without it a view takes the
+//! server away.
 
 use nicol_core::faults::{CrashScope, FaultPlan, Stall};
 use nicol_core::ids::Side;
@@ -49,12 +50,8 @@ fn stalls(cores: impl Iterator<Item = u32>, from_us: u64) -> FaultPlan {
 fn what_is_executed_after_its_client_has_given_up_is_found() {
     for system in ["prism-kv", "prism-rs", "prism-tx"] {
         let (mut scans, mut resolved) = (0, 0);
-        // The instants differ in which accesses of a transaction are still to come.
-        for step in 0..24 {
-            if step >= 8 && scans + resolved > 0 && (resolved > 0 || system != "prism-tx") {
-                break;
-            }
-            let fault_plan = Some(stalls(0..ENGINES, 50 + 3 * step));
+        for step in 0..8 {
+            let fault_plan = Some(stalls(1..ENGINES, 50 + 3 * step));
             let report = held(&BenchConfig { fault_plan, ..config(system, 3) });
             let counters = &report.counters[system.replace('-', "_").as_str()];
             scans += counters["scans"];

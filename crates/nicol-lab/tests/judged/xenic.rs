@@ -54,15 +54,16 @@ fn is_distinguished(mut config: BenchConfig) -> bool {
 #[test]
 fn a_nic_asks_its_host_for_no_key_above_the_high_water_mark() {
     let asked = |warm: &str| {
-        let mut config = config("tpcc-no", 0, "liquidio3", 3);
+        let mut config = config("tpcc", 0, "liquidio3", 3);
         config.workload.records = None;
         config.workload.shrink();
+        config.workload.indices = Some(Indices::Records);
         config.length = Some(Length::Transactions(1_000));
         config.settings = vec!["local_paths=off".to_owned(), format!("warm_index={warm}")];
         Lookups::of(&held_run(&config).report)
     };
     let (warm, cold) = (asked("on"), asked("off"));
-    assert!(warm.negative_rate > 0.05, "an order has lines: {warm:?}");
+    assert!(warm.negative_rate > 0.02, "records that are not there yet: {warm:?}");
     assert!(warm.asked_rate < 0.001, "{warm:?}");
     assert!(cold.asked_rate > warm.asked_rate && cold.asked_rate < 0.1, "{cold:?}");
 }

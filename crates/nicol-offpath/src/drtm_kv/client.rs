@@ -15,7 +15,6 @@ use super::config::{Alternative, Asking};
 use super::layout::{BUCKET, Entry, ValueAddress, extent_bytes, search, verify};
 use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
-use super::pace::{GetWay, Pace};
 use super::table::bucket_of;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
@@ -42,8 +41,6 @@ struct Engine<F: Fabric> {
     node: Arc<Node>,
     /// By node: the keys of its memory, if it has told.
     keys: RefCell<Vec<Option<Keys>>>,
-    /// How long gets take.
-    pace: Pace,
 }
 
 /// A server, as an operation reaches it.
@@ -67,24 +64,24 @@ fn malformed<E>(_: E) -> Reason {
 impl<F: Fabric> Client<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
         let keys = RefCell::new(vec![None; fabric.view().nodes()]);
-        Self(Rc::new(Engine { fabric, node, keys, pace: Pace::default() }))
+        Self(Rc::new(Engine { fabric, node, keys }))
     }
 
-    /// The way of the next get.
-    fn way(&self) -> GetWay {
-        let Engine { fabric, node, pace, .. } = &*self.0;
+    /// The way of the next get: the first is to READ (A4), the second to ask the SoC (A5).
+    fn way(&self) -> Way {
+        let Engine { fabric, node, .. } = &*self.0;
         let asks = match node.config().alternative {
             Alternative::Rnic | Alternative::A1 | Alternative::A4 => false,
             Alternative::A5 => !node.config().reads_kept(),
             Alternative::A2 | Alternative::A3 => true,
             Alternative::A4AndA5 => match node.config().asking {
-                Asking::Greedy => return pace.next(),
+                Asking::Greedy => return node.pace.next(),
                 Asking::Permille(share) => fabric.random() % 1_000 < share.into(),
                 // The last node: a client's where clients have nodes of their own.
                 Asking::OneMachine => fabric.here().node.index() + 1 == fabric.view().nodes(),
             },
         };
-        if asks { GetWay::Ask } else { GetWay::Read }
+        if asks { Way::Second } else { Way::First }
     }
 
     /// READs a bucket, others of its chain, and the value. [OffPath23 5.2: A1, A4, A5 by READ]
@@ -246,23 +243,22 @@ impl<F: Fabric> Client<F> {
 
 impl<F: Fabric> KeyValue for Client<F> {
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
-        let Engine { fabric, node, pace, .. } = &*self.0;
+        let Engine { fabric, node, .. } = &*self.0;
         let server = self.reach(key).await.map_err(Failure::Aborted)?;
-        // Planned at run time: the first way is to READ, the second to ask.
+        // Planned at run time.
         let planned = node.choice().map(|choice| (choice, choice.take(fabric.now())));
         let way = match planned {
             None => self.way(),
-            Some((_, taken)) if taken.way == Way::Second => GetWay::Ask,
-            Some(_) => GetWay::Read,
+            Some((_, taken)) => taken.way,
         };
         // Whoever compares reads the clock.
         let began = node.config().compares().then(|| fabric.now());
         let present = match way {
-            GetWay::Ask => self.get_by_asking(server, key, value).await,
-            GetWay::Read => self.get_by_reads(server, key, value).await,
+            Way::Second => self.get_by_asking(server, key, value).await,
+            Way::First => self.get_by_reads(server, key, value).await,
         };
         if let Some(began) = began {
-            pace.took(way, fabric.now().since(began));
+            node.pace.took(way, fabric.now().since(began));
         }
         if let (Some((choice, taken)), Ok(_)) = (planned, &present) {
             choice.ended(taken, fabric.now());

@@ -17,6 +17,7 @@ use nicol_kit::{LostNodes, Open, count, counters};
 use super::config::{Alternative, DrtmKvConfig};
 use super::layout::{BUCKET, Unfit, copy_stride, extent_bytes};
 use super::messages::Keys;
+use super::pace::Pace;
 use super::table::Table;
 
 /// Counters of a node.
@@ -55,6 +56,8 @@ pub struct Node {
     kept: Mutex<Option<RKey>>,
     /// The way that its clients have found to be faster.
     choice: Option<Choice>,
+    /// What its clients expect of READs, the first way, and of asking.
+    pub(super) pace: Pace,
     /// Work of the server that is not done.
     open: Arc<AtomicU64>,
     pub(super) counts: Counts,
@@ -173,6 +176,7 @@ impl SystemNode for Node {
             values: Mutex::default(),
             kept: Mutex::default(),
             choice: steering.map(Choice::new),
+            pace: Pace::default(),
             open: Arc::default(),
             counts: Counts::default(),
         })

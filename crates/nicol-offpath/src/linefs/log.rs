@@ -52,7 +52,7 @@ struct Sealed {
     /// Whether A3 takes it.
     by_host: bool,
     /// It counts at the SoC, where chunks go by that.
-    _at_soc: Option<AtSoc>,
+    at_soc: Option<AtSoc>,
 }
 
 /// A host engine's log of writes that have not left as a chunk.
@@ -181,15 +181,16 @@ impl<F: Fabric> Log<F> {
             }
         };
         count(if by_host { &node.counts.by_host } else { &node.counts.by_soc });
-        let sealed = Sealed { shard, slot, bytes, outcome, by_host, _at_soc: at_soc };
+        let sealed = Sealed { shard, slot, bytes, outcome, by_host, at_soc };
         fabric.spawn(self.clone().replicate(sealed));
     }
 
     /// Replicates a sealed chunk, publishes its writes and frees its slot.
-    async fn replicate(self: Rc<Self>, sealed: Sealed) {
+    async fn replicate(self: Rc<Self>, mut sealed: Sealed) {
         let Member { fabric, node, memory, working, .. } = &*self.member;
         let _open = node.begin();
         let _working = working.begin();
+        let at_soc = sealed.at_soc.take();
         let Sealed { slot, bytes, outcome, .. } = &sealed;
         let (times, began) = (&node.counts.times, fabric.now());
         let hooks = node.config().hooks();
@@ -203,6 +204,7 @@ impl<F: Fabric> Log<F> {
         // durable as well.
         let durable = fabric.persist(memory.log(), memory.offset_in_log(*slot), bytes.len());
         let mut held = self.replicate_once(&sealed).await;
+        drop(at_soc);
         if durable.await.is_err() {
             held = None;
         }

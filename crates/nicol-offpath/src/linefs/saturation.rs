@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Chunks of a core of the SoC, at most: one that it works on, and one that is fetched meanwhile.
-/// With both the core never waits for a chunk; a further one would wait for it.
-const CHUNKS_OF_A_CORE: u32 = 2;
+/// Chunks of a core of the SoC, at most: one in each stage of its way, which is fetched,
+/// compressed, written to the next SoC, or acknowledged along the chain. With all four no stage
+/// waits for a chunk; a further one would wait for it.
+const CHUNKS_OF_A_CORE: u32 = 4;
 
 /// By core, the chunks of this node's log that it has and that are not acknowledged.
 #[derive(Clone, Debug)]
@@ -46,13 +47,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_takes_two_chunks_and_another_one_when_one_is_done() {
+    fn a_core_takes_a_chunk_for_each_stage_and_another_one_when_one_is_done() {
         let load = SocLoad::new(2);
-        let (first, second) = (load.take(1), load.take(1));
-        assert!(first.is_some() && second.is_some());
+        let mut taken: Vec<AtSoc> = (0..CHUNKS_OF_A_CORE).filter_map(|_| load.take(1)).collect();
+        assert_eq!(taken.len(), CHUNKS_OF_A_CORE as usize);
         assert!(load.take(1).is_none(), "it is saturated");
         let _of_the_other = load.take(0).unwrap();
-        drop(first);
+        drop(taken.pop());
         assert!(load.take(1).is_some());
     }
 }

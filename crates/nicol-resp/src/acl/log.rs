@@ -15,6 +15,7 @@ pub enum Reason {
     Auth,
     Command,
     Key,
+    Channel,
 }
 
 impl Reason {
@@ -23,6 +24,7 @@ impl Reason {
             Self::Auth => "auth",
             Self::Command => "command",
             Self::Key => "key",
+            Self::Channel => "channel",
         }
     }
 }
@@ -33,7 +35,7 @@ pub struct Refusal {
     pub reason: Reason,
     /// Whether it was between MULTI and EXEC.
     pub in_multi: bool,
-    /// The command or the key.
+    /// The command, the key or the channel.
     pub object: Vec<u8>,
     pub user: Vec<u8>,
 }

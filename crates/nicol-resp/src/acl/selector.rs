@@ -2,7 +2,7 @@
 
 use crate::commands::glob::matches;
 use crate::commands::rights::{
-    self, Access, Categories, NUMBERS, access, categories, find, subcommands,
+    self, Access, Categories, NUMBERS, access, categories, channels, find, subcommands,
 };
 use crate::commands::sort::unnamed_keys;
 use crate::commands::spec::Spec;
@@ -29,6 +29,8 @@ pub enum Denied {
     Command,
     /// The key that is this argument.
     Key(usize),
+    /// The channel that is this argument.
+    Channel(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +62,9 @@ impl Selector {
         all
     }
 
-    /// Whether it allows every command on every key.
+    /// Whether it allows every command on every key and channel.
     pub fn allows_all(&self) -> bool {
-        self.all_keys && (0..NUMBERS).all(|number| self.has(number))
+        self.all_keys && self.all_channels && (0..NUMBERS).all(|number| self.has(number))
     }
 
     /// Whether it allows `words`, a request for `spec`.
@@ -75,8 +77,29 @@ impl Selector {
         if !named && !spec.flags.contains(&"no_auth") {
             return Err(Denied::Command);
         }
+        if let Some(place) = self.denied_key(spec, words) {
+            return Err(Denied::Key(place));
+        }
+        let denied = |place: &usize| !self.allows_channel(words[*place], spec.name == "psubscribe");
+        match channels(spec, words.len()).find(denied) {
+            Some(place) => Err(Denied::Channel(place)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it allows `channel`. One that is a pattern itself must be given as it is written.
+    pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
+        let fits = |pattern: &Vec<u8>| match is_pattern {
+            true => pattern == channel,
+            false => matches(pattern, channel),
+        };
+        self.all_channels || self.channels.iter().any(fits)
+    }
+
+    /// The place of the first key that it does not allow.
+    fn denied_key(&self, spec: &Spec, words: &[&[u8]]) -> Option<usize> {
         if self.all_keys {
-            return Ok(());
+            return None;
         }
         for (nth, place) in spec.keys.of(words.len(), |place| words[place]).iter().enumerate() {
             let wanted = access(spec, words, nth);
@@ -86,7 +109,7 @@ impl Selector {
                     && matches(&pattern.text, words[place])
             };
             if !self.keys.iter().any(fits) {
-                return Err(Denied::Key(place));
+                return Some(place);
             }
         }
         let (written, patterns) = unnamed_keys(spec, words);
@@ -95,10 +118,10 @@ impl Selector {
             self.keys.iter().any(|key| fits(&key))
         };
         if let Some(place) = written.into_iter().find(|place| !writes(*place)) {
-            return Err(Denied::Key(place));
+            return Some(place);
         }
         // Nobody knows which keys: as Redis, only for who may read all.
-        if patterns { Err(Denied::Key(1)) } else { Ok(()) }
+        patterns.then_some(1)
     }
 
     /// Applies a rule.

@@ -157,6 +157,12 @@ impl User {
         Err(denied)
     }
 
+    /// Whether it may listen to `channel`, or to a pattern of channels.
+    pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
+        let all = [&self.root].into_iter().chain(&self.selectors);
+        all.into_iter().any(|selector| selector.allows_channel(channel, is_pattern))
+    }
+
     /// Applies rules: all, or the first that is refused.
     pub fn apply(&mut self, rules: &[&[u8]]) -> Result<(), Refused> {
         for rule in merged(rules)? {

@@ -16,6 +16,7 @@ use crate::commands::spec::takes;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
+use crate::pubsub::Scope;
 use crate::shared::Shared;
 
 /// The subcommands with their arities.
@@ -102,7 +103,7 @@ pub fn answer(
         b"load" => return load(session, shared, out),
         b"log" => log(shared, command, &mut reply),
         b"save" => save(shared, &mut reply),
-        b"setuser" => set(shared, command, &mut reply),
+        b"setuser" => return set(session, shared, command, out),
         b"users" => {
             let all = shared.users.named();
             reply.array(all.len());
@@ -130,20 +131,46 @@ fn cat(command: &Command<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-fn set(shared: &Shared, command: &Command<'_>, reply: &mut Reply<'_>) {
-    let name = command.arg(2);
+fn set(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) -> After {
+    let (name, mut reply) = (command.arg(2), session.reply(out));
     if name.is_empty() || name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
         reply.error(BAD_NAME);
-        return;
+        return After::Go;
     }
     let rules: Vec<_> = command.args(3).collect();
     match shared.users.set(name, &rules) {
-        Ok(()) => reply.status("OK"),
+        Ok(()) => {
+            reply.status("OK");
+            close_listeners(session, shared, name)
+        }
         Err(refused) => {
             let text = refused.text("Error in ACL SETUSER modifier");
             reply.error(&[b"ERR ", text.as_slice()].concat());
+            After::Go
         }
     }
+}
+
+/// Closes the clients of a user that listen to what it may not listen to any more.
+fn close_listeners(session: &Session, shared: &Shared, name: &[u8]) -> After {
+    let (mut after, Some(user)) = (After::Go, shared.users.get(name)) else { return After::Go };
+    for client in shared.clients.all().values() {
+        let denied = client.listens() && client.user() == name && {
+            let subscriptions = shared.pubsub.of(client.id);
+            let denies = |scope: &Scope| {
+                let is_pattern = *scope == Scope::Patterns;
+                let mut names = subscriptions.of(*scope).iter();
+                names.any(|name| !user.allows_channel(name, is_pattern))
+            };
+            Scope::ALL.iter().any(denies)
+        };
+        match denied {
+            true if client.id == session.client.id => after = After::Close,
+            true => client.kill(),
+            false => {}
+        }
+    }
+    after
 }
 
 fn delete(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) -> After {
@@ -274,6 +301,10 @@ fn dry_run(shared: &Shared, command: &Command<'_>, reply: &mut Reply<'_>) {
         Err(Denied::Key(place)) => {
             let text = b"This user has no permissions to access the '";
             reply.bulk(&[text, words[place], b"' key"].concat());
+        }
+        Err(Denied::Channel(place)) => {
+            let text = b"This user has no permissions to access the '";
+            reply.bulk(&[text, words[place], b"' channel"].concat());
         }
     }
 }

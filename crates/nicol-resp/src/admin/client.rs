@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::tracking;
 use crate::commands::errors::arity_error;
 use crate::commands::number::parse_i64;
 use crate::commands::rights;
@@ -16,8 +17,10 @@ const SYNTAX: &[u8] = b"ERR syntax error";
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
 
 /// The subcommands with their arities.
-const SUBCOMMANDS: [(&str, i32); 9] = [
+const SUBCOMMANDS: [(&str, i32); 13] = [
+    ("client|caching", 3),
     ("client|getname", 2),
+    ("client|getredir", 2),
     ("client|help", 2),
     ("client|id", 2),
     ("client|info", 2),
@@ -26,13 +29,17 @@ const SUBCOMMANDS: [(&str, i32); 9] = [
     ("client|no-evict", 3),
     ("client|setinfo", 4),
     ("client|setname", 3),
+    ("client|tracking", -3),
+    ("client|trackinginfo", 2),
 ];
 
 const HELP: (&str, i32) = ("client|help", 2);
 
-const CLIENT_HELP: [&str; 11] = [
+const CLIENT_HELP: [&str; 15] = [
     "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
+    "CACHING (YES|NO)",
     "GETNAME",
+    "GETREDIR",
     "ID",
     "INFO",
     "KILL <ip:port>",
@@ -41,6 +48,8 @@ const CLIENT_HELP: [&str; 11] = [
     "NO-EVICT (ON|OFF)",
     "SETINFO <option> <value>",
     "SETNAME <name>",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+    "TRACKINGINFO",
     "HELP",
 ];
 
@@ -59,7 +68,7 @@ pub fn answer(
         session.reply(out).error(&arity_error(name));
         return After::Go;
     }
-    let done = match *name {
+    let done: Result<(), Vec<u8>> = match *name {
         "client|getname" => {
             let name = session.client.seen().name.clone();
             session.reply(out).bulk_or_null((!name.is_empty()).then_some(&name[..]));
@@ -78,9 +87,20 @@ pub fn answer(
             list(session, shared, command, out);
             return After::Go;
         }
-        "client|no-evict" => set_no_evict(session, command.arg(2)),
-        "client|setinfo" => set_info(session, command.arg(2), command.arg(3)),
-        "client|setname" => set_name(session, command.arg(2)),
+        "client|caching" => tracking::set_caching(session, command.arg(2)),
+        "client|tracking" => tracking::set(session, shared, command),
+        "client|getredir" => {
+            let mode = shared.tracking.mode(session.id).map(|(mode, _)| mode);
+            session.reply(out).integer(tracking::redirect(mode.as_ref()));
+            return After::Go;
+        }
+        "client|trackinginfo" => {
+            tracking::tell(session, shared, out);
+            return After::Go;
+        }
+        "client|no-evict" => set_no_evict(session, command.arg(2)).map_err(Into::into),
+        "client|setinfo" => set_info(session, command.arg(2), command.arg(3)).map_err(Into::into),
+        "client|setname" => set_name(session, command.arg(2)).map_err(Into::into),
         _ => {
             session.reply(out).lines(&CLIENT_HELP);
             return After::Go;
@@ -88,7 +108,7 @@ pub fn answer(
     };
     match done {
         Ok(()) => session.reply(out).status("OK"),
-        Err(text) => session.reply(out).error(text),
+        Err(text) => session.reply(out).error(&text),
     }
     After::Go
 }

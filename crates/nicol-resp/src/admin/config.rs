@@ -7,6 +7,7 @@ use crate::commands::glob::matches;
 use crate::commands::number::parse_i64;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
+use crate::notices::Chosen;
 use crate::shared::{Persistence, Shared};
 use crate::transactions::record::DATABASES;
 
@@ -46,7 +47,8 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
                 "CONFIG <subcommand> [<arg> ...]. Subcommands are:",
                 "GET <pattern> ...",
                 "SET <name> <value> ...",
-                "    Of slowlog-log-slower-than, slowlog-max-len and latency-monitor-threshold.",
+                "    Of slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold and",
+                "    notify-keyspace-events.",
                 "RESETSTAT",
                 "HELP",
             ];
@@ -72,6 +74,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
         ("maxmemory-clients", client_bytes(limits.client_bytes)),
         ("maxmemory-policy", "noeviction".into()),
+        ("notify-keyspace-events", shared.notices.text()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
         ("save", String::new()),
@@ -84,36 +87,65 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// A value that CONFIG SET has read.
+#[derive(Clone, Debug)]
+enum Value {
+    Number(i64),
+    Notices(Chosen),
+}
+
+/// Reads the value of a setting that can be changed; `None`: it cannot. Errors: what is wrong.
+fn read(name: &str, text: &[u8]) -> Option<Result<Value, String>> {
+    let number = |least: i64| {
+        let number = parse_i64(text).filter(|value| *value >= least);
+        number.map(Value::Number).ok_or_else(|| format!("give a number of {least} or more"))
+    };
+    Some(match name {
+        "slowlog-log-slower-than" => number(-1),
+        "slowlog-max-len" | "latency-monitor-threshold" => number(0),
+        "notify-keyspace-events" => Chosen::parse(text)
+            .map(Value::Notices)
+            .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
+        _ => return None,
+    })
+}
+
 /// CONFIG SET: all of its values, or none and the reason.
 fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
-    let mut found = Vec::new();
+    let mut found: Vec<(String, Value)> = Vec::new();
     for place in (2..command.len()).step_by(2) {
         let name = String::from_utf8_lossy(command.arg(place)).to_ascii_lowercase();
         let refused = |why: &str| {
             format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
         };
-        let least = match name.as_str() {
-            "slowlog-log-slower-than" => -1,
-            "slowlog-max-len" | "latency-monitor-threshold" => 0,
-            _ if settings(shared).iter().any(|(known, _)| *known == name) => {
+        let value = match read(&name, command.arg(place + 1)) {
+            Some(value) => value.map_err(|why| refused(&why))?,
+            None if settings(shared).iter().any(|(known, _)| *known == name) => {
                 return Err(refused("it is given at the start of the server"));
             }
-            _ => {
+            None => {
                 let text = "ERR Unknown option or number of arguments for CONFIG SET";
                 return Err(format!("{text} - '{name}'"));
             }
         };
-        let value = parse_i64(command.arg(place + 1)).filter(|value| *value >= least);
-        let value = value.ok_or_else(|| refused(&format!("give a number of {least} or more")))?;
+        if found.iter().any(|(known, _)| *known == name) {
+            return Err(refused("duplicate parameter"));
+        }
         found.push((name, value));
     }
     for (name, value) in found {
-        match name.as_str() {
-            "slowlog-log-slower-than" => {
-                shared.stats.slow.threshold_us.store(value, Ordering::Relaxed);
+        let stats = &shared.stats;
+        match (name.as_str(), value) {
+            (_, Value::Notices(chosen)) => shared.notices.choose(chosen),
+            ("slowlog-log-slower-than", Value::Number(value)) => {
+                stats.slow.threshold_us.store(value, Ordering::Relaxed);
             }
-            "slowlog-max-len" => shared.stats.slow.max.store(value as u64, Ordering::Relaxed),
-            _ => shared.stats.spikes.threshold_ms.store(value as u64, Ordering::Relaxed),
+            ("slowlog-max-len", Value::Number(value)) => {
+                stats.slow.max.store(value as u64, Ordering::Relaxed);
+            }
+            (_, Value::Number(value)) => {
+                stats.spikes.threshold_ms.store(value as u64, Ordering::Relaxed);
+            }
         }
     }
     Ok(())

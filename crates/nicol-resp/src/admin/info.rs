@@ -65,6 +65,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             own(vec![
                 ("connected_clients", get(&c.connected)),
                 ("blocked_clients", "0".into()),
+                ("tracking_clients", shared.tracking.counts().0.to_string()),
                 ("maxclients", shared.config.limits.clients.to_string()),
             ]),
         ),

@@ -6,7 +6,9 @@ mod command;
 mod config;
 mod info;
 mod login;
+mod pubsub;
 mod slowlog;
+mod tracking;
 
 pub use acl::note_refusal;
 
@@ -62,13 +64,28 @@ pub fn answer(
         }
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
+        Admin::Ping if session.only_listens() && command.len() <= 2 => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(command.arg(1));
+        }
         Admin::Ping => match command.len() {
             1 => reply.status("PONG"),
             2 => reply.bulk(command.arg(1)),
             _ => reply.error(&arity_error("ping")),
         },
+        Admin::Publish { sharded } => reply.integer(match sharded {
+            true => shared.pubsub.publish_sharded(command.arg(1), command.arg(2)),
+            false => shared.pubsub.publish(command.arg(1), command.arg(2)),
+        } as i64),
+        Admin::PubSub => pubsub::tell(session, shared, command, out),
+        Admin::Subscribe(scope) => pubsub::subscribe(session, shared, scope, command, out),
+        Admin::Unsubscribe(scope) => pubsub::unsubscribe(session, shared, scope, command, out),
         Admin::Quit => {
             reply.status("OK");
+            // Nobody counts it any more, though its connection is closed a little later.
+            session.leave(shared);
+            session.client.leave();
             return After::Close;
         }
         Admin::Reset => {

@@ -17,6 +17,16 @@ pub fn unknown_subcommand(command: &Command<'_>) -> Vec<u8> {
     text
 }
 
+/// The error of a subcommand whose arguments are wrong in number or unknown.
+pub fn wrong_subcommand(command: &Command<'_>) -> Vec<u8> {
+    let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
+    text.extend(quoted(command.arg(1), QUOTED_MAX));
+    text.extend_from_slice(b"'. Try ");
+    text.extend(command.arg(0).to_ascii_uppercase());
+    text.extend_from_slice(b" HELP.");
+    text
+}
+
 /// The error of a command that does not exist, which quotes some of what was sent.
 pub fn unknown_command(command: &Command<'_>) -> Vec<u8> {
     let mut error = b"ERR unknown command '".to_vec();

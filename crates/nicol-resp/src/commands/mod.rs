@@ -26,6 +26,7 @@ mod long_double;
 pub mod number;
 mod object;
 mod packed;
+mod pubsub;
 pub mod rights;
 pub mod scan;
 mod set;
@@ -47,7 +48,7 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 10] = [
+const OTHERS: [&[Spec]; 11] = [
     bitfield::COMMANDS,
     bitmap::COMMANDS,
     blocking::COMMANDS,
@@ -57,6 +58,7 @@ const OTHERS: [&[Spec]; 10] = [
     keys::COMMANDS,
     sort::COMMANDS,
     deadlines::COMMANDS,
+    pubsub::COMMANDS,
     admin::COMMANDS,
 ];
 

@@ -3,6 +3,8 @@
 //! Names and categories are those of Redis 7.0. Most follow from a line's group and flags; what
 //! does not is said here.
 
+use std::ops::Range;
+
 use super::spec::Spec;
 use super::{COMMANDS, TABLE, lookup};
 
@@ -121,6 +123,7 @@ enum Class {
     Admin,
     /// Of a connection, and for administrators.
     OfClients,
+    PubSub,
 }
 
 impl Class {
@@ -132,6 +135,7 @@ impl Class {
                     b"keyspace" => 1 << 0,
                     b"read" => 1 << 1,
                     b"admin" => 1 << 13 | 1 << 17,
+                    b"pubsub" => 1 << 12,
                     b"connection" => 1 << 18,
                     _ => panic!("a category of subcommands"),
                 };
@@ -146,6 +150,7 @@ impl Class {
             Self::KeyHelp => bits(&["keyspace"]),
             Self::Admin => bits(&["admin"]),
             Self::OfClients => bits(&["admin", "connection"]),
+            Self::PubSub => bits(&["pubsub"]),
         })
     }
 }
@@ -169,7 +174,9 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     sub("acl|setuser", Class::Admin),
     sub("acl|users", Class::Admin),
     sub("acl|whoami", Class::Slow),
+    sub("client|caching", Class::Connection),
     sub("client|getname", Class::Connection),
+    sub("client|getredir", Class::Connection),
     sub("client|help", Class::Connection),
     sub("client|id", Class::Connection),
     sub("client|info", Class::Connection),
@@ -178,6 +185,8 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     sub("client|no-evict", Class::OfClients),
     sub("client|setinfo", Class::Connection),
     sub("client|setname", Class::Connection),
+    sub("client|tracking", Class::Connection),
+    sub("client|trackinginfo", Class::Connection),
     sub("command|count", Class::Connection),
     sub("command|docs", Class::Connection),
     sub("command|getkeys", Class::Connection),
@@ -198,6 +207,12 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     sub("object|help", Class::KeyHelp),
     sub("object|idletime", Class::Question),
     sub("object|refcount", Class::Question),
+    sub("pubsub|channels", Class::PubSub),
+    sub("pubsub|help", Class::Slow),
+    sub("pubsub|numpat", Class::PubSub),
+    sub("pubsub|numsub", Class::PubSub),
+    sub("pubsub|shardchannels", Class::PubSub),
+    sub("pubsub|shardnumsub", Class::PubSub),
     sub("slowlog|get", Class::Admin),
     sub("slowlog|help", Class::Slow),
     sub("slowlog|len", Class::Admin),
@@ -358,6 +373,16 @@ pub fn access(spec: &Spec, words: &[&[u8]], nth: usize) -> Access {
         "set" if !told() => WRITES,
         _ if spec.writes() => BOTH,
         _ => READS,
+    }
+}
+
+/// The places of the channels in a request for `spec` of `len` words. Channels that a client leaves
+/// are nobody's concern.
+pub fn channels(spec: &Spec, len: usize) -> Range<usize> {
+    match spec.name {
+        "publish" | "spublish" => 1..2,
+        "psubscribe" | "ssubscribe" | "subscribe" => 1..len,
+        _ => 0..0,
     }
 }
 

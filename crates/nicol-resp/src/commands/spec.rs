@@ -4,6 +4,7 @@ use super::key_places::KeyPlaces;
 use crate::connection::clients::CommandNumber;
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
+use crate::pubsub::Scope;
 use crate::transactions::plan::{Arg, Op, PlanBuilder};
 use crate::transactions::planner::Planner;
 use crate::transactions::work::{Stop, Work};
@@ -35,13 +36,22 @@ pub enum Admin {
     Latency,
     Multi,
     Ping,
+    /// PUBLISH and SPUBLISH.
+    Publish {
+        sharded: bool,
+    },
+    PubSub,
     Quit,
     RandomKey,
     Reset,
     Scan,
     Select,
     SlowLog,
+    /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
+    Subscribe(Scope),
     Time,
+    /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
+    Unsubscribe(Scope),
     Unwatch,
     Wait,
     Watch,
@@ -63,6 +73,8 @@ pub enum InMulti {
     AtOnce,
     /// It runs at once, and its reply is queued.
     Queued,
+    /// It becomes a part of the transaction.
+    Planned,
     /// It has no effect there, and OK is queued.
     Ok,
     Refused,
@@ -163,14 +175,18 @@ impl Spec {
     }
 
     /// Adds `command` to `plan`, or the error that it answers; its arity has been checked. Nothing
-    /// is added for a command that the front answers.
+    /// is added for a command that only the front answers.
     pub fn plan(
         &'static self,
         planner: &Planner<'_>,
         plan: &mut PlanBuilder,
         command: &Command<'_>,
     ) {
-        let Action::Data(how, _) = self.action else { return };
+        let how = match self.action {
+            Action::Data(how, _) => how,
+            Action::Admin(_, InMulti::Planned) => as_sent,
+            Action::Admin(..) => return,
+        };
         let checked = planner.check(self.name, self.keys, command);
         if let Err(text) = checked.and_then(|()| how(planner, plan, self, command)) {
             let mut error = Vec::new();

@@ -1,7 +1,7 @@
 //! The connected clients of all fronts.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,16 @@ use crate::acl::names::DEFAULT;
 use crate::connection::address::Address;
 use crate::connection::encode::Protocol;
 use crate::connection::mailbox::Mailbox;
+use crate::pushes::Push;
 
 /// The name of a command or of a subcommand as a number, 0 for none: threads tell each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandNumber(pub u16);
+
+/// Bytes of messages that may wait for a client's thread.
+const WAITING_MAX: usize = 32 << 20;
+/// What a message takes beside its contents.
+const PUSH_BYTES: usize = 64;
 
 /// A connection as every thread sees it.
 #[derive(Debug)]
@@ -29,6 +35,10 @@ pub struct Client {
     slot: usize,
     /// Its end has been asked for.
     killed: AtomicBool,
+    /// Nothing more is sent to it.
+    gone: AtomicBool,
+    /// Bytes of the messages that wait for its thread.
+    waiting: AtomicUsize,
     latest: Latest,
     seen: Mutex<Seen>,
 }
@@ -48,6 +58,8 @@ struct Latest {
     active: AtomicU64,
     /// Bytes of its buffers.
     bytes: AtomicU64,
+    /// Channels, patterns and sharded channels that it has subscribed to.
+    subscribed: [AtomicUsize; 3],
 }
 
 /// The choices of a client.
@@ -61,6 +73,8 @@ pub struct Seen {
     pub library: Vec<u8>,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: Vec<u8>,
+    /// CLIENT TRACKING: it keeps copies, and is told when these may have changed.
+    pub tracks: bool,
     /// CLIENT NO-EVICT: its connection is not closed for the memory that clients' buffers take.
     pub no_evict: bool,
 }
@@ -74,8 +88,10 @@ impl Client {
         slot: usize,
     ) -> Self {
         let since = Instant::now();
-        let (killed, latest, seen) = (AtomicBool::new(false), Latest::default(), Mutex::default());
-        Self { id, peer, local, since, front, slot, killed, latest, seen }
+        let [killed, gone] = [false; 2].map(AtomicBool::new);
+        let (latest, seen) = (Latest::default(), Mutex::default());
+        let waiting = AtomicUsize::new(0);
+        Self { id, peer, local, since, front, slot, killed, gone, waiting, latest, seen }
     }
 
     /// Asks its thread to close it.
@@ -83,6 +99,47 @@ impl Client {
         if !self.killed.swap(true, Ordering::SeqCst) {
             self.front.kill(self.slot, self.id);
         }
+    }
+
+    /// Hands a message to its thread, or has it closed if more wait than may.
+    pub fn push(&self, push: Push) {
+        let bytes = PUSH_BYTES + push.bytes();
+        if self.waiting.fetch_add(bytes, Ordering::SeqCst) + bytes > WAITING_MAX {
+            self.kill();
+        } else {
+            self.front.push(self.slot, self.id, push);
+        }
+    }
+
+    /// Its thread has taken a message of so many bytes.
+    pub fn taken(&self, push: &Push) {
+        self.waiting.fetch_sub(PUSH_BYTES + push.bytes(), Ordering::SeqCst);
+    }
+
+    /// Whether it is to be closed since more messages wait for it than may.
+    pub fn is_overrun(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > WAITING_MAX
+    }
+
+    /// It has subscribed to so many channels, patterns and sharded channels.
+    pub fn listen(&self, counts: [usize; 3]) {
+        for (subscribed, count) in self.latest.subscribed.iter().zip(counts) {
+            subscribed.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// It leaves: nothing more is sent to it.
+    pub fn leave(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Whether it has subscribed to anything.
+    pub fn listens(&self) -> bool {
+        self.latest.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     /// What it has chosen and did last. Held for moments only.
@@ -136,15 +193,22 @@ impl Client {
         let seen = self.seen();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let latest = &self.latest;
+        let subscribed = latest.subscribed.each_ref().map(|count| count.load(Ordering::Relaxed));
         let queued = latest.queued.load(Ordering::Relaxed);
         let active = self.since + Duration::from_nanos(latest.active.load(Ordering::Relaxed));
         let protocol = Protocol::from_number(latest.protocol.load(Ordering::Relaxed));
-        let told = [(queued > 0, 'x'), (seen.no_evict, 'e'), (self.local.path().is_some(), 'U')];
+        let told = [
+            (queued > 0, 'x'),
+            (seen.no_evict, 'e'),
+            (seen.tracks, 't'),
+            (self.listens(), 'P'),
+            (self.local.path().is_some(), 'U'),
+        ];
         let flags: String = told.iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag).collect();
         let flags = if flags.is_empty() { "N" } else { &flags };
         out.push_str(&format!(
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
-             ssub=0 multi={} tot-mem={} cmd={} user={} resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={} psub={} \
+             ssub={} multi={} tot-mem={} cmd={} user={} resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.peer.endpoint(),
             self.local.endpoint(),
@@ -152,6 +216,9 @@ impl Client {
             now.saturating_duration_since(self.since).as_secs(),
             now.saturating_duration_since(active).as_secs(),
             latest.database.load(Ordering::Relaxed),
+            subscribed[0],
+            subscribed[1],
+            subscribed[2],
             queued as i64 - 1,
             latest.bytes.load(Ordering::Relaxed),
             name_of(CommandNumber(latest.command.load(Ordering::Relaxed))),

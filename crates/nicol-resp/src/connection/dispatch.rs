@@ -16,6 +16,19 @@ use crate::shared::{Shared, count};
 use crate::transactions::plan::{COMMANDS_MAX, Op, PlanBuilder};
 use crate::transactions::planner::Planner;
 
+/// What a client may say that only listens.
+const LISTENING: &[&str] = &[
+    "ping",
+    "psubscribe",
+    "punsubscribe",
+    "quit",
+    "reset",
+    "ssubscribe",
+    "subscribe",
+    "sunsubscribe",
+    "unsubscribe",
+];
+
 /// Whether it is a request of a web browser or a proxy: a web page could make a browser write data
 /// through it.
 pub fn is_http(command: &Command<'_>) -> bool {
@@ -51,6 +64,7 @@ pub fn deny(
     let (reason, object) = match denied {
         Denied::Command => (Reason::Command, name.as_bytes()),
         Denied::Key(place) => (Reason::Key, words[place]),
+        Denied::Channel(place) => (Reason::Channel, words[place]),
     };
     admin::note_refusal(session, shared, reason, object, &session.user.name);
     let user = String::from_utf8_lossy(&session.user.name);
@@ -60,6 +74,9 @@ pub fn deny(
         Denied::Command => {
             format!("NOPERM this user has no permissions to run the '{name}' command")
         }
+        Denied::Channel(_) => "NOPERM this user has no permissions to access one of the channels \
+                               used as arguments"
+            .into(),
         Denied::Key(_) => "NOPERM this user has no permissions to access one of the keys used as \
                            arguments"
             .into(),
@@ -69,6 +86,23 @@ pub fn deny(
 
 /// Executes a command that is no data command, queues one of a MULTI, or answers what is wrong.
 pub fn answer(
+    session: &mut Session,
+    shared: &Shared,
+    spec: Option<&'static Spec>,
+    command: &Command<'_>,
+    batch: &mut PlanBuilder,
+    out: &mut Vec<u8>,
+) -> After {
+    let caches = session.caches.take();
+    let after = judge(session, shared, spec, command, batch, out);
+    // What CLIENT CACHING has said holds for a whole MULTI.
+    if session.multi.is_some() {
+        session.caches = session.caches.or(caches);
+    }
+    after
+}
+
+fn judge(
     session: &mut Session,
     shared: &Shared,
     spec: Option<&'static Spec>,
@@ -109,6 +143,10 @@ pub fn answer(
         deny(session, shared, (spec, command), denied, out);
         return After::Go;
     }
+    if session.only_listens() && !LISTENING.contains(&spec.name) {
+        refuse_listener(session, rights::name(subcommand.unwrap_or(spec.number.into())), out);
+        return After::Go;
+    }
     session.last_command = match subcommand {
         Some(number) => CommandNumber(1 + number as u16),
         None => spec.command_number(),
@@ -141,6 +179,15 @@ pub fn answer(
         }
     }
     after
+}
+
+/// Refuses the command `name` of a client that only listens.
+fn refuse_listener(session: &mut Session, name: &str, out: &mut Vec<u8>) {
+    let text = format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+         are allowed in this context"
+    );
+    session.refuse(out, text.as_bytes());
 }
 
 /// The records watched once `command`, a WATCH, has been executed.
@@ -177,7 +224,8 @@ fn queue(
         refusal = Some(format!("ERR transaction is too large (limit {max} bytes)"));
     } else {
         match spec.action {
-            Action::Data(..) => {
+            Action::Data(..) | Action::Admin(_, InMulti::Planned) => {
+                session.track(shared, spec, command);
                 spec.plan(&shared.planner(session.database), &mut multi.plan, command);
             }
             Action::Admin(_, InMulti::Refused) => {

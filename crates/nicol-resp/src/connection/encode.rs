@@ -166,6 +166,14 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// The head of a message of `len` parts that answers no request.
+    pub fn push(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.length(b'*', len),
+            Protocol::Resp3 => self.length(b'>', len),
+        }
+    }
+
     /// The head of a set; its elements follow.
     pub fn set(&mut self, len: usize) {
         match self.protocol {

@@ -1,5 +1,6 @@
 //! The event loop of one front, on a thread of its own or on that of engines.
 
+mod event_loop;
 mod waiting;
 mod walking;
 
@@ -8,7 +9,6 @@ use std::collections::BinaryHeap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
@@ -80,48 +80,6 @@ pub struct Front {
     accepted: usize,
     /// Says that this front has ended.
     _guard: WaitGuard,
-}
-
-impl EventLoop for Front {
-    fn wait(&mut self, limit: Duration) {
-        let waits = limit > Duration::ZERO && self.again.is_empty() && self.mailbox.prepare_sleep();
-        let timeout = if waits { self.timeout().min(limit) } else { Duration::ZERO };
-        if let Err(error) = self.poll.poll(&mut self.events, Some(timeout)) {
-            self.broken |= error.kind() != ErrorKind::Interrupted;
-        }
-        if waits {
-            self.mailbox.woken();
-        }
-    }
-
-    fn turn(&mut self) -> Turn {
-        // With its event descriptor broken, no connection can be served any more.
-        if self.broken {
-            return Turn::Ended;
-        }
-        let mut worked = self.handle_events();
-        for slot in std::mem::take(&mut self.again) {
-            self.drive(slot);
-        }
-        worked |= self.go_on();
-        let now = Instant::now();
-        if now >= self.sweep_at {
-            self.sweep(now);
-            self.sweep_at = now + SWEEP;
-        }
-        if self.shared.stop.load(Ordering::SeqCst) {
-            let by = *self.stop_by.get_or_insert(now + self.shared.config.drain);
-            let is_dead = self.shared.is_dead.load(Ordering::SeqCst);
-            if self.drained() || is_dead || now >= by {
-                return Turn::Ended;
-            }
-        }
-        if worked { Turn::Worked } else { Turn::Idle }
-    }
-
-    fn waker(&self) -> Waker {
-        self.mailbox.clone().into()
-    }
 }
 
 impl Front {
@@ -205,10 +163,13 @@ impl Front {
         for (slot, id) in self.mailbox.take_killed() {
             let Some(connection) = self.connection(slot) else { continue };
             if connection.session.id == id {
-                let peer = connection.session.client.peer.clone();
+                let client = connection.session.client.clone();
                 connection.life = Life::Dead;
                 self.touched.push(slot);
-                self.shared.events.note(Event::ClientKilled, &peer);
+                match client.is_overrun() {
+                    true => note_slow(&self.shared, &client),
+                    false => self.shared.events.note(Event::ClientKilled, &client.peer),
+                }
             }
         }
         for (slot, id) in self.mailbox.take_unblocked() {
@@ -221,6 +182,7 @@ impl Front {
             self.deliver();
         }
         self.completions = completions;
+        self.push();
         let now = Instant::now();
         self.transactions.go_on(now);
         while let Some(Reverse((at, slot, id))) = self.timers.peek().copied()
@@ -239,6 +201,16 @@ impl Front {
         self.touched = touched;
         self.evict();
         any
+    }
+
+    /// Writes the messages that wait for clients.
+    fn push(&mut self) {
+        for (slot, id, push) in self.mailbox.take_pushes() {
+            if let Some(connection) = self.served(slot, id) {
+                connection.push(&push);
+                self.touched.push(slot);
+            }
+        }
     }
 
     /// Closes connections while the buffers of all clients take more than they may. Those of other
@@ -476,20 +448,10 @@ impl Front {
         self.watch_for_room(slot);
         let Some(connection) = self.connection(slot) else { return };
         let limits = &shared.config.limits;
-        let hard = match connection.session.authenticated {
-            true => limits.output_hard_bytes,
-            false => limits.login_request_bytes,
-        };
         let unread = connection.unread();
-        if unread > hard {
-            count(&shared.counters.slow_closed, 1);
-            shared.events.note(Event::SlowClient, &connection.session.client.peer);
+        if connection.is_overrun(limits, written, now) {
+            note_slow(&shared, &connection.session.client);
             connection.life = Life::Dead;
-        }
-        match unread > limits.output_soft_bytes {
-            true if written > 0 => connection.above_soft = Some(now),
-            true => _ = connection.above_soft.get_or_insert(now),
-            false => connection.above_soft = None,
         }
         let goes_on = connection.paused && unread <= limits.output_soft_bytes;
         connection.paused &= !goes_on;
@@ -529,31 +491,32 @@ impl Front {
         self.shared.counters.connected.fetch_sub(1, Ordering::SeqCst);
         self.shared.client_bytes.fetch_sub(connection.weight as u64, Ordering::Relaxed);
         self.shared.clients.remove(connection.session.id);
+        connection.session.stop_tracking(&self.shared);
+        connection.session.leave(&self.shared);
+        connection.session.client.leave();
         self.free.push(slot);
         self.transactions.abandon(slot);
     }
 
     /// Looks at every limit in time.
     fn sweep(&mut self, now: Instant) {
-        let limits = self.shared.config.limits.clone();
+        let shared = self.shared.clone();
+        let limits = &shared.config.limits;
         for slot in 0..self.connections.len() {
             let Some(connection) = self.connection(slot) else { continue };
             let idle = now.saturating_duration_since(connection.active);
-            let slow = connection.above_soft.is_some_and(|since| {
-                now.saturating_duration_since(since) >= limits.output_soft_time
-            });
+            let slow = connection.is_slow(limits, now);
             let late = !connection.session.authenticated
                 && now.saturating_duration_since(connection.session.client.since)
                     >= limits.login_time;
-            let waits = !matches!(connection.waiting, Waiting::Input | Waiting::Pause);
+            let waits = !matches!(connection.waiting, Waiting::Input | Waiting::Pause)
+                || connection.session.listens();
             let silent = limits.idle.is_some_and(|max| idle >= max) && !waits;
             if slow || late || silent {
                 connection.life = Life::Dead;
             }
             if slow {
-                let peer = connection.session.client.peer.clone();
-                count(&self.shared.counters.slow_closed, 1);
-                self.shared.events.note(Event::SlowClient, &peer);
+                note_slow(&shared, &connection.session.client);
             }
             if self.connection(slot).is_some_and(|connection| connection.life != Life::Open) {
                 self.settle(slot, now);
@@ -580,4 +543,10 @@ impl Front {
         }
         idle
     }
+}
+
+/// A client is closed since it does not read what it is sent.
+fn note_slow(shared: &Shared, client: &Client) {
+    count(&shared.counters.slow_closed, 1);
+    shared.events.note(Event::SlowClient, &client.peer);
 }

@@ -8,6 +8,7 @@ use mio::Waker;
 use nicol_core::txn::Outcome;
 
 use crate::connection::socket::Stream;
+use crate::pushes::Push;
 use nicol_core::serving::{Request, Response};
 
 /// A response and whose it is.
@@ -28,6 +29,10 @@ pub struct Mailbox {
     killed: Mutex<Vec<(usize, u64)>>,
     /// Connections that wait and may find something now: the place and the id of each.
     unblocked: Mutex<Vec<(usize, u64)>>,
+    /// Messages to connections: the place and the id of each.
+    pushes: Mutex<Vec<(usize, u64, Push)>>,
+    /// Set while there are any.
+    has_pushes: AtomicBool,
     /// Set while the owner waits or is about to: only then does a push have to end the wait.
     sleeping: AtomicBool,
     waker: Waker,
@@ -41,6 +46,8 @@ impl Mailbox {
             accepted: Mutex::new(Vec::new()),
             killed: Mutex::new(Vec::new()),
             unblocked: Mutex::new(Vec::new()),
+            pushes: Mutex::new(Vec::new()),
+            has_pushes: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             waker,
         }
@@ -69,6 +76,17 @@ impl Mailbox {
         self.wake();
     }
 
+    /// Hands over a message to a connection. [`Client::push`] bounds them.
+    ///
+    /// [`Client::push`]: super::clients::Client::push
+    pub fn push(&self, slot: usize, connection: u64, push: Push) {
+        let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
+        pushes.push((slot, connection, push));
+        self.has_pushes.store(true, Ordering::SeqCst);
+        drop(pushes);
+        self.wake();
+    }
+
     /// Makes the owner look around.
     pub fn wake(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -88,7 +106,8 @@ impl Mailbox {
         let idle = self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
             && self.accepted.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
             && self.killed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-            && self.unblocked.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            && self.unblocked.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            && !self.has_pushes.load(Ordering::SeqCst);
         if !idle {
             self.woken();
         }
@@ -115,6 +134,16 @@ impl Mailbox {
     /// The connections that may try again.
     pub fn take_unblocked(&self) -> Vec<(usize, u64)> {
         std::mem::take(&mut *self.unblocked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The messages to connections, in order. Cost: a load where there are none.
+    pub fn take_pushes(&self) -> Vec<(usize, u64, Push)> {
+        if !self.has_pushes.load(Ordering::SeqCst) {
+            return Vec::new();
+        }
+        let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_pushes.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *pushes)
     }
 
     /// The connections handed over.

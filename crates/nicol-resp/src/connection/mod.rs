@@ -10,6 +10,7 @@ pub mod front;
 mod inline;
 pub mod mailbox;
 pub mod parse;
+mod push;
 pub mod session;
 pub mod socket;
 pub mod tls;
@@ -237,6 +238,7 @@ impl Connection {
         let spec = lookup(command.arg(0));
         self.session.refresh_user(shared);
         let ready = spec.filter(|spec| spec.accepts(command.len()) && self.session.authenticated);
+        let ready = ready.filter(|_| !self.session.only_listens());
         if let Some(spec) = ready
             && let Action::Data(..) = spec.action
             && self.session.multi.is_none()
@@ -264,6 +266,8 @@ impl Connection {
                 self.session.refuse(&mut self.output, &text);
                 return Want::More;
             }
+            self.session.track(shared, spec, &command);
+            self.session.caches = None;
             spec.plan(&shared.planner(self.session.database), &mut self.batch, &command);
             self.session.last_command = spec.command_number();
             return Want::More;
@@ -332,6 +336,9 @@ impl Connection {
             Kind::Exec => &mut multi.as_mut()?.plan,
             Kind::Batch | Kind::Watch | Kind::Walk => batch,
         };
+        if shared.notices.is_on() {
+            plan.tell_events();
+        }
         let planned = plan.finish(kind, session.protocol, value_max, &watches, now);
         note(plan);
         Some(planned)
@@ -364,6 +371,7 @@ impl Connection {
                 self.fail(planned, &text);
             }
         }
+        self.push_stale(shared);
     }
 
     /// Counts the first `executed` commands, and keeps them if they took long.

@@ -9,7 +9,9 @@ use crate::commands::spec::Spec;
 use crate::connection::clients::{Client, CommandNumber};
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
+use crate::pubsub::{Scope, Subscriptions};
 use crate::shared::Shared;
+use crate::tracking::Choice;
 use crate::transactions::plan::{PlanBuilder, Watch};
 use crate::transactions::record::Database;
 use crate::walks::Walk;
@@ -36,6 +38,12 @@ pub struct Session {
     /// The database before the MULTI whose commands are under way.
     before_exec: Option<Database>,
     pub watches: Vec<Watch>,
+    /// Of which of its reads it keeps what they answer; `None`: of none.
+    pub tracks: Option<Choice>,
+    /// What it says of the next command, or of the MULTI that is next or under way.
+    pub caches: Option<bool>,
+    /// What it has subscribed to.
+    pub subscriptions: Subscriptions,
     /// Its command that goes over all keys, while that is under way.
     pub walk: Option<Box<Walk>>,
     pub last_command: CommandNumber,
@@ -91,6 +99,9 @@ impl Session {
             multi: None,
             before_exec: None,
             watches: Vec::new(),
+            tracks: None,
+            caches: None,
+            subscriptions: Subscriptions::default(),
             walk: None,
             last_command: CommandNumber::default(),
         }
@@ -98,8 +109,59 @@ impl Session {
 
     /// RESET: as new, but connected.
     pub fn reset(&mut self, shared: &Shared) {
+        self.stop_tracking(shared);
+        self.leave(shared);
         self.client.reset();
         *self = Self::new(shared, self.client.clone());
+    }
+
+    /// Whether it has subscribed to anything.
+    pub fn listens(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
+    /// Whether it may do nothing but listen: in version 2 of the protocol messages look as replies
+    /// do.
+    pub fn only_listens(&self) -> bool {
+        self.protocol == Protocol::Resp2 && self.listens()
+    }
+
+    /// It listens to nothing any more.
+    pub fn leave(&mut self, shared: &Shared) {
+        let subscriptions = std::mem::take(&mut self.subscriptions);
+        for scope in Scope::ALL {
+            for name in subscriptions.of(scope) {
+                shared.pubsub.unsubscribe(scope, name, self.id);
+            }
+        }
+        self.client.listen([0; 3]);
+    }
+
+    /// It keeps no copies any more.
+    pub fn stop_tracking(&mut self, shared: &Shared) {
+        if self.tracks.take().is_some() {
+            self.client.seen().tracks = false;
+            shared.tracking.stop(self.id);
+        }
+        self.caches = None;
+    }
+
+    /// Notes which keys of `command` it is about to read and will keep.
+    pub fn track(&self, shared: &Shared, spec: &Spec, command: &Command<'_>) {
+        let keeps = match self.tracks {
+            None | Some(Choice::Broadcast) => false,
+            Some(Choice::All) => true,
+            Some(Choice::OptIn) => self.caches == Some(true),
+            Some(Choice::OptOut) => self.caches != Some(false),
+        };
+        if !keeps || !spec.flags.contains(&"readonly") {
+            return;
+        }
+        let planner = shared.planner(self.database);
+        for place in spec.keys.of(command.len(), |place| command.arg(place)).iter() {
+            let key = command.arg(place);
+            shared.tracking.reads(self.id, planner.row(key), key);
+        }
     }
 
     /// It is `user` from now on.

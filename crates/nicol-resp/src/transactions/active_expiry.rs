@@ -90,6 +90,9 @@ impl ActiveExpiry {
             plan.begin(Op::PURGE, true);
             plan.key(row, b"");
         }
+        if shared.notices.is_on() {
+            plan.tell_events();
+        }
         let planned = || plan.finish(Kind::Batch, Protocol::Resp2, limits.value_bytes, &[], now);
         (!self.purging.is_empty()).then(planned)
     }

@@ -74,7 +74,7 @@ pub fn shares(waiters: &[Waiter], output: &[u8]) -> Vec<Option<Response>> {
                 let mut output = Vec::new();
                 OutputHead::begin(&mut output);
                 output.extend_from_slice(own);
-                OutputHead { executed, ..OutputHead::default() }.finish(&mut output);
+                OutputHead { executed, ..OutputHead::default() }.finish(&mut output, &[]);
                 (Outcome::Committed, output)
             }
             _ => (Outcome::Aborted(Abort::Refused), Vec::new()),

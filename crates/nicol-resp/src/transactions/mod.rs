@@ -8,6 +8,7 @@ mod active_expiry;
 mod in_flight;
 mod joined;
 mod lock_table;
+mod news;
 pub mod output;
 pub mod plan;
 pub mod planner;
@@ -306,7 +307,8 @@ impl Transactions {
 
     /// Handles the outcome of an attempt.
     fn completed(&mut self, completion: Completion) {
-        let Completion { slot, request, response } = completion;
+        let Completion { slot, request, mut response } = completion;
+        let mut changed = response.outcome == Outcome::Unknown;
         if response.outcome == Outcome::Committed
             && let Some((head, _)) = OutputHead::parse(&response.output)
         {
@@ -317,12 +319,16 @@ impl Transactions {
             for (database, keys) in head.growth.changes() {
                 self.shared.keyspace.grow(database, keys.into());
             }
-            if head.changed {
-                self.shared.blocked.changed(&request.writes);
-            }
+            changed = head.changed;
+            news::send(&self.shared, &mut response.output);
         }
-        if response.outcome == Outcome::Unknown {
+        if changed {
             self.shared.blocked.changed(&request.writes);
+        }
+        // Before the one who wrote can know of it.
+        if changed && !self.shared.tracking.is_off() {
+            let writer = self.open.get(slot).and_then(Option::as_ref).map(|open| open.connection);
+            self.shared.tracking.written(&request, writer);
         }
         match slot {
             ACTIVE_EXPIRY => {

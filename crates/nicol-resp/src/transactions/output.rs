@@ -44,8 +44,9 @@ pub struct Lookups {
 /// What an output tells besides its replies.
 ///
 /// Layout, numbers little-endian: commands executed (2 bytes), databases that have grown or shrunk
-/// (1), whether a record has changed (1), hits, misses, and keys that expired (4 each); the
-/// replies; of each of these databases its number (1) and by how many keys (4).
+/// (1), whether a record has changed (1), hits, misses, keys that expired, and bytes of news (4
+/// each); the replies; of each of these databases its number (1) and by how many keys (4); the
+/// news, in their own layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputHead {
     pub executed: usize,
@@ -57,7 +58,7 @@ pub struct OutputHead {
 
 impl OutputHead {
     /// Bytes before the replies.
-    const LEN: usize = 16;
+    const LEN: usize = 20;
 
     /// The head of `output` and the replies. `None`: it is not in the layout.
     pub fn parse(output: &[u8]) -> Option<(Self, &[u8])> {
@@ -68,9 +69,20 @@ impl OutputHead {
             [number(0) & 0xffff, number(0) >> 16 & 0xff].map(|n| n as usize);
         let changed = number(0) >> 24 != 0;
         let lookups = Lookups { hits: number(1), misses: number(2), expired: number(3) };
-        let tail = databases * Growth::LEN;
+        let (tail, news) = (databases * Growth::LEN, number(4) as usize);
+        let (rest, _) = rest.split_at_checked(rest.len().checked_sub(news)?)?;
         let (replies, tail) = rest.split_at_checked(rest.len().checked_sub(tail)?)?;
         Some((Self { executed, lookups, growth: Growth::parse(tail)?, changed }, replies))
+    }
+
+    /// The news in `output`, in the layout of [`News`].
+    ///
+    /// [`News`]: super::news::News
+    pub fn news(output: &[u8]) -> &[u8] {
+        let len = output.first_chunk::<{ Self::LEN }>().map_or(0, |head| {
+            u32::from_le_bytes([head[16], head[17], head[18], head[19]]) as usize
+        });
+        output.len().checked_sub(len).map_or(&[], |start| &output[start..])
     }
 
     /// Begins an output: the replies follow, then [`OutputHead::finish`].
@@ -79,7 +91,7 @@ impl OutputHead {
     }
 
     /// Ends the output that [`OutputHead::begin`] began.
-    pub fn finish(self, output: &mut Vec<u8>) {
+    pub fn finish(self, output: &mut Vec<u8>, news: &[u8]) {
         let mut databases = 0_u8;
         for (database, keys) in self.growth.changes() {
             output.push(database.number());
@@ -90,7 +102,9 @@ impl OutputHead {
         output[2] = databases;
         output[3] = u8::from(self.changed);
         let Lookups { hits, misses, expired } = self.lookups;
-        for (place, number) in [hits, misses, expired].into_iter().enumerate() {
+        output.extend_from_slice(news);
+        let numbers = [hits, misses, expired, news.len() as u32];
+        for (place, number) in numbers.into_iter().enumerate() {
             output[4 * place + 4..4 * place + 8].copy_from_slice(&number.to_le_bytes());
         }
     }

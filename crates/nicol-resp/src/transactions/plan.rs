@@ -1,10 +1,11 @@
 //! The arguments of the RESP procedure: a list of commands, as the front sends it to the engines.
 //!
-//! Layout, numbers little-endian: kind (1 byte), protocol (1), value limit (4), commands (2),
-//! watches (2), now (8: milliseconds of Unix time, by which keys expire); the commands; the
-//! watches. A command: op (2), arguments (2), then each argument: tag (1: 0 for an argument that is
-//! no key, 1 for a key that is read, 2 for one that is written), row (8, of a key only), length
-//! (4), bytes. A watch: row (8), version (8), present (1), seen (8: when).
+//! Layout, numbers little-endian: kind (1 byte; its highest bit: events are told), protocol (1),
+//! value limit (4), commands (2), watches (2), now (8: milliseconds of Unix time, by which keys
+//! expire); the commands; the watches. A command: op (2), arguments (2), then each argument: tag
+//! (1: 0 for an argument that is no key, 1 for a key that is read, 2 for one that is written), row
+//! (8, of a key only), length (4), bytes. A watch: row (8), version (8), present (1), seen (8:
+//! when).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,9 @@ const WATCH_LEN: usize = 25;
 const PLAIN: u8 = 0;
 const READ: u8 = 1;
 const WRITTEN: u8 = 2;
+
+/// Set in the kind if the events of keys are told.
+const TELLS: u8 = 0x80;
 
 /// The kind of the list of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +162,7 @@ pub struct PlanBuilder {
     op_writes: bool,
     expiring: Vec<(i64, Key)>,
     waits: Option<Duration>,
+    tells: bool,
 }
 
 impl PlanBuilder {
@@ -253,6 +258,11 @@ impl PlanBuilder {
         self.waits = Some(Duration::from_millis(millis));
     }
 
+    /// The events of its keys are told once it has committed.
+    pub fn tell_events(&mut self) {
+        self.tells = true;
+    }
+
     /// Whether its command may wait: then no other joins it.
     pub fn may_wait(&self) -> bool {
         self.waits.is_some()
@@ -276,7 +286,7 @@ impl PlanBuilder {
         assert!(watches.len() <= usize::from(u16::MAX), "the caller bounds the watches");
         let mut args = std::mem::take(&mut self.body);
         args.resize(args.len().max(HEADER_LEN), 0);
-        args[0] = kind as u8;
+        args[0] = kind as u8 | if std::mem::take(&mut self.tells) { TELLS } else { 0 };
         args[1] = protocol.number();
         args[2..6].copy_from_slice(&(value_max as u32).to_le_bytes());
         args[COMMANDS].copy_from_slice(&(self.commands as u16).to_le_bytes());
@@ -410,15 +420,18 @@ impl Planned {
     pub fn join<'p>(&self, others: impl Iterator<Item = &'p Self>) -> Self {
         let mut request = Request::clone(&self.request);
         let mut runs = self.runs.clone();
+        let mut tells = 0;
         let Self { kind, protocol, mut commands, mut now, .. } = *self;
         for other in others {
             assert!(self.covers(other), "a joined batch touches no other keys");
             request.args.extend_from_slice(&other.request.args[HEADER_LEN..]);
+            tells |= other.request.args[0] & TELLS;
             commands += other.commands;
             other.runs.iter().for_each(|(op, count)| runs.push(op, count));
             now = now.max(other.now);
         }
         assert!(commands <= COMMANDS_MAX, "the caller bounds the commands of a plan");
+        request.args[0] |= tells;
         request.args[COMMANDS].copy_from_slice(&(commands as u16).to_le_bytes());
         request.args[NOW].copy_from_slice(&now.to_le_bytes());
         Self { request: Arc::new(request), kind, protocol, commands, runs, now, waits: None }
@@ -430,7 +443,7 @@ impl Planned {
     /// If the arguments are not in the layout.
     pub fn part(&self, from: usize, to: usize) -> Result<Self, Malformed> {
         let plan = Plan::parse(&self.request.args)?;
-        let mut builder = PlanBuilder::new();
+        let mut builder = PlanBuilder { tells: plan.tells, ..PlanBuilder::new() };
         let (mut cursor, mut args) = (plan.cursor(), Vec::new());
         for index in 0..to.min(plan.commands) {
             let op = cursor.command(&mut args)?;
@@ -458,6 +471,8 @@ pub const PROCEDURE: ProcedureId = ProcedureId(0);
 pub struct Plan<'a> {
     /// The kind of the list of commands.
     pub kind: Kind,
+    /// Whether the events of keys are told.
+    pub tells: bool,
     /// How replies are written.
     pub protocol: Protocol,
     /// Bytes of the largest value that a command may build.
@@ -474,6 +489,7 @@ impl<'a> Plan<'a> {
     pub fn parse(args: &'a [u8]) -> Result<Self, Malformed> {
         let (head, body) = args.split_first_chunk::<HEADER_LEN>().ok_or(Malformed)?;
         let [kind, protocol, v0, v1, v2, v3, c0, c1, w0, w1, ..] = *head;
+        let (kind, tells) = (kind & !TELLS, kind & TELLS != 0);
         let kind = match kind {
             0 => Kind::Batch,
             1 => Kind::Exec,
@@ -483,6 +499,7 @@ impl<'a> Plan<'a> {
         };
         Ok(Self {
             kind,
+            tells,
             protocol: Protocol::from_number(protocol).ok_or(Malformed)?,
             value_max: u32::from_le_bytes([v0, v1, v2, v3]) as usize,
             commands: usize::from(u16::from_le_bytes([c0, c1])),
@@ -539,6 +556,22 @@ fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(bytes);
     u64::from_le_bytes(word)
+}
+
+/// The keys that the plan in `args` writes; `None` if it writes rows whose keys it does not name.
+pub fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let Ok(plan) = Plan::parse(args) else { return Some(Vec::new()) };
+    let (mut cursor, mut args, mut keys) = (plan.cursor(), Vec::new(), Vec::new());
+    for _ in 0..plan.commands {
+        let Ok(op) = cursor.command(&mut args) else { break };
+        if [Op::PURGE, Op::EMPTY].contains(&op) {
+            return None;
+        }
+        keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
+    }
+    keys.sort();
+    keys.dedup();
+    Some(keys)
 }
 
 /// The observations in the output of a WATCH, after its count of commands.

@@ -66,7 +66,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The record of `key`.
-    fn row(&self, key: &[u8]) -> Key {
+    pub fn row(&self, key: &[u8]) -> Key {
         record::row(self.database, self.hash_seed, key)
     }
 

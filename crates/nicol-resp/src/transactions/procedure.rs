@@ -7,11 +7,12 @@
 use nicol_core::ids::Key;
 use nicol_core::txn::{Entry, Txn, Verdict};
 
+use super::news::NO_RECEIVERS;
 use super::output::OutputHead;
 use super::plan::{Arg, Kind, Op, Plan, Watch};
 use super::record;
 use super::work::{Stop, Updates, Work, entry};
-use crate::commands::spec::Action;
+use crate::commands::spec::{Action, Admin};
 use crate::commands::{TABLE, type_of};
 use crate::connection::encode::Reply;
 
@@ -67,15 +68,13 @@ fn run(
             *asked = work.take_asked();
             let (updates, growth) = work.updates(values)?;
             let changed = !updates.is_empty();
-            OutputHead { executed, lookups: work.lookups(), growth, changed }.finish(output);
+            OutputHead { executed, lookups: work.lookups(), growth, changed }
+                .finish(output, work.news());
             Ok(updates)
         }
         Kind::Exec => {
             OutputHead::begin(output);
-            let (updates, mut head) = exec(txn, &plan, (output, values), asked)?;
-            head.executed = plan.commands;
-            head.finish(output);
-            Ok(updates)
+            exec(txn, &plan, (output, values), asked)
         }
     }
 }
@@ -91,7 +90,7 @@ fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), recor
             Watch { row, version, present, seen: plan.now }.emit(output);
         }
     }
-    OutputHead { executed: plan.commands, ..OutputHead::default() }.finish(output);
+    OutputHead { executed: plan.commands, ..OutputHead::default() }.finish(output, &[]);
     Ok(())
 }
 
@@ -142,31 +141,34 @@ fn batch<'t>(
     Ok(plan.commands)
 }
 
-/// Executes the body of a MULTI, unless a watched key has changed or it is too large. The head
-/// lacks the number of commands.
+/// Executes the body of a MULTI, unless a watched key has changed or it is too large.
 fn exec(
     txn: &Txn,
     plan: &Plan<'_>,
     (output, values): (&mut Vec<u8>, &mut Vec<u8>),
     asked: &mut Vec<Key>,
-) -> Result<(Updates, OutputHead), record::Malformed> {
-    let nothing = (Vec::new(), OutputHead::default());
+) -> Result<Updates, record::Malformed> {
+    let nothing = OutputHead { executed: plan.commands, ..OutputHead::default() };
     for watch in plan.watches()? {
         if !unchanged(txn, watch, plan.now)? {
             Reply::new(output, plan.protocol).null_array();
-            return Ok(nothing);
+            nothing.finish(output, &[]);
+            return Ok(Vec::new());
         }
     }
     let (mut work, before) = (Work::new(txn, plan, type_of), output.len());
     if !all(&mut work, plan, output)? {
         output.truncate(before);
         Reply::new(output, plan.protocol).error(TOO_LARGE);
-        return Ok(nothing);
+        nothing.finish(output, &[]);
+        return Ok(Vec::new());
     }
     *asked = work.take_asked();
     let (updates, growth) = work.updates(values)?;
     let changed = !updates.is_empty();
-    Ok((updates, OutputHead { executed: 0, lookups: work.lookups(), growth, changed }))
+    OutputHead { executed: plan.commands, lookups: work.lookups(), growth, changed }
+        .finish(output, work.news());
+    Ok(updates)
 }
 
 /// Executes every command; `false` if they do not fit the budget.
@@ -196,6 +198,10 @@ fn command<'t>(
     output: &mut Vec<u8>,
 ) -> Result<(), Stop> {
     let start = output.len();
+    let spec = op.place().and_then(|place| TABLE.get(place));
+    work.begin(
+        plan.tells && spec.is_some_and(|spec| ["getdel", "getex", "getset"].contains(&spec.name)),
+    );
     let mut reply = Reply::new(output, plan.protocol);
     let done = match (op, args) {
         (Op::LITERAL, [text]) => {
@@ -206,9 +212,16 @@ fn command<'t>(
         (Op::LIST, [row]) => work.list(row, &mut reply),
         (Op::EMPTY, [row]) => work.empty(row).map(|keys| reply.integer(keys)),
         (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
-        (op, args) => match op.place().and_then(|place| TABLE.get(place)).map(|spec| spec.action) {
-            Some(Action::Data(_, run)) => run(work, args, &mut reply),
-            Some(Action::Admin(..)) | None => Err(Stop::Malformed),
+        (_, args) => match spec.map(|spec| (spec.name, spec.action)) {
+            Some((name, Action::Data(_, run))) => {
+                run(work, args, &mut reply).map(|()| work.tell(name, args))
+            }
+            Some((_, Action::Admin(Admin::Publish { sharded }, _))) => {
+                work.publish(sharded, start, args)?;
+                output.extend_from_slice(NO_RECEIVERS);
+                Ok(())
+            }
+            Some((_, Action::Admin(..))) | None => Err(Stop::Malformed),
         },
     };
     if done == Err(Stop::More) {

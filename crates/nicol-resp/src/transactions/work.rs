@@ -4,6 +4,8 @@
 //! after them, and becomes new records at the end. Commands reach keys through [`Work`] only, and
 //! what a type of value writes is told apart from the others by the number in its record.
 
+mod events;
+
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
@@ -11,6 +13,7 @@ use std::ops::Range;
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, Txn, VALUE_MAX};
 
+use super::news::News;
 use super::output::{Growth, Lookups};
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
@@ -67,6 +70,9 @@ struct Slot<'t> {
     expires: Option<i64>,
     dirty: bool,
     next: Option<usize>,
+    /// The command that saw it last, and whether it was there before that one.
+    seen: u32,
+    was_present: bool,
 }
 
 /// A key that a command has looked up: its slot.
@@ -104,6 +110,13 @@ pub struct Work<'t> {
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
     spent: Cell<usize>,
     lookups: Lookups,
+    news: News,
+    /// The number of the command that is run, from 1.
+    command: u32,
+    /// It answers what its key holds.
+    reads: bool,
+    /// The slots that it has changed, as often as it has, if that is told.
+    touched: Vec<usize>,
 }
 
 impl<'t> Work<'t> {
@@ -121,6 +134,10 @@ impl<'t> Work<'t> {
             heads,
             spent: Cell::new(0),
             lookups: Lookups::default(),
+            news: News::default(),
+            command: 0,
+            reads: false,
+            touched: Vec::new(),
         }
     }
 
@@ -134,6 +151,13 @@ impl<'t> Work<'t> {
         self.plan.value_max
     }
 
+    /// The next command begins; `reads`: it answers what its key holds, whatever it writes.
+    pub fn begin(&mut self, reads: bool) {
+        self.command += 1;
+        self.reads = reads;
+        self.touched.clear();
+    }
+
     /// Looks up a key of any type. One of a command that only reads is counted.
     pub fn find(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
         let found = self.slot(key)?;
@@ -141,6 +165,9 @@ impl<'t> Work<'t> {
             let present = u32::from(self.is_present(found));
             self.lookups.hits += present;
             self.lookups.misses += 1 - present;
+        }
+        if (!key.writes || self.reads) && self.plan.tells && !self.is_present(found) {
+            self.tell_miss(found.0);
         }
         Ok(found)
     }
@@ -150,6 +177,7 @@ impl<'t> Work<'t> {
         let mut at = self.heads[entry];
         while let Some(slot) = at {
             if self.slots[slot].key == key.bytes {
+                self.see(slot);
                 return Ok(Found(slot));
             }
             at = self.slots[slot].next;
@@ -167,10 +195,23 @@ impl<'t> Work<'t> {
             expires: pair.and_then(|pair| pair.expires),
             dirty: false,
             next: self.heads[entry],
+            seen: 0,
+            was_present: false,
         };
         self.slots.push(slot);
-        self.heads[entry] = Some(self.slots.len() - 1);
-        Ok(Found(self.slots.len() - 1))
+        let slot = self.slots.len() - 1;
+        self.heads[entry] = Some(slot);
+        self.see(slot);
+        Ok(Found(slot))
+    }
+
+    /// Notes how a key is before the command changes it.
+    fn see(&mut self, slot: usize) {
+        let slot = &mut self.slots[slot];
+        if slot.seen != self.command {
+            slot.seen = self.command;
+            slot.was_present = slot.value.is_some();
+        }
     }
 
     /// Reads the key `name`, which no argument names, in its record.
@@ -351,6 +392,9 @@ impl<'t> Work<'t> {
         slot.value = value.filter(|_| !over);
         slot.expires = expires.filter(|_| slot.value.is_some());
         slot.dirty = true;
+        if self.plan.tells {
+            self.touched.push(found.0);
+        }
         Ok(())
     }
 
@@ -392,23 +436,6 @@ impl<'t> Work<'t> {
         self.replace(to, value, expires)
     }
 
-    /// Rewrites a row without what has expired; returns the next deadline in it, or 0.
-    pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
-        let key = row.row.ok_or(Stop::Malformed)?;
-        let entry = self.txn.find(key).ok_or(Stop::Malformed)?;
-        let (mut next, mut over) = (None, false);
-        for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
-            let pair = pair?;
-            over |= pair.is_over(self.plan.now);
-            let deadline = pair.expires.filter(|_| !pair.is_over(self.plan.now));
-            next = next.into_iter().chain(deadline).min();
-        }
-        if over {
-            self.purged.push(entry);
-        }
-        Ok(next.unwrap_or(0))
-    }
-
     /// Answers the keys of a row that are there, each with the number of its type.
     pub fn list(&self, row: &Arg<'t>, reply: &mut Reply<'_>) -> Result<(), Stop> {
         let entry = entry(self.txn, row.row.ok_or(Stop::Malformed)?)?;
@@ -436,6 +463,37 @@ impl<'t> Work<'t> {
         Ok(keys as i64)
     }
 
+    /// Rewrites a row without what has expired; returns the next deadline in it, or 0.
+    pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
+        let key = row.row.ok_or(Stop::Malformed)?;
+        let entry = self.txn.find(key).ok_or(Stop::Malformed)?;
+        let (mut next, mut over) = (None, false);
+        for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
+            let pair = pair?;
+            over |= pair.is_over(self.plan.now);
+            let deadline = pair.expires.filter(|_| !pair.is_over(self.plan.now));
+            next = next.into_iter().chain(deadline).min();
+        }
+        if over {
+            self.purged.push(entry);
+        }
+        Ok(next.unwrap_or(0))
+    }
+
+    /// A command publishes its second argument on the channel that is its first; its reply stands
+    /// at `reply` of the output.
+    pub fn publish(&mut self, sharded: bool, reply: usize, args: &[Arg<'t>]) -> Result<(), Stop> {
+        let [channel, message] = args else { return Err(Stop::Malformed) };
+        self.spend(channel.bytes.len() + message.bytes.len())?;
+        self.news.publish(sharded, reply, channel.bytes, message.bytes);
+        Ok(())
+    }
+
+    /// What is told of the commands so far once they have committed.
+    pub fn news(&self) -> &[u8] {
+        self.news.bytes()
+    }
+
     /// What the commands so far have found.
     pub fn lookups(&self) -> Lookups {
         self.lookups
@@ -458,6 +516,7 @@ impl<'t> Work<'t> {
         values: &mut Vec<u8>,
     ) -> Result<(Updates, Growth), record::Malformed> {
         let (mut updates, mut growth, mut expired) = (Vec::new(), Growth::default(), 0);
+        let mut ended = Vec::new();
         for (entry, head) in self.heads.iter().enumerate() {
             let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
             let dirty = chain().any(|slot| self.slots[slot].dirty);
@@ -477,6 +536,9 @@ impl<'t> Work<'t> {
                     expired += u32::from(over);
                     grown -= 1;
                 }
+                if over && self.plan.tells {
+                    ended.push((entry, pair.key));
+                }
             }
             for slot in chain().map(|slot| &self.slots[slot]).filter(|slot| slot.dirty) {
                 if let Some(value) = &slot.value {
@@ -495,6 +557,7 @@ impl<'t> Work<'t> {
             let database = Database::of(self.txn.entries()[entry].key);
             growth.add(database.ok_or(record::Malformed)?, grown);
         }
+        self.news.tell_ended(self.txn, &ended);
         self.lookups.expired += expired;
         Ok((updates, growth))
     }

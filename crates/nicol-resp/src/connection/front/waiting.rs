@@ -79,12 +79,13 @@ impl Front {
             }
             connection.end(&planned, end, &shared);
             self.wait_no_longer(slot);
+            self.push();
             self.drive(slot);
         }
     }
 
     /// The client in place `slot`, if it is still this one.
-    fn served(&mut self, slot: usize, id: u64) -> Option<&mut Connection> {
+    pub(super) fn served(&mut self, slot: usize, id: u64) -> Option<&mut Connection> {
         self.connection(slot).filter(|connection| connection.session.id == id)
     }
 

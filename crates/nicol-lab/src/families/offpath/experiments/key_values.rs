@@ -383,10 +383,13 @@ mod tests {
     use super::*;
     use crate::bench;
 
-    /// [OffPath23 4.2] With one machine as with eleven: no less than READs or asking alone.
+    /// [OffPath23 4.2] With one machine as with eleven, and whether the SoC keeps all values or an
+    /// eighth: no less than READs or asking alone.
     #[test]
     fn the_greedy_combination_gives_no_less_than_its_parts_at_any_load() {
-        let mops = |system: &str, machines, clients| {
+        let mops = |system: &str, kept: &str, machines, clients| {
+            // One machine does few gets, of which some take twice as long as others.
+            let micros = if machines > 1 { 250 } else { 8_000 };
             let spec = WorkloadSpec {
                 records: Some(2_000),
                 value_bytes: Some(VALUE_BYTES),
@@ -400,22 +403,27 @@ mod tests {
                 host_engines: Some(24),
                 nic_engines: Some(8),
                 clients: Some(clients),
-                length: Some(Length::Time(Nanos::from_micros(250))),
-                warmup: Some(Nanos::from_micros(150)),
+                length: Some(Length::Time(Nanos::from_micros(micros))),
+                warmup: Some(Nanos::from_micros(500)),
+                settings: (system != "drtm-kv:a4").then(|| kept.to_owned()).into_iter().collect(),
                 ..BenchConfig::new(system, spec, &format!("server={SNIC},client={CLIENT}"), 1)
             };
             let report = bench::run(&config).unwrap().report;
             assert!(report.check.held(), "{:?}", report.check.violations);
             report.throughput_per_s / 1e6
         };
-        for (machines, clients) in [(1, 1), (1, 24), (2, PER_MACHINE), (MACHINES, PER_MACHINE)] {
-            let both = mops(BOTH, machines, clients);
-            for alone in ["drtm-kv:a4", "drtm-kv:a5"] {
-                let part = mops(alone, machines, clients);
-                assert!(
-                    both > 0.97 * part,
-                    "{machines} machines of {clients}: {both} M/s, {alone} alone {part} M/s"
-                );
+        for kept in ["cached=2000", "cached=250"] {
+            for (machines, clients) in [(1, 1), (1, 24), (2, PER_MACHINE), (MACHINES, PER_MACHINE)]
+            {
+                let both = mops(BOTH, kept, machines, clients);
+                for alone in ["drtm-kv:a4", "drtm-kv:a5"] {
+                    let part = mops(alone, kept, machines, clients);
+                    assert!(
+                        both > 0.97 * part,
+                        "{kept}, {machines} machines of {clients}: {both} M/s, {alone} alone \
+                         {part} M/s"
+                    );
+                }
             }
         }
     }

@@ -1,0 +1,202 @@
+//! The events of a command, in the words of Redis: what it did to which key.
+//!
+//! They follow from how the keys that it wrote were before and are behind it. Most are called like
+//! the command; the tables say which are not.
+
+use super::Work;
+use crate::commands::expiry::Expiry;
+use crate::notices::Class;
+use crate::transactions::plan::Arg;
+use crate::transactions::record::Database;
+
+/// Commands whose event has another name.
+const OTHERS: &[(&str, &str)] = &[
+    ("bitop", "set"),
+    ("blpop", "lpop"),
+    ("brpop", "rpop"),
+    ("bzpopmax", "zpopmax"),
+    ("bzpopmin", "zpopmin"),
+    ("decr", "incrby"),
+    ("decrby", "incrby"),
+    ("geoadd", "zadd"),
+    ("getset", "set"),
+    ("hmset", "hset"),
+    ("hsetnx", "hset"),
+    ("incr", "incrby"),
+    ("lpushx", "lpush"),
+    ("mset", "set"),
+    ("msetnx", "set"),
+    ("psetex", "set"),
+    ("rpushx", "rpush"),
+    ("setex", "set"),
+    ("setnx", "set"),
+    ("zincrby", "zincr"),
+];
+
+/// Commands that take elements away: of a key that is empty then, this is told before its end.
+const TAKERS: &[&str] = &[
+    "blmpop",
+    "blpop",
+    "brpop",
+    "bzmpop",
+    "bzpopmax",
+    "bzpopmin",
+    "hdel",
+    "lmpop",
+    "lpop",
+    "lrem",
+    "ltrim",
+    "rpop",
+    "smove",
+    "spop",
+    "srem",
+    "zmpop",
+    "zpopmax",
+    "zpopmin",
+    "zrem",
+    "zremrangebylex",
+    "zremrangebyrank",
+    "zremrangebyscore",
+];
+
+/// Commands that only move a deadline.
+const TIMERS: &[&str] = &["expire", "expireat", "getex", "pexpire", "pexpireat", "persist"];
+
+impl<'t> Work<'t> {
+    /// Tells what the command `name` has done since [`Work::begin`].
+    pub fn tell(&mut self, name: &str, args: &[Arg<'t>]) {
+        if self.touched.is_empty() {
+            return;
+        }
+        let touched = std::mem::take(&mut self.touched);
+        match (name, touched.as_slice()) {
+            ("rename" | "renamenx", &[from, to]) => {
+                self.event(Class::New, "new", to);
+                self.event(Class::Generic, "rename_from", from);
+                self.event(Class::Generic, "rename_to", to);
+            }
+            ("move", &[from, to]) => {
+                self.event(Class::New, "new", to);
+                self.event(Class::Generic, "move_from", from);
+                self.event(Class::Generic, "move_to", to);
+            }
+            ("copy", &[to]) => {
+                self.event(Class::New, "new", to);
+                self.event(Class::Generic, "copy_to", to);
+            }
+            ("blmove" | "brpoplpush" | "lmove" | "rpoplpush", &[from, ..]) => {
+                let to = touched.get(1).copied().unwrap_or(from);
+                let is_left = |place: usize| {
+                    args.get(place).map(|end| end.bytes.eq_ignore_ascii_case(b"left"))
+                };
+                let [pop, push] = [is_left(2).unwrap_or(false), is_left(3).unwrap_or(true)];
+                self.tell_new(to);
+                self.event(Class::List, if push { "lpush" } else { "rpush" }, to);
+                self.event(Class::List, if pop { "lpop" } else { "rpop" }, from);
+                self.tell_end(from);
+            }
+            ("smove", &[from, ..]) => {
+                self.tell_one(("srem", from), true, false);
+                if let Some(&to) = touched.get(1) {
+                    self.tell_one(("sadd", to), false, false);
+                }
+            }
+            (name, _) => {
+                let other = OTHERS.iter().find(|(command, _)| *command == name);
+                let event = other.map_or(name, |(_, event)| event);
+                let event = by_arguments(name, args).unwrap_or(event);
+                let takes = TAKERS.contains(&name);
+                let timed = gives_deadline(name, args);
+                touched.iter().for_each(|slot| self.tell_one((event, *slot), takes, timed));
+            }
+        }
+        self.touched = touched;
+        self.touched.clear();
+    }
+
+    /// A command has read a key that is not there.
+    pub(super) fn tell_miss(&mut self, slot: usize) {
+        self.event(Class::Miss, "keymiss", slot);
+    }
+
+    /// A command has written one key; `timed`: and given it a deadline.
+    fn tell_one(&mut self, (event, slot): (&str, usize), takes: bool, timed: bool) {
+        let (was_present, expires) = (self.slots[slot].was_present, self.slots[slot].expires);
+        let is_present = self.slots[slot].value.is_some();
+        if is_present && TIMERS.contains(&event) {
+            let event = if expires.is_some() { "expire" } else { "persist" };
+            return self.event(Class::Generic, event, slot);
+        }
+        if is_present {
+            self.tell_new(slot);
+        }
+        if is_present || was_present && takes {
+            self.event(self.class(slot), event, slot);
+        }
+        if is_present && timed {
+            self.event(Class::Generic, "expire", slot);
+        }
+        self.tell_end(slot);
+        // If the command writes it again.
+        self.slots[slot].was_present = is_present;
+    }
+
+    fn tell_new(&mut self, slot: usize) {
+        if !self.slots[slot].was_present {
+            self.event(Class::New, "new", slot);
+        }
+    }
+
+    fn tell_end(&mut self, slot: usize) {
+        if self.slots[slot].was_present && self.slots[slot].value.is_none() {
+            self.event(Class::Generic, "del", slot);
+        }
+    }
+
+    /// The class of events about values of the key's type.
+    fn class(&self, slot: usize) -> Class {
+        let kind = (self.types)(self.slots[slot].kind);
+        kind.map_or(Class::String, |kind| Class::of_type(kind.name))
+    }
+
+    fn event(&mut self, class: Class, event: &str, slot: usize) {
+        let slot = &self.slots[slot];
+        if let Some(database) = Database::of(self.txn.entries()[slot.entry].key) {
+            self.news.event(class, database, event, slot.key);
+        }
+    }
+}
+
+/// Whether the command gives the key that it sets a deadline.
+fn gives_deadline(name: &str, args: &[Arg<'_>]) -> bool {
+    match (name, args) {
+        ("psetex" | "setex", _) => true,
+        ("set", [_, _, how]) => {
+            let expiry = how.bytes.get(1..).and_then(Expiry::parse);
+            matches!(expiry, Some(Expiry::In(_) | Expiry::At(_)))
+        }
+        _ => false,
+    }
+}
+
+/// The event of a command of which an argument says what it does.
+fn by_arguments(name: &str, args: &[Arg<'_>]) -> Option<&'static str> {
+    let mut plain = args.iter().skip(1).filter(|arg| arg.row.is_none());
+    let is = |arg: &Arg<'_>, word: &[u8]| arg.bytes.eq_ignore_ascii_case(word);
+    match name {
+        "blmpop" | "lmpop" => {
+            let is_left = plain.next().is_some_and(|arg| is(arg, b"left"));
+            Some(if is_left { "lpop" } else { "rpop" })
+        }
+        "bzmpop" | "zmpop" => {
+            let is_least = plain.next().is_some_and(|arg| is(arg, b"min"));
+            Some(if is_least { "zpopmin" } else { "zpopmax" })
+        }
+        "zadd" => {
+            let options: [&[u8]; 6] = [b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"];
+            let mut given = plain.take_while(|arg| options.iter().any(|word| is(arg, word)));
+            given.any(|arg| is(arg, b"incr")).then_some("zincr")
+        }
+        _ => None,
+    }
+}
