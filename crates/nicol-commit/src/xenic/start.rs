@@ -29,7 +29,8 @@ impl CommitNode for Node {
     const SCANS: bool = true;
 
     /// What has committed is in the host's table or, until the host has applied it, locked or
-    /// pinned in the NIC's index. The index is looked at first: what leaves it then is in the table.
+    /// pinned in the NIC's index. The index is looked at first: what leaves it then is in the
+    /// table.
     fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
         let (table, at) = (self.primary(), WalkPosition::from_word(from));
         let Some(range) = at.range(table) else { return Walked::End };
