@@ -16,16 +16,17 @@
 //! 5. The outcome returns through `connection/mailbox.rs`. `Transactions` tries again, splits or
 //!    ends the transaction, and the front writes the replies in order.
 //!
-//! What needs no record (PING, CLIENT, INFO ...) is answered in step 2 by `admin/`, and what goes over
-//! all keys (SCAN, FLUSHDB ...) is many transactions, which `walks/` makes. A MULTI/EXEC is one; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
-//! commits only if none of them has changed.
+//! What needs no record (PING, CLIENT, INFO ...) is answered in step 2 by `admin/`, and what goes
+//! over all keys (SCAN, FLUSHDB ...) is many transactions, which `walks/` makes. A MULTI/EXEC is
+//! one; the keys of a WATCH are in its read set with the versions seen, so that an EXEC commits
+//! only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
 //! - a hash, list, set or sorted set stands in one record and has a value's limit;
-//! - KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are many transactions (`walks/`), and refused in a MULTI, as
-//!   is SCAN;
+//! - KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are many transactions (`walks/`), and refused in a
+//!   MULTI, as is SCAN;
 //! - DBSIZE counts keys, those that expired and are not freed yet too, and may miss those of a
 //!   transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it

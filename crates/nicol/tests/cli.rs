@@ -179,15 +179,6 @@ fn a_file_that_the_system_does_not_read_is_the_environment_s() {
 }
 
 #[test]
-fn a_field_that_a_plan_of_faults_does_not_have_is_named_as_the_file_has_it() {
-    let plan = file("wrong_plan.json", r#"{"stalls": [{"engine": 0, "from": 1}]}"#);
-    let on = ["bench", "smallbank", "--on", "liquidio3", "--fault-plan", plan.to_str().unwrap()];
-    let output = nicol(&on);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && told.contains("unknown field 'from'"), "{told}");
-}
-
-#[test]
 fn a_sweep_runs_nothing_twice() {
     for (flags, named) in [
         (["smallbank,smallbank", "--system", "xenic", "--on", "liquidio3"], "'smallbank'"),

@@ -99,3 +99,13 @@ fn a_sweep_of_nothing_is_refused() {
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("nothing to run"), "{told}");
 }
+
+#[test]
+fn a_field_that_a_plan_of_faults_does_not_have_is_named_as_the_file_has_it() {
+    let plan = folder("wrong_plan").with_extension("json");
+    fs::write(&plan, r#"{"stalls": [{"engine": 0, "from": 1}]}"#).unwrap();
+    let on = ["bench", "smallbank", "--on", "liquidio3", "--fault-plan", plan.to_str().unwrap()];
+    let output = nicol(&on);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && told.contains("unknown field 'from'"), "{told}");
+}

@@ -28,8 +28,9 @@ impl CommitNode for Node {
 
     const SCANS: bool = true;
 
-    /// What has committed is in the host's table or, until the host has applied it, locked or pinned
-    /// in the NIC's index. The index is looked at first: what leaves it then is in the table.
+    /// What has committed is in the host's table or, until the host has applied it, locked or
+    /// pinned in the NIC's index. The index is looked at first: what leaves it then is in the
+    /// table.
     ///
     /// Only the shard that was its own from the start is walked, so none once it leads others.
     fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {

@@ -54,13 +54,7 @@ pub fn answer(
             session.begin_multi();
         }
         Admin::FlushAll | Admin::FlushDb | Admin::Keys | Admin::RandomKey | Admin::Scan => {
-            match walks::walk(admin, session, shared, command) {
-                Ok(walk) => {
-                    session.walk = Some(Box::new(walk));
-                    return After::Walk;
-                }
-                Err(text) => session.reply(out).error(text),
-            }
+            return begin_walk(admin, session, shared, command, out);
         }
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
@@ -105,6 +99,25 @@ pub fn answer(
         Admin::Watch => return After::Watch,
     }
     After::Go
+}
+
+fn begin_walk(
+    admin: Admin,
+    session: &mut Session,
+    shared: &Shared,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) -> After {
+    match walks::walk(admin, session, shared, command) {
+        Ok(walk) => {
+            session.walk = Some(Box::new(walk));
+            After::Walk
+        }
+        Err(text) => {
+            session.reply(out).error(text);
+            After::Go
+        }
+    }
 }
 
 fn select(session: &mut Session, command: &Command<'_>, out: &mut Vec<u8>) {

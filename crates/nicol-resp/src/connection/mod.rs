@@ -252,8 +252,7 @@ impl Connection {
             let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
             let refused = dispatch::refused(shared, spec, &command);
             let denied = self.session.denied(spec, &command);
-            let answers = refused.is_some() || denied.is_some();
-            if !room || answers && self.batch.commands() > 0 {
+            if !room || (refused.is_some() || denied.is_some()) && self.batch.commands() > 0 {
                 return Want::Submit(Kind::Batch);
             }
             if let Some(denied) = denied {

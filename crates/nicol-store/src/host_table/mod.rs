@@ -22,8 +22,8 @@
 //! sparse class are moved together.
 //!
 //! This folder owns the table's fields. Here: its shape, its counters, admission and growth. `read`
-//! looks up and `writer` changes; a `Split` grows the table by one segment, an `Audit` goes over all
-//! of it, and a [`WalkPosition`] over a part.
+//! looks up and `writer` changes; a `Split` grows the table by one segment, an `Audit` goes over
+//! all of it, and a [`WalkPosition`] over a part.
 
 mod address;
 mod check;

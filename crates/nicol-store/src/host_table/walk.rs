@@ -1,10 +1,10 @@
 //! Walking a table, a segment at a time, while it is written and grows.
 //!
 //! The order is that of the keys' hashes: the segments of level 0 one after the other, and in each
-//! the hashes by their low bits, the lowest bit first. Whatever its level, a segment holds one range
-//! of this order, and a split halves the range. So a position says what has been walked, and the
-//! table remembers nothing of who walks it: what is in the table from the first step to the last is
-//! met once, whatever else comes and goes. A table made with other slots has another order.
+//! the hashes by their low bits, the lowest bit first. Whatever its level, a segment holds one
+//! range of this order, and a split halves the range. So a position says what has been walked, and
+//! the table remembers nothing of who walks it: what is in the table from the first step to the
+//! last is met once, whatever else comes and goes. A table made with other slots has another order.
 
 use nicol_core::ids::Key;
 

@@ -90,8 +90,7 @@ enum Known {
     Present,
 }
 
-/// A key that is cached, locked or pinned. It fills one cache line; flags beside their values
-/// replace options for that purpose.
+/// A key that is cached, locked or pinned, in one cache line: flags stand for options.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Object {
@@ -228,12 +227,10 @@ impl Stripe {
 
     fn split(&mut self) {
         let (level, number) = (self.progress.level(), self.progress.split() as usize);
-        self.scratch.clear();
         let mut scratch = std::mem::take(&mut self.scratch);
         self.each_position(number, |position| scratch.push(position));
         self.free_chain(number);
-        let old = &mut self.entries[number];
-        let (epoch, floor, evicted) = (old.epoch, old.floor, old.evicted);
+        let Entry { epoch, floor, evicted, .. } = self.entries[number];
         let twin = self.entries.len();
         // Hints begin anew: half of the segment's objects have gone, and with them displacements.
         self.entries[number] = Entry::new(epoch, floor, evicted);
@@ -276,9 +273,9 @@ impl Stripe {
 
     /// Calls `each` with the keys of an entry that are locked or pinned.
     pub(super) fn each_busy(&self, number: usize, each: &mut dyn FnMut(Key)) {
-        self.each_position(number, |position| {
-            let &Object { key, held, pins, .. } = &self.objects[position.object as usize];
-            (held || pins > 0).then(|| each(key));
+        let busy = |object: &Object| (object.held || object.pins > 0).then_some(object.key);
+        self.each_position(number, |at| {
+            _ = busy(&self.objects[at.object as usize]).map(&mut *each)
         });
     }
 

@@ -1,9 +1,10 @@
 //! The registers of a HyperLogLog, and their two formats in a string.
 //!
-//! Layout, as of Redis 2.8.9: `HYLL`, the encoding (0 dense, 1 sparse), three zeros, the estimate as
-//! it was last computed (8 bytes, little-endian; the highest bit: it is out of date), the registers.
-//! Dense: 6 bits each, from the lowest bit on. Sparse: runs of registers, `00nnnnnn` of n + 1 zeros,
-//! `01nnnnnn nnnnnnnn` of as many in two bytes, `1vvvvvnn` of n + 1 registers that hold v + 1.
+//! Layout, as of Redis 2.8.9: `HYLL`, the encoding (0 dense, 1 sparse), three zeros, the estimate
+//! as it was last computed (8 bytes, little-endian; the highest bit: it is out of date), the
+//! registers. Dense: 6 bits each, from the lowest bit on. Sparse: runs of registers, `00nnnnnn` of
+//! n + 1 zeros, `01nnnnnn nnnnnnnn` of as many in two bytes, `1vvvvvnn` of n + 1 registers that
+//! hold v + 1.
 
 /// 2^14 registers: a standard error of 0.81 %.
 const REGISTERS: usize = 1 << INDEX_BITS;
