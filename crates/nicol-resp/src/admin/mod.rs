@@ -52,6 +52,10 @@ pub fn answer(
             reply.status("OK");
             session.begin_multi();
         }
+        Admin::Monitor => {
+            reply.status("OK");
+            session.monitor(shared);
+        }
         Admin::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
@@ -74,9 +78,7 @@ pub fn answer(
         Admin::Unsubscribe(scope) => pubsub::unsubscribe(session, shared, scope, command, out),
         Admin::Quit => {
             reply.status("OK");
-            // Nobody counts it any more, though its connection is closed a little later.
-            session.leave(shared);
-            session.client.leave();
+            session.quit(shared);
             return After::Close;
         }
         Admin::Reset => {

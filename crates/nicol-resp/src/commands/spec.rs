@@ -31,6 +31,7 @@ pub enum Admin {
     Hello,
     Info,
     Latency,
+    Monitor,
     Multi,
     /// SCAN and others that would need a list of all keys.
     NoList,
@@ -181,7 +182,10 @@ impl Spec {
     ) {
         let how = match self.action {
             Action::Data(how, _) => how,
-            Action::Admin(_, InMulti::Planned) => as_sent,
+            Action::Admin(_, InMulti::Planned) => {
+                plan.publishes();
+                as_sent
+            }
             Action::Admin(..) => return,
         };
         let checked = planner.check(self.name, self.keys, command);
