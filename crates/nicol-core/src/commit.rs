@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::fabric::Fabric;
 use crate::history::Promise;
+use crate::ids::Key;
+use crate::serving::Walked;
 use crate::system::SystemNode;
 use crate::txn::{Outcome, Procedures, Txn};
 
@@ -31,6 +33,21 @@ pub trait CommitNode: SystemNode {
 
     /// Its promise of its transactions.
     const PROMISE: Promise = Promise::StrictSerializable;
+
+    /// Goes a step over the records of its own shard, as [`Backend::walk`] says; positions have 48
+    /// bits.
+    ///
+    /// [`Backend::walk`]: crate::serving::Backend::walk
+    fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
+        let _names_none = (from, keys);
+        Walked::Unable
+    }
+
+    /// The position before which about a share `draw` / 2^64 of its shard's records stands.
+    fn walk_position(&self, draw: u64) -> u64 {
+        let _has_none = draw;
+        0
+    }
 
     /// Starts the system on one engine of this node; host engines get a coordinator.
     fn start<F: Fabric>(

@@ -51,6 +51,17 @@ impl StoreMemory {
     }
 }
 
+/// How far a step of a walk over all records of a store has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// The next step begins at this position, which is above the one of this step.
+    Until(u64),
+    /// All has been walked.
+    End,
+    /// The store does not walk its records.
+    Unable,
+}
+
 /// Runs transactions for a front on other threads, such as a server's.
 pub trait Backend: Send + Sync {
     /// Runs `request` once, without retries: the front retries what may be retried, so that a
@@ -59,6 +70,26 @@ pub trait Backend: Send + Sync {
     /// `connection` lets a backend send a connection's transactions to one engine. A connection
     /// has at most one transaction in progress.
     fn submit(&self, connection: u64, request: Arc<Request>, done: Done);
+
+    /// Goes a step over its records: appends the keys of those behind position `from`, some tens of
+    /// them, to `keys`. A walk begins at position 0; the store remembers nothing of it.
+    ///
+    /// Names every record that had committed before the first step and is there until the last one,
+    /// whatever else is written meanwhile. Other keys may be named too, and some twice: a
+    /// transaction that reads them tells what is there. Positions mean nothing to the store that
+    /// another process reads back.
+    ///
+    /// Cost: some short mutexes. Nothing is waited for, and writes cost no more for it.
+    fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
+        let _names_none = (from, keys);
+        Walked::Unable
+    }
+
+    /// The position before which about a share `draw` / 2^64 of the records stands.
+    fn walk_position(&self, draw: u64) -> u64 {
+        let _has_none = draw;
+        0
+    }
 
     /// The memory that it takes. Default: not counted.
     ///

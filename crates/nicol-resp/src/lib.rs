@@ -16,17 +16,18 @@
 //! 5. The outcome returns through `connection/mailbox.rs`. `Transactions` tries again, splits or
 //!    ends the transaction, and the front writes the replies in order.
 //!
-//! What needs no record (PING, CLIENT, INFO ...) is answered in step 2 by `admin/`. A MULTI/EXEC is
-//! one transaction; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
+//! What needs no record (PING, CLIENT, INFO ...) is answered in step 2 by `admin/`, and what goes over
+//! all keys (SCAN, FLUSHDB ...) is many transactions, which `walks/` makes. A MULTI/EXEC is one; the keys of a WATCH are in its read set with the versions seen, so that an EXEC
 //! commits only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0 (`docs/use/redis.md` tells users):
 //! - a store of single operations ([`ServerConfig::single`]) takes GET, plain SET, and DEL and
 //!   EXISTS of one key, and refuses every other data command and MULTI in words;
 //! - a hash, list, set or sorted set stands in one record and has a value's limit;
-//! - SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
-//!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
-//!   too, and may miss those of a transaction whose outcome was unknown;
+//! - KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are many transactions (`walks/`), and refused in a MULTI, as
+//!   is SCAN;
+//! - DBSIZE counts keys, those that expired and are not freed yet too, and may miss those of a
+//!   transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
 //!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access
 //!   is kept;
@@ -68,6 +69,7 @@ mod stats;
 mod tracking;
 mod transactions;
 mod wait_group;
+mod walks;
 
 pub use config::{KEY_BYTES_MAX, Limits, OutputLimit, ServerConfig, StartError, VALUE_BYTES_MAX};
 pub use connection::address::{Address, AddressError};

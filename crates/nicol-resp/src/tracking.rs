@@ -165,9 +165,9 @@ impl Tracking {
         }
     }
 
-    /// A transaction of `writer` may have changed what `request` writes; `expired`: keys of which
-    /// only the rows are known are gone as well.
-    pub fn written(&self, request: &Request, writer: Option<u64>, expired: bool) {
+    /// A transaction of `writer` may have changed what `request` writes. Where it names only rows,
+    /// as FLUSHDB and expiry do, clients with prefixes are told to forget all.
+    pub fn written(&self, request: &Request, writer: Option<u64>) {
         if self.is_off() || request.writes.is_empty() {
             return;
         }
@@ -188,10 +188,12 @@ impl Tracking {
             let meant = |key: &&Vec<u8>| {
                 prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(prefix))
             };
-            let keys: Vec<_> = written.iter().filter(meant).cloned().collect();
-            if expired {
+            let Some(written) = &written else {
                 tracker.tell(Stale::All);
-            } else if !keys.is_empty() {
+                continue;
+            };
+            let keys: Vec<_> = written.iter().filter(meant).cloned().collect();
+            if !keys.is_empty() {
                 tracker.tell(Stale::Keys(keys));
             }
         }

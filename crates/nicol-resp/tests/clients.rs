@@ -17,6 +17,7 @@ const TALK: &[(usize, &str)] = &[
     (0, "CLIENT REPLY SKIP ; NOSUCH ; CLIENT REPLY SKIP ; SET a ; ECHO seen"),
     (0, "CLIENT REPLY OFF ; SET a 2 ; GET a ; PING ; CLIENT REPLY SKIP ; MULTI ; GET a ; EXEC ;"),
     (0, "CLIENT REPLY ON ; GET a"),
+    (0, "CLIENT REPLY SKIP ; KEYS nosuch* ; CLIENT REPLY SKIP ; SCAN 0 COUNT 1000 ; GET a"),
     // Who waits, and is told not to.
     (0, "CLIENT UNBLOCK x"),
     (0, "CLIENT UNBLOCK 77 maybe"),

@@ -159,6 +159,23 @@ fn a_key_that_expires_is_told_of() {
     assert!(all.ask(listens, "PING").starts_with(">2 $10 invalidate _"), "of which is not known");
 }
 
+#[test]
+fn keys_that_a_flush_deletes_are_told_of() {
+    let server = serve(|_| {});
+    let mut all = Party::open(&server.address().to_string(), 3);
+    let [keeps, listens, flushes] = [0, 1, 2];
+    for who in [keeps, listens] {
+        all.ask(who, "HELLO 3");
+    }
+    all.ask(keeps, "SET k v");
+    all.ask(keeps, "CLIENT TRACKING ON");
+    all.ask(listens, "CLIENT TRACKING ON BCAST");
+    all.ask(keeps, "GET k");
+    assert!(all.ask(flushes, "FLUSHDB").starts_with("+OK"));
+    assert!(all.ask(keeps, "PING").starts_with(">2 $10 invalidate *1 $1 k"));
+    assert!(all.ask(listens, "PING").starts_with(">2 $10 invalidate _"), "all are gone");
+}
+
 /// Clients on other threads write what one keeps: once they are quiet, its copies are true.
 #[test]
 fn no_copy_stays_that_was_written_over() {

@@ -5,6 +5,8 @@ mod live;
 #[path = "../../nicol-resp/tests/support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use live::live;
@@ -59,6 +61,71 @@ fn keys_expire_as_with_redis() {
     assert!(said[2].contains("*-1"), "the EXEC after the watched key is over is refused: {said:?}");
     assert_eq!(said[0], said[2], "cluster");
     assert_eq!(said[1], said[2], "memory");
+}
+
+#[test]
+fn what_was_acknowledged_is_listed_at_once_and_flushed_while_others_write() {
+    let (_cluster, address) = live();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|number| {
+                let (address, stop) = (&address, &stop);
+                scope.spawn(move || busy(address, number, stop))
+            })
+            .collect();
+        let mut client = Client::open(&address).unwrap();
+        for round in 0..5 {
+            let keys: BTreeSet<_> = (0..100).map(|key| format!("round:{round}:{key}")).collect();
+            let sets: String = keys.iter().map(|key| format!("SET {key} v\r\n")).collect();
+            client.send(sets.as_bytes());
+            keys.iter().for_each(|_| client.expect(b"+OK\r\n"));
+            assert_eq!(listed(&mut client, "KEYS round:*"), keys, "in round {round}");
+            assert_eq!(scanned(&mut client, "round:*"), keys, "in round {round}");
+            client.ask(b"FLUSHDB\r\n", b"+OK\r\n");
+            assert_eq!(listed(&mut client, "KEYS round:*"), BTreeSet::new(), "in round {round}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        let sets: u32 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        assert!(sets > 100, "{sets}");
+        client.ask(b"FLUSHALL\r\nDBSIZE\r\nRANDOMKEY\r\n", b"+OK\r\n:0\r\n$-1\r\n");
+    });
+}
+
+/// Sets keys until it is to stop; returns how many.
+fn busy(address: &str, number: u32, stop: &AtomicBool) -> u32 {
+    let (mut client, mut sets) = (Client::open(address).unwrap(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        let lines: String = (sets..sets + 50)
+            .map(|set| format!("SET busy:{number}:{} {set}\r\n", set % 3_000))
+            .collect();
+        client.send(lines.as_bytes());
+        (0..50).for_each(|_| client.expect(b"+OK\r\n"));
+        sets += 50;
+    }
+    sets
+}
+
+/// The strings of a reply.
+fn listed(client: &mut Client, line: &str) -> BTreeSet<String> {
+    client.send(format!("{line}\r\n").as_bytes());
+    let reply = text(&client.reply());
+    let is_string = |line: &&str| !line.starts_with(['*', '$']);
+    reply.lines().filter(is_string).map(str::to_owned).collect()
+}
+
+fn scanned(client: &mut Client, pattern: &str) -> BTreeSet<String> {
+    let (mut cursor, mut keys) = ("0".to_owned(), BTreeSet::new());
+    loop {
+        client.send(format!("SCAN {cursor} COUNT 50 MATCH {pattern}\r\n").as_bytes());
+        let reply = text(&client.reply());
+        let mut strings = reply.lines().filter(|line| !line.starts_with(['*', '$']));
+        cursor = strings.next().unwrap().to_owned();
+        keys.extend(strings.map(str::to_owned));
+        if cursor == "0" {
+            return keys;
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) enum Worlds {
 
 /// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
 /// under message faults and under crashes; then every workload on a few.
-const SIMULATED: [&[&str]; 12] = [
+const SIMULATED: [&[&str]; 14] = [
     &["smallbank", "--on", WORLDS, "--seeds", "0..15"],
     &["churn", "--on", WORLDS, "--seeds", "0..15"],
     &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
@@ -41,13 +41,24 @@ const SIMULATED: [&[&str]; 12] = [
     &[
         "ycsb",
         "--on",
-        CARDS,
+        "bluefield2,connectx5-40g",
         "--faults",
         "messages,crashes",
         "--seeds",
         "0..30",
         "--system",
         READERS,
+    ],
+    &[
+        "ycsb",
+        "--on",
+        "bluefield2",
+        "--faults",
+        "messages,crashes",
+        "--seeds",
+        "0..30",
+        "--system",
+        OF_SOC,
     ],
     // Clients on nodes of their own.
     &[
@@ -64,6 +75,21 @@ const SIMULATED: [&[&str]; 12] = [
         "0..20",
         "--system",
         APART,
+    ],
+    &[
+        "ycsb",
+        "--records",
+        "16",
+        "--on",
+        "bluefield2",
+        "--client-nodes",
+        "2",
+        "--faults",
+        "messages,crashes",
+        "--seeds",
+        "0..20",
+        "--system",
+        OF_SOC,
     ],
     &[
         "ycsb",
@@ -123,12 +149,11 @@ const THREADS: [&[&str]; 2] = [
     &["churn", "--on", "threads", "--seeds", "0..4"],
 ];
 
-const APART: &str = "drtm-kv:rnic,drtm-kv:a1,drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,\
-                     drtm-kv:a4+a5,pilaf,prism-kv,prism-rs,abdlock";
+const APART: &str = "drtm-kv:rnic,drtm-kv:a1,pilaf,prism-kv,prism-rs,abdlock";
 const CHAINS: &str = "linefs:a1,linefs:a2,linefs:a3,linefs:a2+a3";
-const CARDS: &str = "bluefield2,connectx5-40g";
-const READERS: &str = "drtm-kv:rnic,drtm-kv:a1,drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,\
-                       drtm-kv:a4+a5,pilaf,prism-kv";
+const READERS: &str = "drtm-kv:rnic,drtm-kv:a1,pilaf,prism-kv";
+/// What needs a SoC beside the path.
+const OF_SOC: &str = "drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,drtm-kv:a4+a5";
 const WORLDS: &str = "liquidio3,connectx5";
 const MINOS: &str = "minos-b:synch,minos-b:strict,minos-b:renf,minos-b:event,minos-b:scope,\
                      minos-o:synch,minos-o:strict,minos-o:renf,minos-o:event,minos-o:scope";

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{EngineId, Side};
+use nicol_core::ids::{EngineId, Key, Side};
+use nicol_core::serving::Walked;
 use nicol_core::txn::Procedures;
 use nicol_core::view::View;
 use nicol_kit::follow_views;
+use nicol_store::host_table::WalkPosition;
 
 use super::broken::service;
 use super::config::Recovery;
@@ -25,6 +27,27 @@ impl CommitNode for Node {
     type Coordinator<F: Fabric> = Submitter<F>;
 
     const SCANS: bool = true;
+
+    /// What has committed is in the host's table or, until the host has applied it, locked or pinned
+    /// in the NIC's index. The index is looked at first: what leaves it then is in the table.
+    fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
+        let (table, at) = (self.primary(), WalkPosition::from_word(from));
+        let Some(range) = at.range(table) else { return Walked::End };
+        let mut name = |key: Key| {
+            if !key.is_ordered() {
+                keys.push(key);
+            }
+        };
+        self.index().for_each_busy(range, &mut name);
+        match at.step(table, &mut name) {
+            Some(next) => Walked::Until(next.word()),
+            None => Walked::End,
+        }
+    }
+
+    fn walk_position(&self, draw: u64) -> u64 {
+        WalkPosition::at_share(self.primary(), draw).word()
+    }
 
     /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and
     /// gets a coordinator.

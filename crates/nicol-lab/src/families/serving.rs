@@ -13,7 +13,7 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, HasDoorbell};
 use nicol_core::ids::{Key, Side, Version};
 use nicol_core::memory::Doorbell;
-use nicol_core::serving::{Backend, Done, Request, Response, StoreMemory};
+use nicol_core::serving::{Backend, Done, Request, Response, StoreMemory, Walked};
 use nicol_core::system::{SystemNode, load_nodes};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::units::Bytes;
@@ -59,6 +59,9 @@ where
     };
     Ok(Served { backend: cluster, world, keeper: Some(keeper) })
 }
+
+/// Bits of a position of a walk within a node; the node's number stands above them.
+const WALK_BITS: u32 = 48;
 
 /// A request on its way to an engine.
 struct Job {
@@ -168,6 +171,24 @@ impl<N: CommitNode> Backend for Cluster<N> {
             let outcome = Outcome::Aborted(Abort::NoResources);
             (job.done)(Response { outcome, output: Vec::new() });
         }
+    }
+
+    fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
+        let (number, within) = (from >> WALK_BITS, from & ((1 << WALK_BITS) - 1));
+        let Some(node) = self.nodes.get(number as usize) else { return Walked::End };
+        match node.walk(within, keys) {
+            Walked::Until(next) => Walked::Until(number << WALK_BITS | next),
+            Walked::End if number as usize + 1 < self.nodes.len() => {
+                Walked::Until((number + 1) << WALK_BITS)
+            }
+            ended => ended,
+        }
+    }
+
+    fn walk_position(&self, draw: u64) -> u64 {
+        let scaled = u128::from(draw) * self.nodes.len() as u128;
+        let (number, within) = ((scaled >> 64) as usize, scaled as u64);
+        (number as u64) << WALK_BITS | self.nodes[number].walk_position(within)
     }
 
     fn memory(&self) -> StoreMemory {

@@ -21,6 +21,7 @@ use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
 use crate::shared::Shared;
+use crate::walks;
 
 /// Answers `command` into `out`.
 pub fn answer(
@@ -56,19 +57,18 @@ pub fn answer(
             reply.status("OK");
             session.monitor(shared);
         }
-        Admin::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
+        Admin::FlushAll | Admin::FlushDb | Admin::Keys | Admin::RandomKey | Admin::Scan => {
+            match walks::walk(admin, session, shared, command) {
+                Ok(walk) => {
+                    session.walk = Some(Box::new(walk));
+                    return After::Walk;
+                }
+                Err(text) => session.reply(out).error(text),
+            }
+        }
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
-        Admin::Ping if session.only_listens() && command.len() <= 2 => {
-            reply.array(2);
-            reply.bulk(b"pong");
-            reply.bulk(command.arg(1));
-        }
-        Admin::Ping => match command.len() {
-            1 => reply.status("PONG"),
-            2 => reply.bulk(command.arg(1)),
-            _ => reply.error(&arity_error("ping")),
-        },
+        Admin::Ping => ping(session, command, out),
         Admin::Publish { sharded } => reply.integer(match sharded {
             true => shared.pubsub.publish_sharded(command.arg(1), command.arg(2)),
             false => shared.pubsub.publish(command.arg(1), command.arg(2)),
@@ -98,6 +98,21 @@ pub fn answer(
         Admin::Watch => return After::Watch,
     }
     After::Go
+}
+
+/// A client that only listens takes no reply but in the form of a message.
+fn ping(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mut reply = session.reply(out);
+    match command.len() {
+        1 | 2 if session.only_listens() => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(command.arg(1));
+        }
+        1 => reply.status("PONG"),
+        2 => reply.bulk(command.arg(1)),
+        _ => reply.error(&arity_error("ping")),
+    }
 }
 
 fn select(session: &mut Session, command: &Command<'_>, out: &mut Vec<u8>) {

@@ -54,8 +54,8 @@ pub const COMMANDS: &[Spec] = &[
         (Admin::Exec, AT_ONCE),
         "Execute all commands issued after MULTI",
     ),
-    unlisted("flushall", -1),
-    unlisted("flushdb", -1),
+    walk("flushall", -1, &["write"], Admin::FlushAll, "Delete the keys of every database"),
+    walk("flushdb", -1, &["write"], Admin::FlushDb, "Delete the keys of the database"),
     Spec::admin(
         CONNECTION,
         "hello",
@@ -65,7 +65,7 @@ pub const COMMANDS: &[Spec] = &[
         "Handshake with the server",
     ),
     server("info", -1, SERVER, Admin::Info, "Get information and statistics about the server"),
-    unlisted("keys", 2),
+    walk("keys", 2, &["readonly"], Admin::Keys, "List the keys that match a pattern"),
     server("latency", -2, SERVER, Admin::Latency, "Tell how long commands took"),
     Spec::admin(
         "server",
@@ -78,9 +78,9 @@ pub const COMMANDS: &[Spec] = &[
     at_once("multi", 1, Admin::Multi, "Mark the start of a transaction"),
     connection("ping", -1, FAST, Admin::Ping, "Ping the server"),
     Spec::admin(CONNECTION, "quit", -1, NO_AUTH, (Admin::Quit, AT_ONCE), "Close the connection"),
-    unlisted("randomkey", 1),
+    walk("randomkey", 1, &["readonly"], Admin::RandomKey, "Return a key, any one"),
     Spec::admin(CONNECTION, "reset", 1, NO_AUTH, (Admin::Reset, AT_ONCE), "Reset the connection"),
-    unlisted("scan", -2),
+    walk("scan", -2, &["readonly"], Admin::Scan, "List the keys, some at a time"),
     connection("select", 2, LOADING, Admin::Select, "Change the database, 0 to 15"),
     server("slowlog", -2, SERVER, Admin::SlowLog, "Tell the slowest commands"),
     server("time", 1, LOADING, Admin::Time, "Return the server's time"),
@@ -130,9 +130,15 @@ const fn at_once(name: &'static str, arity: i32, admin: Admin, summary: &'static
     Spec::admin("transactions", name, arity, CLIENT, (admin, AT_ONCE), summary)
 }
 
-/// Refused, since the store does not list its keys.
-const fn unlisted(name: &'static str, arity: i32) -> Spec {
-    queued("generic", name, arity, &[], Admin::NoList, "Refused: this store does not list its keys")
+/// One that goes over all keys: many transactions, and so none of a MULTI.
+const fn walk(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    admin: Admin,
+    summary: &'static str,
+) -> Spec {
+    Spec::admin("generic", name, arity, flags, (admin, REFUSED), summary)
 }
 
 const fn queued(

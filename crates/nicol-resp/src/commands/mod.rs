@@ -25,7 +25,7 @@ mod object;
 mod packed;
 mod pubsub;
 pub mod rights;
-mod scan;
+pub mod scan;
 mod set;
 mod sorted_set;
 pub mod spec;

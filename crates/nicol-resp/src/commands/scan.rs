@@ -15,15 +15,22 @@ const SYNTAX: &[u8] = b"ERR syntax error";
 /// Elements up to which a collection is answered as a whole, as Redis does.
 const WHOLE: usize = 128;
 /// Elements of an answer if the client does not say.
-const COUNT: usize = 10;
+pub const COUNT: usize = 10;
 /// Cursors have 48 bits, as every client can hold.
 const CURSOR_SHIFT: u32 = 16;
 
-/// Reads a cursor.
+/// Reads a cursor as `strtoul` does, but for spaces: nothing is 0, and a minus counts from 2^64.
 pub fn cursor(text: &[u8]) -> Result<u64, &'static [u8]> {
-    let digits = text.strip_prefix(b"+").unwrap_or(text);
+    let (negative, digits) = match text {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
     let number = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'));
-    number.and_then(|digits| digits.parse().ok()).ok_or(b"ERR invalid cursor")
+    let number: Option<u64> = number.and_then(|digits| digits.parse().ok());
+    let number = number.ok_or(&b"ERR invalid cursor"[..])?;
+    Ok(if negative { number.wrapping_neg() } else { number })
 }
 
 /// The options of a scan.

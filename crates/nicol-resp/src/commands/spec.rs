@@ -28,13 +28,14 @@ pub enum Admin {
     Echo,
     EvalSha,
     Exec,
+    FlushAll,
+    FlushDb,
     Hello,
     Info,
+    Keys,
     Latency,
     Monitor,
     Multi,
-    /// SCAN and others that would need a list of all keys.
-    NoList,
     Ping,
     /// PUBLISH and SPUBLISH.
     Publish {
@@ -42,7 +43,9 @@ pub enum Admin {
     },
     PubSub,
     Quit,
+    RandomKey,
     Reset,
+    Scan,
     Select,
     SlowLog,
     /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.

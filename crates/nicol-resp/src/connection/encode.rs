@@ -96,6 +96,11 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Replies as they were written.
+    pub fn replies(&mut self, written: &[u8]) {
+        self.out.extend_from_slice(written);
+    }
+
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),

@@ -2,6 +2,7 @@
 
 mod event_loop;
 mod waiting;
+mod walking;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -412,6 +413,7 @@ impl Front {
                     break;
                 }
                 Want::Submit(kind) => return self.submit(slot, kind),
+                Want::Walk => return self.walk_on(slot),
                 Want::Pause(time) => {
                     connection.waiting = Waiting::Pause;
                     let at = Instant::now() + time;
@@ -520,7 +522,7 @@ impl Front {
             let late = !connection.session.authenticated
                 && now.saturating_duration_since(connection.session.client.since)
                     >= limits.login_time;
-            let waits = matches!(connection.waiting, Waiting::Transaction | Waiting::Blocked)
+            let waits = !matches!(connection.waiting, Waiting::Input | Waiting::Pause)
                 || connection.session.is_told();
             let silent = limits.idle.is_some_and(|max| idle >= max) && !waits;
             if slow || late || silent {
@@ -546,7 +548,7 @@ impl Front {
         self.listener = None;
         let mut idle = true;
         for connection in self.connections.iter_mut().flatten() {
-            let waits = connection.waiting == Waiting::Transaction;
+            let waits = matches!(connection.waiting, Waiting::Transaction | Waiting::Turn);
             if connection.life == Life::Open && !waits {
                 connection.life = Life::Closing;
             }

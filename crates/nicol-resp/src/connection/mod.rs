@@ -45,6 +45,8 @@ enum Waiting {
     Pause,
     /// For the end of a pause.
     Postponed,
+    /// For others to have their turn, before its walk goes on.
+    Turn,
     /// For a key to change, so that its pop finds something.
     Blocked,
 }
@@ -83,6 +85,8 @@ enum Want {
     Input,
     /// Submit the batch, the transaction that EXEC ends, or the observation of a WATCH.
     Submit(Kind),
+    /// Begin the session's walk.
+    Walk,
     /// Go on after a while.
     Pause(std::time::Duration),
     /// Go on once commands are not paused any more.
@@ -174,7 +178,8 @@ impl Connection {
     fn weigh(&mut self) -> i64 {
         let rest: usize = self.rest.iter().map(Planned::bytes).sum();
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.plan.bytes());
-        let buffers = self.input.capacity() + self.output.capacity();
+        let walk = self.session.walk.as_ref().map_or(0, |walk| walk.bytes());
+        let buffers = self.input.capacity() + self.output.capacity() + walk;
         let bytes = buffers + self.batch.bytes() + rest + queued;
         self.session.client.weigh(bytes);
         let before = std::mem::replace(&mut self.weight, bytes);
@@ -258,7 +263,7 @@ impl Connection {
         if wanted == Answers::SkipNext || self.session.answers == Answers::Off {
             self.hush(before);
         }
-        self.silent &= self.batch.commands() > 0 || matches!(want, Want::Submit(_));
+        self.silent &= self.batch.commands() > 0 || matches!(want, Want::Submit(_) | Want::Walk);
         want
     }
 
@@ -306,15 +311,14 @@ impl Connection {
         if self.batch.commands() > 0 {
             return Want::Submit(Kind::Batch);
         }
-        let (session, out) = (&mut self.session, &mut self.output);
-        let (begun, allowed) =
-            (Instant::now(), spec.map(|spec| dispatch::allows(session, spec, &command)));
+        let (session, out, begun) = (&mut self.session, &mut self.output, Instant::now());
+        let allowed = spec.map(|spec| dispatch::allows(session, spec, &command));
         let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
         if let (Some(spec), Some(allowed)) = (spec, allowed) {
             let (took, place) = (begun.elapsed(), usize::from(spec.number));
             match spec.action {
                 _ if !allowed => shared.stats.of(self.front).rejected(place),
-                Action::Admin(..) if !matches!(after, After::Exec | After::Watch) => {
+                Action::Admin(..) if !after.submits() => {
                     shared.stats.of(self.front).called((place, 1), took);
                     if shared.stats.slow.is_slow(took) {
                         let words: Vec<&[u8]> = command.args(0).collect();
@@ -329,6 +333,7 @@ impl Connection {
             After::Wait(time) => Want::Pause(time),
             After::Exec => Want::Submit(Kind::Exec),
             After::Watch => Want::Submit(Kind::Watch),
+            After::Walk => Want::Walk,
             After::Close => {
                 self.life = Life::Closing;
                 Want::Nothing
@@ -360,11 +365,11 @@ impl Connection {
         let Self { session, batch, .. } = self;
         let (mut multi, watches) = match kind {
             Kind::Exec => (session.take_multi(), std::mem::take(&mut session.watches)),
-            Kind::Batch | Kind::Watch => (None, Vec::new()),
+            Kind::Batch | Kind::Watch | Kind::Walk => (None, Vec::new()),
         };
         let plan = match kind {
             Kind::Exec => &mut multi.as_mut()?.plan,
-            Kind::Batch | Kind::Watch => batch,
+            Kind::Batch | Kind::Watch | Kind::Walk => batch,
         };
         if shared.notices.is_on() {
             plan.tell_events();

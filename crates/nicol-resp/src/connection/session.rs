@@ -14,6 +14,7 @@ use crate::shared::Shared;
 use crate::tracking::Choice;
 use crate::transactions::plan::{PlanBuilder, Watch};
 use crate::transactions::record::Database;
+use crate::walks::Walk;
 
 /// The state of one client.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct Session {
     pub monitors: bool,
     /// What it has subscribed to.
     pub subscriptions: Subscriptions,
+    /// Its command that goes over all keys, while that is under way.
+    pub walk: Option<Box<Walk>>,
     pub last_command: CommandNumber,
 }
 
@@ -84,6 +87,15 @@ pub enum After {
     Exec,
     /// Submit the observation in the batch.
     Watch,
+    /// Begin the session's walk.
+    Walk,
+}
+
+impl After {
+    /// Whether the command is answered only once transactions have ended.
+    pub fn submits(self) -> bool {
+        matches!(self, Self::Exec | Self::Watch | Self::Walk)
+    }
 }
 
 impl Session {
@@ -106,6 +118,7 @@ impl Session {
             answers: Answers::On,
             monitors: false,
             subscriptions: Subscriptions::default(),
+            walk: None,
             last_command: CommandNumber::default(),
         }
     }

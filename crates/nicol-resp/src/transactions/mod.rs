@@ -332,7 +332,7 @@ impl Transactions {
         // Before the one who wrote can know of it.
         if changed && !self.shared.tracking.is_off() {
             let writer = self.open.get(slot).and_then(Option::as_ref).map(|open| open.connection);
-            self.shared.tracking.written(&request, writer, slot == ACTIVE_EXPIRY);
+            self.shared.tracking.written(&request, writer);
         }
         match slot {
             ACTIVE_EXPIRY => {

@@ -43,6 +43,8 @@ pub enum Kind {
     Exec,
     /// Observe the keys of a WATCH.
     Watch,
+    /// Rows of a walk, to be listed or emptied; a prefix of them may be. Nothing joins it.
+    Walk,
 }
 
 /// What is done to the records that a command of a plan names.
@@ -56,8 +58,12 @@ impl Op {
     pub const OBSERVE: Self = Self(1);
     /// Frees what has expired in a row; answers the next deadline there, or 0.
     pub const PURGE: Self = Self(2);
+    /// Answers the keys of a row, each with the number of its type.
+    pub const LIST: Self = Self(3);
+    /// Deletes the keys of a row; answers their number.
+    pub const EMPTY: Self = Self(4);
     /// The number of the first command of the table.
-    const COMMANDS: u16 = 3;
+    const COMMANDS: u16 = 5;
 
     /// The command in place `number` of the table.
     pub const fn command(number: u16) -> Self {
@@ -399,7 +405,7 @@ impl Planned {
 
     /// Whether it is a batch that can be run in parts.
     pub fn splits(&self) -> bool {
-        self.kind == Kind::Batch && self.commands > 1
+        matches!(self.kind, Kind::Batch | Kind::Walk) && self.commands > 1
     }
 
     /// The same plan, to be submitted again at `now`.
@@ -500,6 +506,7 @@ impl<'a> Plan<'a> {
             0 => Kind::Batch,
             1 => Kind::Exec,
             2 => Kind::Watch,
+            3 => Kind::Walk,
             _ => return Err(Malformed),
         };
         Ok(Self {
@@ -563,19 +570,20 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The keys that the plan in `args` writes, as far as it names them.
-pub fn written_keys(args: &[u8]) -> Vec<Vec<u8>> {
-    let Ok(plan) = Plan::parse(args) else { return Vec::new() };
+/// The keys that the plan in `args` writes; `None` if it writes rows whose keys it does not name.
+pub fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let Ok(plan) = Plan::parse(args) else { return Some(Vec::new()) };
     let (mut cursor, mut args, mut keys) = (plan.cursor(), Vec::new(), Vec::new());
     for _ in 0..plan.commands {
         let Ok(op) = cursor.command(&mut args) else { break };
-        if op != Op::PURGE {
-            keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
+        if [Op::PURGE, Op::EMPTY].contains(&op) {
+            return None;
         }
+        keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
     }
     keys.sort();
     keys.dedup();
-    keys
+    Some(keys)
 }
 
 /// The observations in the output of a WATCH, after its count of commands.

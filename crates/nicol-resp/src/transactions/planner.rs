@@ -4,6 +4,7 @@
 //! goes on after a command that failed.
 
 use nicol_core::ids::Key;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::PlanBuilder;
 use super::record::{self, Database};
@@ -45,6 +46,11 @@ impl<'a> Planner<'a> {
     /// The same for keys of another database.
     pub fn within(self, database: Database) -> Self {
         Self { database, ..self }
+    }
+
+    /// A number that nobody foresees, another one for each command.
+    pub fn draw(&self) -> u64 {
+        xxh3_64(&self.seed.to_le_bytes())
     }
 
     pub fn database(&self) -> Database {

@@ -52,7 +52,7 @@ fn run(
     let plan = Plan::parse(txn.args())?;
     match plan.kind {
         Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
-        Kind::Batch => {
+        Kind::Batch | Kind::Walk => {
             let mut work = Work::new(txn, &plan, type_of);
             OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
@@ -199,6 +199,8 @@ fn command<'t>(
             Ok(())
         }
         (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
+        (Op::LIST, [row]) => work.list(row, &mut reply),
+        (Op::EMPTY, [row]) => work.empty(row).map(|keys| reply.integer(keys)),
         (_, args) => match spec.map(|spec| (spec.name, spec.action)) {
             Some((name, Action::Data(_, run))) => {
                 run(work, args, &mut reply).map(|()| work.tell(name, args))

@@ -87,6 +87,8 @@ pub struct Work<'t> {
     slots: Vec<Slot<'t>>,
     /// Entries whose records are to be rewritten without what has expired.
     purged: Vec<usize>,
+    /// Entries whose records are to be deleted.
+    emptied: Vec<usize>,
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
@@ -111,6 +113,7 @@ impl<'t> Work<'t> {
             types,
             slots,
             purged: Vec::new(),
+            emptied: Vec::new(),
             heads,
             spent: Cell::new(0),
             lookups: Lookups::default(),
@@ -373,6 +376,33 @@ impl<'t> Work<'t> {
         self.replace(to, value, expires)
     }
 
+    /// Answers the keys of a row that are there, each with the number of its type.
+    pub fn list(&self, row: &Arg<'t>, reply: &mut Reply<'_>) -> Result<(), Stop> {
+        let entry = entry(self.txn, row.row.ok_or(Stop::Malformed)?)?;
+        let record = self.txn.value(entry).unwrap_or_default();
+        let pairs = record::pairs(record).collect::<Result<Vec<_>, _>>()?;
+        let there = || pairs.iter().filter(|pair| !pair.is_over(self.plan.now));
+        reply.array(2 * there().count());
+        for pair in there() {
+            reply.bulk(pair.key);
+            reply.integer(pair.kind.into());
+        }
+        Ok(())
+    }
+
+    /// Deletes every key of a row; returns how many there were.
+    pub fn empty(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
+        let entry = entry(self.txn, row.row.ok_or(Stop::Malformed)?)?;
+        if !self.txn.entries()[entry].write {
+            return Err(Stop::Malformed);
+        }
+        let keys = record::key_count(self.txn.value(entry).unwrap_or_default());
+        if keys > 0 {
+            self.emptied.push(entry);
+        }
+        Ok(keys as i64)
+    }
+
     /// Rewrites a row without what has expired; returns the next deadline in it, or 0.
     pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
         let key = row.row.ok_or(Stop::Malformed)?;
@@ -430,7 +460,8 @@ impl<'t> Work<'t> {
         for (entry, head) in self.heads.iter().enumerate() {
             let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
             let dirty = chain().any(|slot| self.slots[slot].dirty);
-            if !dirty && !self.purged.contains(&entry) {
+            let emptied = self.emptied.contains(&entry);
+            if !dirty && !emptied && !self.purged.contains(&entry) {
                 continue;
             }
             let (start, mut grown) = (values.len(), 0);
@@ -439,7 +470,7 @@ impl<'t> Work<'t> {
                 let dirty =
                     |slot: usize| self.slots[slot].dirty && self.slots[slot].key == pair.key;
                 let over = pair.is_over(self.plan.now);
-                if !over && !chain().any(dirty) {
+                if !over && !emptied && !chain().any(dirty) {
                     record::push(values, pair);
                 } else {
                     expired += u32::from(over);

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nicol_core::ids::{Key, Version};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
+use nicol_core::serving::Walked;
 use nicol_resp::{Backend, Done, Request, Response};
 
 /// Rounds of execution after which a procedure that keeps asking for more keys is refused.
 const ROUNDS_MAX: usize = 8;
+/// Keys of one step of a walk.
+const STEP: usize = 16;
 
 /// Runs each transaction to its end on the caller's thread.
 #[derive(Debug)]
@@ -100,7 +103,29 @@ fn install(records: &mut BTreeMap<Key, (Version, Option<Vec<u8>>)>, present: &mu
     }
 }
 
+/// Where a key stands in a walk.
+fn position(key: Key) -> u64 {
+    1 + ((key.0 ^ key.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1)
+}
+
 impl Backend for MemoryBackend {
+    fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = table.records.iter().filter(|(_, (_, value))| value.is_some());
+        let mut behind: Vec<_> = there.map(|(key, _)| (position(*key), *key)).collect();
+        behind.retain(|(position, _)| *position > from);
+        behind.sort_unstable();
+        keys.extend(behind.iter().take(STEP).map(|(_, key)| *key));
+        match behind.len() {
+            0..=STEP => Walked::End,
+            _ => Walked::Until(behind[STEP - 1].0),
+        }
+    }
+
+    fn walk_position(&self, draw: u64) -> u64 {
+        draw >> 1
+    }
+
     fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
         done(self.run(&request));
     }

@@ -50,6 +50,11 @@ impl SlotHash {
         self.0 & ((1 << level) - 1)
     }
 
+    /// A hash of the same low bits as far as `level`, and above them those of `copy`.
+    pub(crate) const fn with_copy(self, level: u8, copy: u64) -> Self {
+        Self(self.0 | copy << level)
+    }
+
     /// Bits that tell keys of a segment apart; the bits of [`SlotHash::copy`] are among them.
     pub const fn tag(self) -> u32 {
         self.0 as u32
@@ -153,6 +158,13 @@ impl Geometry {
     #[inline]
     pub(super) fn segment_at(&self, hash: SlotHash, level: u8) -> u64 {
         hash.base_segment(self.segments()) + self.segments() * hash.copy(level)
+    }
+
+    /// A hash in this segment of level 0 that ends in these bits, as many as a table may double.
+    pub(super) fn hash_in(&self, base: u64, low_bits: u64) -> SlotHash {
+        let first = (u128::from(base) << 64).div_ceil(u128::from(self.segments()));
+        let whole = (first as u64).next_multiple_of(1 << LEVELS_MAX);
+        SlotHash(whole + low_bits)
     }
 
     /// The home of a hash in a table that has doubled so far.

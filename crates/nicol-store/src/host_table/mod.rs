@@ -22,8 +22,8 @@
 //! sparse class are moved together.
 //!
 //! This folder owns the table's fields. Here: its shape, its counters, admission and growth. `read`
-//! looks up and `writer` changes; a `Split` grows the table by one segment, and an `Audit` goes
-//! over all of it.
+//! looks up and `writer` changes; a `Split` grows the table by one segment, an `Audit` goes over all
+//! of it, and a [`WalkPosition`] over a part.
 
 mod address;
 mod check;
@@ -35,6 +35,7 @@ mod memory;
 mod read;
 mod size_class;
 mod split;
+mod walk;
 mod writer;
 
 use std::fmt;
@@ -54,6 +55,7 @@ use layout::slot_bytes;
 pub use layout::{BlockRef, INLINE_MAX, SlotView, StoredValue};
 use memory::Chunks;
 use split::Split;
+pub use walk::{WalkPosition, WalkRange};
 use writer::Writer;
 
 use crate::digest;

@@ -26,7 +26,7 @@ use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::units::Bytes;
 use nicol_core::wire::append;
 
-use crate::host_table::{LocatedRecord, PageRef, Progress, SegmentHeader, SlotHash};
+use crate::host_table::{LocatedRecord, PageRef, Progress, SegmentHeader, SlotHash, WalkRange};
 pub use hints::{FirstRead, HomesPerHint};
 use stripe::{Limits, Stripe};
 
@@ -314,6 +314,22 @@ impl NicIndex {
     pub fn for_each_locked(&self, each: &mut dyn FnMut(Key, TxnId)) {
         for stripe in &self.stripes {
             stripe_of(stripe).locked().for_each(|(key, holder)| each(key, holder));
+        }
+    }
+
+    /// Calls `each` with every key of `range` that a transaction has locked, or that is pinned: of
+    /// those that have committed, the ones that the host may not have applied yet. Some of other
+    /// ranges may be among them, and some come twice.
+    ///
+    /// Cost: a short mutex, and a look at the cached objects of a segment or two.
+    pub fn for_each_busy(&self, range: WalkRange, each: &mut dyn FnMut(Key)) {
+        let base = range.hash.base_segment(self.segments);
+        let stripe = stripe_of(&self.stripes[(base % STRIPES as u64) as usize]);
+        // No entry is split further than the host table, as it is known to be.
+        let finest = self.known().level() + 1;
+        for copy in 0..1 << finest.saturating_sub(range.level) {
+            let hash = range.hash.with_copy(range.level, copy);
+            stripe.each_busy(stripe.entry_of(base / STRIPES as u64, hash), each);
         }
     }
 

@@ -269,6 +269,14 @@ impl Stripe {
         objects.filter_map(|object| Some((object.key, object.holder()?)))
     }
 
+    /// Calls `each` with the keys of an entry that are locked or pinned.
+    pub(super) fn each_busy(&self, number: usize, each: &mut dyn FnMut(Key)) {
+        self.each_position(number, |position| {
+            let &Object { key, held, pins, .. } = &self.objects[position.object as usize];
+            (held || pins > 0).then(|| each(key));
+        });
+    }
+
     /// Replaces the value of an object.
     pub(super) fn set_value(&mut self, index: usize, value: &[u8]) {
         let old = &mut self.objects[index].value;

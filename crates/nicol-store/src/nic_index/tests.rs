@@ -8,6 +8,7 @@ use nicol_core::rng::{Purpose, Stream, test_steps};
 use super::*;
 
 mod edges;
+mod walk;
 
 const SEGMENTS: u64 = 96;
 

@@ -73,6 +73,11 @@ impl Front {
         {
             let Some(connection) = self.served(slot, id) else { continue };
             connection.waiting = Waiting::Input;
+            if let Some(walk) = &mut connection.session.walk {
+                walk.took(&planned, end, &shared);
+                self.walk_on(slot);
+                continue;
+            }
             let attempts = connection.blocking.as_ref().map_or(0, |blocking| blocking.attempts);
             let attempt = if attempts == 0 { Attempt::Done } else { Attempt::of(&end, attempts) };
             if attempt != Attempt::Done {
@@ -183,6 +188,7 @@ impl Front {
                 connection.waiting = Waiting::Input;
                 self.drive(slot);
             }
+            Waiting::Turn => self.walk_on(slot),
             Waiting::Blocked if until.is_some_and(|until| now >= until) => self.time_out(slot),
             _ => {}
         }
