@@ -34,6 +34,17 @@ pub enum Sabotage {
     TakesOverruled,
     /// Backups apply what they have logged at once, though they should wait for its decision.
     AppliesUndecided,
+    /// After a crash: who comes to lead a shard does not lock what is undecided there.
+    RebuildsNoLocks,
+    /// After a crash: who comes to lead a shard serves it before what was begun there is decided.
+    ServesAtOnce,
+    /// After a crash: absent keys of a shard that another node has come to lead begin with
+    /// version 0.
+    RestartsVersions,
+    /// After a crash: a survivor reports before its logs are read.
+    ReportsUnread,
+    /// After a crash: a decision is told though not all survivors have the record that it needs.
+    DecidesUnreplicated,
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
@@ -57,6 +68,31 @@ impl Hooks {
     /// Does a backup apply what nobody has decided yet?
     pub(crate) fn applies_undecided(self) -> bool {
         self.is(Sabotage::AppliesUndecided)
+    }
+
+    /// Does who comes to lead a shard lock what is undecided there?
+    pub(crate) fn rebuilds_locks(self) -> bool {
+        !self.is(Sabotage::RebuildsNoLocks)
+    }
+
+    /// Does who comes to lead a shard serve it at once?
+    pub(crate) fn serves_at_once(self) -> bool {
+        self.is(Sabotage::ServesAtOnce)
+    }
+
+    /// Do versions of a shard that another node has come to lead go on above all earlier ones?
+    pub(crate) fn continues_versions(self) -> bool {
+        !self.is(Sabotage::RestartsVersions)
+    }
+
+    /// Does a survivor report only what its logs tell once they are read?
+    pub(crate) fn reads_before_reporting(self) -> bool {
+        !self.is(Sabotage::ReportsUnread)
+    }
+
+    /// Do all survivors get the record of what commits before a decision is told?
+    pub(crate) fn replicates_first(self) -> bool {
+        !self.is(Sabotage::DecidesUnreplicated)
     }
 
     /// Are requests served that a later view has overruled?

@@ -227,7 +227,8 @@ impl<'v> Logs<'v> {
         let backup = self.view.backups(shard).position(|backup| backup == node);
         let logged = match (head.kind, backup) {
             (RecordKind::Log, Some(rank)) => 1 << rank,
-            (RecordKind::Commit, _) if self.view.primary(shard) == node => 0,
+            // A backup may have come to lead the shard.
+            (RecordKind::Commit, _) if self.view.replicas_of(shard).contains(&node) => 0,
             _ => return Err(NotARecord),
         };
         let known = self.txns.entry(head.txn).or_default();

@@ -1,8 +1,8 @@
 //! How the nodes that are left go on after a crash, in every system of the family (decision 0020):
 //! which requests they refuse, which backups they no longer wait for, and what they count of that.
 //!
-//! A single node does not recover: its shard is refused from then on. The locks that it left are
-//! handled by each system, in its own `losses`.
+//! A single node does not recover. A shard that no view gives to another one is refused from then
+//! on. The locks that a lost node left are handled by each system, in its own `losses`.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,9 +80,9 @@ pub(super) trait Survivor {
         })
     }
 
-    /// Has the node that holds the primary of `shard` lost it?
+    /// Has the node that holds the primary of `shard` lost it, so that no node serves it?
     fn is_lost(&self, shard: ShardId) -> bool {
-        self.lost().contain(self.lost().loaded().primary(shard))
+        self.lost().contain_primary_of(shard)
     }
 
     /// Errors: the shard of a key that `txn` wants is not served any more. Without a crash the cost

@@ -15,7 +15,7 @@ use crate::medium::MediumWrite;
 use crate::records::RecordSource;
 use crate::steering::Decisions;
 use crate::units::{Bytes, Nanos};
-use crate::view::{Halves, View};
+use crate::view::{Halves, Succession, View};
 
 /// The content that was read back: of each key the newest write; no value of one that was deleted.
 pub type ReadBack = BTreeMap<Key, (Version, Option<Vec<u8>>)>;
@@ -58,6 +58,13 @@ pub trait SystemNode: NodeState + Sized {
     fn halves(config: &Self::Config) -> Halves {
         let _however = config;
         Halves::Together
+    }
+
+    /// What becomes of a shard whose primary's node has lost its data, under this configuration.
+    /// Default: nobody serves it any more.
+    fn succession(config: &Self::Config) -> Succession {
+        let _however = config;
+        Succession::Nobody
     }
 
     /// The loaded form of a shard.

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use halves::Halves;
 use placement::{Placement, successive};
-pub use placement::{REPLICAS_MAX, ReplicaSet};
+pub use placement::{REPLICAS_MAX, ReplicaSet, Succession};
 pub use service::{Asking, Membership};
 pub use set::{Member, NodeSet, Set, ShardSet};
 pub use views::Views;
@@ -133,6 +133,7 @@ pub struct View {
     hash_seed: u64,
     engines: u32,
     halves: Halves,
+    succession: Succession,
     nodes: Arc<[ViewNode]>,
     placement: Arc<Placement>,
 }
@@ -195,6 +196,7 @@ impl View {
             hash_seed: 0,
             engines: first,
             halves: Halves::Apart,
+            succession: Succession::Nobody,
             nodes: nodes.into(),
             placement: Arc::new(Placement::new(successive(&servers, replicas))),
         })
@@ -209,6 +211,12 @@ impl View {
     /// The same view of nodes whose halves are worth this. Without a word each side goes on alone.
     pub const fn with_halves(mut self, halves: Halves) -> Self {
         self.halves = halves;
+        self
+    }
+
+    /// The same view of a system whose lost shards become this. Without a word nobody leads them.
+    pub const fn with_succession(mut self, succession: Succession) -> Self {
+        self.succession = succession;
         self
     }
 
@@ -240,8 +248,9 @@ impl View {
         self.with_sides(&[(node, side, state)])
     }
 
-    /// The view that follows this one, in which these sides have other states. The placement stays:
-    /// a shard whose primary is down has none that answers until a later view moves it.
+    /// The view that follows this one, in which these sides have other states. A shard whose
+    /// primary has lost its data with them has none that answers, unless another node
+    /// [succeeds](Succession).
     ///
     /// # Panics
     /// If there is no such node.
@@ -254,7 +263,16 @@ impl View {
             }
             node.sides[side as usize] = state;
         }
-        Self { epoch, nodes: nodes.into(), ..self.clone() }
+        let ends = |&&(node, side, state): &&(NodeId, Side, SideState)| {
+            let before = self.side(node, side);
+            before.up && before != state && self.halves.are_lost_with(side)
+        };
+        let lost: Vec<NodeId> = changes.iter().filter(ends).map(|(node, ..)| *node).collect();
+        let placement = match lost.is_empty() {
+            true => self.placement.clone(),
+            false => Arc::new(self.placement.without(&lost, epoch, self.succession)),
+        };
+        Self { epoch, nodes: nodes.into(), placement, ..self.clone() }
     }
 
     /// The number of this view: later ones have higher numbers.
@@ -430,6 +448,15 @@ impl View {
     #[inline]
     pub fn primary(&self, shard: ShardId) -> NodeId {
         self.placement.replicas_of(shard).primary()
+    }
+
+    /// The view in which the primary of `shard` has changed, or was lost, the last time.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    #[inline]
+    pub fn led_since(&self, shard: ShardId) -> Epoch {
+        self.placement.led_since(shard)
     }
 
     /// The nodes that hold backups of `shard`, in the order of its replicas.

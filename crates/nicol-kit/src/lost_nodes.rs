@@ -1,11 +1,11 @@
 //! Nodes that lost their data in a crash, and the transactions that they left undecided.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::Local;
-use nicol_core::ids::{NodeId, Side, TxnId};
+use nicol_core::ids::{NodeId, ShardId, Side, TxnId};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
@@ -25,6 +25,9 @@ pub struct LostNodes {
     /// Whether any node is lost. Without a crash every question costs this one read.
     any: AtomicBool,
     nodes: Box<[AtomicBool]>,
+    /// By shard: the node that holds its primary by the newest view known here, below the epoch of
+    /// that view.
+    primaries: Box<[AtomicU64]>,
     /// Transactions of coordinators that live which a lost node has left undecided.
     undecided: Mutex<BTreeSet<TxnId>>,
 }
@@ -36,6 +39,7 @@ impl LostNodes {
             loaded: view.clone(),
             any: AtomicBool::new(false),
             nodes: view.node_ids().map(|_| AtomicBool::new(false)).collect(),
+            primaries: view.shard_ids().map(|shard| led_in(view, shard).into()).collect(),
             undecided: Mutex::default(),
         }
     }
@@ -55,6 +59,10 @@ impl LostNodes {
                 self.any.store(true, Ordering::Release);
             }
         }
+        // Engines learn views at different times: an earlier one changes nothing.
+        for (shard, primary) in view.shard_ids().zip(&self.primaries) {
+            primary.fetch_max(led_in(view, shard), Ordering::AcqRel);
+        }
     }
 
     pub fn are_any(&self) -> bool {
@@ -64,6 +72,12 @@ impl LostNodes {
     /// Whether `node` has lost its data.
     pub fn contain(&self, node: NodeId) -> bool {
         self.are_any() && self.nodes[node.index()].load(Ordering::Acquire)
+    }
+
+    /// Whether no node serves `shard`: that which leads it by the newest view has lost its data.
+    pub fn contain_primary_of(&self, shard: ShardId) -> bool {
+        let primary = || self.primaries[usize::from(shard.0)].load(Ordering::Acquire);
+        self.are_any() && self.contain(NodeId(primary() as u16))
     }
 
     /// A lost node had the decision about `txn`, of a coordinator that lives.
@@ -84,6 +98,11 @@ impl LostNodes {
     }
 }
 
+/// The node that holds the primary of `shard` in `view`, below the epoch of the view.
+fn led_in(view: &View, shard: ShardId) -> u64 {
+    u64::from(view.epoch().0) << 16 | u64::from(view.primary(shard).0)
+}
+
 /// Calls `learn` with the current view of `fabric` and with every later one; never ends. Each
 /// engine that needs views runs this itself, so that it learns a view before the tasks that the
 /// view wakes run.
@@ -99,7 +118,7 @@ pub async fn follow_views<F: Local>(fabric: F, learn: impl Fn(&View)) {
 #[cfg(test)]
 mod tests {
     use nicol_core::ids::{EngineId, Incarnation};
-    use nicol_core::view::{Halves, SideState};
+    use nicol_core::view::{Halves, SideState, Succession};
 
     use super::*;
 
@@ -125,6 +144,26 @@ mod tests {
         lost_later.learn(&back);
         assert!(lost.contain(NodeId(1)) && lost_later.contain(NodeId(1)));
         assert!(lost.have_left(txn_of(1)) && !lost.have_left(txn_of(2)));
+    }
+
+    #[test]
+    fn a_shard_is_served_as_long_as_a_node_that_has_its_data_leads_it() {
+        let down = SideState { up: false, incarnation: Incarnation::FIRST.next() };
+        for (succession, served) in [(Succession::Nobody, false), (Succession::Backups, true)] {
+            let view = View::new(3, 2, 1, 1).unwrap().with_succession(succession);
+            let lost = LostNodes::new(&view);
+            let second = view.with_side(NodeId(1), Side::Nic, down);
+            let third = second.with_side(NodeId(2), Side::Nic, down);
+            assert!(!lost.contain_primary_of(ShardId(1)));
+            lost.learn(&second);
+            assert_eq!(lost.contain_primary_of(ShardId(1)), !served);
+            assert!(!lost.contain_primary_of(ShardId(2)));
+            lost.learn(&third);
+            assert!(lost.contain_primary_of(ShardId(1)), "the backup is lost, too");
+            assert_eq!(lost.contain_primary_of(ShardId(2)), !served, "node 0 leads it");
+            lost.learn(&second);
+            assert!(lost.contain_primary_of(ShardId(1)), "an earlier view changes nothing");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use nicol_core::system::SystemNode;
 use nicol_core::units::Bytes;
-use nicol_core::view::{Halves, View};
+use nicol_core::view::{Halves, Succession, View};
 use nicol_workload::driver::RunPlan;
 
 use crate::cluster::{self, Loaded};
@@ -14,6 +14,9 @@ use crate::family::{Built, Family};
 pub(crate) trait BuiltSystem {
     /// The sides of a node that the system needs together.
     fn halves(&self) -> Halves;
+
+    /// What becomes of a shard whose primary is lost.
+    fn succession(&self) -> Succession;
 
     /// Loads a cluster.
     ///
@@ -30,6 +33,10 @@ pub(crate) trait BuiltSystem {
 impl<Y: Family> BuiltSystem for Built<Y> {
     fn halves(&self) -> Halves {
         <Y::Node as SystemNode>::halves(&self.system)
+    }
+
+    fn succession(&self) -> Succession {
+        <Y::Node as SystemNode>::succession(&self.system)
     }
 
     fn load(

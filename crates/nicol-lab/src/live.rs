@@ -74,6 +74,7 @@ pub(crate) fn run(config: &BenchConfig, build: Build) -> Result<BenchRun> {
     let built = build(config, None)?;
     let halves = hardware::live_halves(built.halves());
     let view = hardware::live_view(config)?.with_halves(halves);
+    let view = view.with_succession(built.succession());
     memory::refuse_engines_beyond_machine(view.engine_ids().count() as u64)?;
     let loaded = built.load(config, &view, plan, clients)?;
     let measured = drive(config, &view, &loaded)?;

@@ -71,7 +71,7 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
     let plan = config.plan(length, warmup, clients, config.recorded_run);
     let built = build(config, Some(hardware.profiles[0].cores.nic_memory.value))?;
     let halves = hardware.halves(built.halves());
-    hardware.view = hardware.view.with_halves(halves);
+    hardware.view = hardware.view.with_halves(halves).with_succession(built.succession());
     let loaded = built.load(config, &hardware.view, plan, clients)?;
     let profile = hardware.name(config);
     let measured = simulate(config, hardware, &loaded);

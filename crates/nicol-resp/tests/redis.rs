@@ -42,6 +42,121 @@ fn random_commands_over_collections_are_answered_as_by_redis() {
     }
 }
 
+#[test]
+fn sketches_are_those_of_redis_and_go_back_and_forth() {
+    let Some((_redis, address)) = redis() else { return };
+    let server = serve(|_| {});
+    let mut both = [Client::connect(&server), Client::open(&address).unwrap()];
+    let mut random = Stream::new(9, Purpose::Test, 0);
+    let ask = |client: &mut Client, words: &[&[u8]]| {
+        client.send(&command(words));
+        client.reply()
+    };
+    for round in 0..60 {
+        // Each has added some elements to what the other one has made last.
+        let (adds, reads) = (round % 2, 1 - round % 2);
+        let most = [3, 40, 2_000][round / 20];
+        let elements: Vec<_> = (0..1 + random.below(most)).map(|_| random.bits()).collect();
+        let words: Vec<_> = elements.iter().map(|element| element.to_string()).collect();
+        let words = words.iter().map(String::as_bytes);
+        let add: Vec<&[u8]> = [&b"PFADD"[..], b"p"].into_iter().chain(words).collect();
+        ask(&mut both[adds], &add);
+        let value = ask(&mut both[adds], &[b"GET", b"p"]);
+        let start = value.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        ask(&mut both[reads], &[b"SET", b"p", &value[start..value.len() - 2]]);
+        let counts = both.each_mut().map(|client| text(&ask(client, &[b"PFCOUNT", b"p"])));
+        assert_eq!(counts[0], counts[1], "in round {round}");
+        let merged = both.each_mut().map(|client| {
+            ask(client, &[b"PFMERGE", b"all", b"p"]);
+            text(&ask(client, &[b"PFCOUNT", b"all", b"p"]))
+        });
+        assert_eq!(merged[0], merged[1], "in round {round}");
+    }
+    let count = text(&ask(&mut both[0], &[b"PFCOUNT", b"p"]));
+    assert!(count[1..].trim().parse::<u64>().unwrap() > 5_000, "{count}");
+}
+
+/// The commands that make a value of every form that Redis has, and the one that reads it.
+fn forms() -> Vec<(Vec<Vec<u8>>, &'static str)> {
+    let many = |name: &str, count: usize, width: usize, text: fn(usize) -> String| {
+        let texts = (0..count * width).map(|number| text(number).into_bytes());
+        [name.as_bytes().to_vec(), b"k".to_vec()].into_iter().chain(texts).collect::<Vec<_>>()
+    };
+    let words: fn(usize) -> String = |number| format!("word {number} of some length");
+    let numbers: fn(usize) -> String = |number| (number * number).to_string();
+    let signs: fn(usize) -> String = |number| format!("-{}", 1 + (number << (number % 33)));
+    let long: fn(usize) -> String = |number| "abcdefgh".repeat(1_200 + number);
+    let scored: fn(usize) -> String = |number| match number % 2 {
+        0 => format!("{}", number as f64 / 3.0),
+        _ => format!("member {number}"),
+    };
+    let mut all = Vec::new();
+    for value in ["", "10", "-129", "70000", "5000000000", "01", "short", &long(1)] {
+        all.push((["SET", "k", value].map(|word| word.as_bytes().to_vec()).to_vec(), "GET"));
+    }
+    for count in [1, 7, 100, 700] {
+        for text in [words, numbers, signs] {
+            all.push((many("RPUSH", count, 1, text), "LRANGE k 0 -1"));
+            all.push((many("SADD", count, 1, text), "SORT k ALPHA"));
+            all.push((many("HSET", count, 2, text), "HGETALL"));
+        }
+        all.push((many("ZADD", count, 2, scored), "ZRANGE k 0 -1 WITHSCORES"));
+    }
+    all.push((many("RPUSH", 5, 1, long), "LRANGE k 0 -1"));
+    all.push((many("PFADD", 30, 1, words), "PFCOUNT"));
+    all
+}
+
+#[test]
+fn values_go_to_redis_and_come_from_it_whatever_their_form() {
+    let Some((_redis, address)) = redis() else { return };
+    let server = serve(|_| {});
+    let mut both = [Client::connect(&server), Client::open(&address).unwrap()];
+    let ask = |client: &mut Client, words: &[&[u8]]| {
+        client.send(&command(words));
+        client.reply()
+    };
+    for (made, read) in forms() {
+        let made: Vec<&[u8]> = made.iter().map(Vec::as_slice).collect();
+        let read = if read.contains(' ') { read.to_owned() } else { format!("{read} k") };
+        let read: Vec<&[u8]> = read.split(' ').map(str::as_bytes).collect();
+        for from in [0, 1] {
+            let (one, other) = (from, 1 - from);
+            both.iter_mut().for_each(|client| _ = ask(client, &[b"FLUSHALL"]));
+            assert_ne!(ask(&mut both[one], &made)[0], b'-');
+            let payload = ask(&mut both[one], &[b"DUMP", b"k"]);
+            let start = payload.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+            let payload = &payload[start..payload.len() - 2];
+            let restored = ask(&mut both[other], &[b"RESTORE", b"k", b"0", payload]);
+            assert_eq!(text(&restored), "+OK\r\n", "{} from {from}", text(made[0]));
+            let mut found = both.each_mut().map(|client| ask(client, &read));
+            if read[0] == b"HGETALL" {
+                found.iter_mut().for_each(|reply| {
+                    reply.sort_unstable();
+                });
+            }
+            assert_eq!(text(&found[0]), text(&found[1]), "{} from {from}", text(made[0]));
+            // What is damaged, and what stands in the way, is refused alike.
+            let mut damaged = payload.to_vec();
+            damaged[payload.len() / 2] ^= 1;
+            let again: [&[&[u8]]; 8] = [
+                &[b"RESTORE", b"k", b"0", payload],
+                &[b"RESTORE", b"x", b"0", &damaged],
+                &[b"RESTORE", b"x", b"0", &payload[1..]],
+                &[b"RESTORE", b"k", b"-1", payload, b"REPLACE"],
+                &[b"RESTORE", b"k", b"0", payload, b"IDLETIME", b"-1"],
+                &[b"RESTORE", b"k", b"1", payload, b"replace", b"ABSTTL", b"FREQ", b"7"],
+                &[b"EXISTS", b"k"],
+                &[b"RESTORE", b"k", b"4000000000000", payload, b"ABSTTL"],
+            ];
+            for words in again.into_iter().chain([&[b"PEXPIRETIME".as_slice(), b"k"][..]]) {
+                let answers = both.each_mut().map(|client| text(&ask(client, words)));
+                assert_eq!(answers[0], answers[1], "{}", text(words[2.min(words.len() - 1)]));
+            }
+        }
+    }
+}
+
 /// A number as clients may write it: of a few digits or of many, small, large, and at the ends.
 fn number(random: &mut Stream) -> String {
     let digits = |random: &mut Stream, most| -> String {

@@ -48,7 +48,7 @@ impl<F: Fabric> Broken<F> {
                 self.fabric.reply(reply_to, &ValidateReply(Ok(())));
             }
             (Sabotage::ValidateIgnoresLocks, VALIDATE) => {
-                let reads = server.reads(delivery.body)?.keep(&self.fabric);
+                let reads = server.reads(delivery.body)?.0.keep(&self.fabric);
                 self.fabric.spawn(async move {
                     let mut found = server.own().lookups().batch();
                     let read = server.own().lookups().read_all(reads.keys(), &mut found).await;
@@ -65,7 +65,7 @@ impl<F: Fabric> Broken<F> {
                 self.deliver_instead(delivery, &body)?;
             }
             (Sabotage::EarlyUnlock, EXECUTE) => {
-                let keys = server.keys(delivery.body)?;
+                let keys = server.keys(delivery.body)?.0;
                 let (kept, served) = (keys.keep(&self.fabric), keys.keep(&self.fabric));
                 self.fabric.spawn(async move {
                     server.clone().execute(served, reply_to).await;
@@ -81,7 +81,7 @@ impl<F: Fabric> Broken<F> {
                 });
             }
             (Sabotage::StealsLocks, EXECUTE) => {
-                server.node().steal(server.keys(delivery.body)?.written());
+                server.node().steal(server.keys(delivery.body)?.0.written());
                 self.nic.deliver(delivery)?;
             }
             (Sabotage::IgnoresRangeVersions, TXN_LOCAL) => {

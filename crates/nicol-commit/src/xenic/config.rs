@@ -81,7 +81,7 @@ pub enum Recovery {
     /// Requests say in which epoch their transaction began, LOGs list the shards that it updates,
     /// and receivers refuse what a later view has overruled. Backups apply what is decided only, so
     /// that what they have logged can be taken back. Survivors decide what a lost coordinator
-    /// began. (decisions 0101 and 0102)
+    /// began, and a backup leads a shard whose primary is lost. (decisions 0101 to 0103)
     Prepared,
 }
 

@@ -31,8 +31,9 @@
 //!
 //! Deviations from the paper are tagged where they stand. Of recovery [4.2.1] there is, if the
 //! configuration prepares for it, what decides the transactions of a lost coordinator
-//! (`recoverer`, `resolution`, `server::recovery`). No backup takes over a lost shard yet: what a
-//! crash takes and leaves stands in `losses`.
+//! (`recoverer`, `resolution`, `server::recovery`), and what has a backup lead a lost shard
+//! (`node::inherited`). Nothing copies a shard to another node. What a crash
+//! takes and leaves stands in `losses`.
 
 mod broken;
 mod capacity;

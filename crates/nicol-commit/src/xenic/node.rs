@@ -3,9 +3,12 @@
 mod begun;
 mod counted;
 mod grace;
+pub(super) mod inherited;
 mod inserts;
 mod losses;
+mod path;
 mod recovering;
+mod size;
 mod syncing;
 pub(super) mod undecided;
 
@@ -23,16 +26,14 @@ use nicol_core::system::{
 };
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::{ShardMap, Succession, View};
 use nicol_core::wire::Malformed;
 use nicol_kit::KeyShards;
 use nicol_kit::steering::Choice;
 use nicol_schedule::Shared;
 use nicol_store::high_water::HighWater;
-use nicol_store::host_table::{
-    Advance, ExhaustedSpace, Geometry, Growth, HostTable, LOAD_MAX_PERCENT, SlotHash,
-};
-use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::host_table::{Advance, ExhaustedSpace, HostTable, SlotHash};
+use nicol_store::nic_index::{IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
 use super::config::{ExecuteAt, Faithful, Recovery, XenicConfig};
@@ -45,22 +46,20 @@ use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
 use begun::Begun;
 use grace::Grace;
+use inherited::Inherited;
 pub(super) use inserts::OwnInserts;
 use losses::deny;
+pub(super) use path::Path;
 use recovering::Recovering;
+use size::{index_of, table_for};
 use syncing::Syncing;
 use undecided::Undecided;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
 const LOADING_SPLITS: u64 = 2;
-/// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
-/// transactions abort for want of resources; with one object per key in flight that is far off.
-const BUSY_OBJECTS_MAX: usize = 1 << 18;
-/// Slots of the smallest table.
-const SLOTS_MIN: u64 = 1_024;
 
-/// A node: primary of one shard, or of none if it is for clients only, and backup of others.
-/// [Xenic21 4]
+/// A node: primary of one shard, or of none if it is for clients only, and backup of others, of
+/// which it may come to lead some. [Xenic21 4]
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -68,6 +67,7 @@ pub struct Node {
     survival: Survival,
     begun: Begun,
     recovery: Recovering,
+    inherited: Inherited,
     config: XenicConfig,
     lost_sides: LostSides,
     schedule: Option<Arc<Shared>>,
@@ -89,35 +89,6 @@ pub struct Node {
     choice: Option<Choice>,
 }
 
-/// The ways that a transaction may take to its commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Path {
-    /// Executed by a primary NIC. [Xenic21 4.2.3]
-    MultiHop,
-    /// Executed on the host's own table. [Xenic21 4.2.4]
-    LocalWrite,
-    /// The same, without a write.
-    LocalRead,
-    /// Executed by the coordinator, with one EXECUTE per shard. [Xenic21 4.2]
-    Ordinary,
-}
-
-impl Path {
-    const COUNT: usize = 4;
-    const ALL: [Self; Self::COUNT] =
-        [Self::MultiHop, Self::LocalWrite, Self::LocalRead, Self::Ordinary];
-
-    /// Its name in reports.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::MultiHop => "multi_hop",
-            Self::LocalWrite => "local_write",
-            Self::LocalRead => "local_read",
-            Self::Ordinary => "ordinary",
-        }
-    }
-}
-
 impl Node {
     /// How its coordinators choose where execution logic runs, if that is planned at run time.
     pub(super) const fn choice(&self) -> Option<&Choice> {
@@ -132,17 +103,6 @@ impl Node {
     /// How far its recovery is.
     pub(super) const fn recovery(&self) -> &Recovering {
         &self.recovery
-    }
-
-    /// Learns from a later view who is lost, and which shards have changed.
-    pub(super) fn learn(&self, view: &View) {
-        self.lost().learn(view);
-        let lost = self.view.shard_ids().filter(|&shard| self.is_lost(shard));
-        lost.for_each(|shard| self.begun.note_lost(shard, view));
-        let holds = self.shard.is_some() || self.backups.values().next().is_some();
-        if holds && self.lost().are_any() && self.config.recovery == Recovery::Prepared {
-            self.recovery.note_due(view.epoch());
-        }
     }
 
     /// Its id.
@@ -160,15 +120,43 @@ impl Node {
         &self.primary.table
     }
 
+    /// The records of the shard of `key`, which this node leads.
+    #[inline]
+    pub(super) fn led(&self, key: Key) -> &Replica {
+        match self.is_inherited(key) {
+            true => self.backup_of(self.shard_of(key)),
+            false => &self.primary,
+        }
+    }
+
+    /// The records of a shard that it backs up from the start.
+    fn backup_of(&self, shard: ShardId) -> &Replica {
+        match self.backups.get(shard) {
+            Some(replica) => replica,
+            None => panic!("{shard:?} was checked to be backed up here"),
+        }
+    }
+
     /// The records of its primary shard.
     pub(super) fn own(&self) -> &Replica {
         self.lost_sides.expect_kept(Side::Host);
         &self.primary
     }
 
-    #[inline]
-    pub(super) fn index(&self) -> &NicIndex {
+    /// The NIC's index of its primary shard.
+    pub(super) fn own_index(&self) -> &NicIndex {
         self.lost_sides.expect_kept(Side::Nic);
+        &self.index
+    }
+
+    /// The NIC's index of the shard of `key`, which this node leads.
+    #[inline]
+    pub(super) fn index_of(&self, key: Key) -> &NicIndex {
+        self.lost_sides.expect_kept(Side::Nic);
+        if self.inherited.are_any() {
+            let inherited = self.inherited.get(self.shard_of(key));
+            return inherited.map_or(&self.index, |inherited| inherited.index());
+        }
         &self.index
     }
 
@@ -212,9 +200,16 @@ impl Node {
         self.is_primary(self.shard_of(key))
     }
 
+    /// Does this node serve the keys of a request? Errors of the inner one: it leads their shard
+    /// since a view that it may not know yet, and does not serve it yet.
+    ///
     /// Errors: a request names a key whose primary is another node.
-    pub(super) fn expect_own(&self, keys: impl Iterator<Item = Key>) -> Result<(), Malformed> {
-        if self.is_local(keys) { Ok(()) } else { Err(Malformed { what: "a key of another shard" }) }
+    #[inline]
+    pub(super) fn expect_served(
+        &self,
+        keys: impl Iterator<Item = Key> + Clone,
+    ) -> Result<Result<(), Abort>, Malformed> {
+        if self.is_local(keys.clone()) { Ok(Ok(())) } else { self.expect_inherited(keys) }
     }
 
     /// The LOGs that a transaction may lead to which another node executes for `coordinator`: every
@@ -249,14 +244,16 @@ impl Node {
         done
     }
 
-    /// Is there space for one more record in the primary table?
+    /// Is there space for one more record in the table of its own shard?
     pub(super) fn has_capacity(&self) -> bool {
         self.primary.table.has_capacity()
     }
 
-    /// Which values the primary table has no space for any more.
+    /// Which values the tables that it leads have no space for any more.
     pub(super) fn exhausted_space(&self) -> ExhaustedSpace {
-        self.primary.table.exhausted_space()
+        let inherited = self.inherited.iter().map(|one| self.backup_of(one.shard()));
+        let exhausted = inherited.map(|replica| replica.table.exhausted_space());
+        exhausted.fold(self.primary.table.exhausted_space(), ExhaustedSpace::or)
     }
 
     fn replicas(&self) -> impl Iterator<Item = &Replica> {
@@ -272,11 +269,8 @@ impl Node {
     pub(super) fn replica(&self, shard: ShardId, kind: RecordKind) -> &Replica {
         self.lost_sides.expect_kept(Side::Host);
         match kind {
-            RecordKind::Commit => &self.primary,
-            RecordKind::Log => match self.backups.get(shard) {
-                Some(replica) => replica,
-                None => panic!("{shard:?} was checked to be backed up here before it was logged"),
-            },
+            RecordKind::Commit if self.is_primary(shard) => &self.primary,
+            RecordKind::Commit | RecordKind::Log => self.backup_of(shard),
             RecordKind::Message | RecordKind::Part | RecordKind::Decisions => {
                 panic!("a record of {kind:?} writes nothing")
             }
@@ -299,7 +293,7 @@ impl Node {
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
         OwnInserts::of(self).refuse_beside_others(key, Some(txn))?;
-        self.index()
+        self.index_of(key)
             .lock(SlotHash::of(key), key, txn)
             .map_err(|refused| self.refusal(refused, key))?;
         if key.is_ordered() {
@@ -312,45 +306,62 @@ impl Node {
         if key.is_ordered() {
             self.write_counters().unlock(key, txn);
         }
-        self.index().unlock(SlotHash::of(key), key, txn)
+        self.index_of(key).unlock(SlotHash::of(key), key, txn)
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index().holder(SlotHash::of(key), key).or_else(|| OwnInserts::of(self).inserter(key))
+        let holder = self.index_of(key).holder(SlotHash::of(key), key);
+        holder.or_else(|| OwnInserts::of(self).inserter(key))
     }
 
     /// Locks `key` for reading, if no transaction holds it.
     pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
         OwnInserts::of(self).refuse_beside_others(key, None)?;
-        self.index()
+        self.index_of(key)
             .lock_shared(SlotHash::of(key), key)
             .map_err(|refused| self.refusal(refused, key))
     }
 
     pub(super) fn unlock_shared(&self, key: Key) {
-        self.index().unlock_shared(SlotHash::of(key), key);
+        self.index_of(key).unlock_shared(SlotHash::of(key), key);
     }
 
     /// See [`NicIndex::is_current`].
     pub(super) fn is_current(&self, txn: TxnId, entry: &Entry) -> Option<bool> {
         let read = (entry.version, entry.present);
-        self.index().is_current(SlotHash::of(entry.key), entry.key, txn, read)
+        self.index_of(entry.key).is_current(SlotHash::of(entry.key), entry.key, txn, read)
     }
 
     /// Raises the key's version, so that a later insert exceeds the version at which `txn` saw it
     /// absent; where a range version has shown that there is none; false if one may.
     pub(super) fn confirm_absent_at(&self, txn: TxnId, entry: &Entry) -> bool {
-        self.index().confirm_absent_at(SlotHash::of(entry.key), entry.key, txn, entry.version)
+        let (index, hash) = (self.index_of(entry.key), SlotHash::of(entry.key));
+        index.confirm_absent_at(hash, entry.key, txn, entry.version)
     }
 
-    /// Returns true if `key`, of an ordered table, certainly never had a record.
+    /// Returns true if `key`, of an ordered table, certainly never had a record. Of inherited
+    /// shards, with which a group may be shared, only the host knows.
     pub(super) fn confirm_absent(&self, key: Key) -> bool {
-        self.write_counters().confirm_absent(key)
+        !self.is_inherited(key) && self.write_counters().confirm_absent(key)
     }
 
     /// The host has answered with the high-water mark of `key`'s group.
     pub(super) fn learn_high_water(&self, key: Key, high_water: HighWater) {
-        self.write_counters().learn_high_water(key, high_water);
+        if !self.is_inherited(key) {
+            self.write_counters().learn_high_water(key, high_water);
+        }
+    }
+
+    /// May the host, which has counted so many writes, lack a new record of the range of `key` that
+    /// no index knows? There are none in inherited shards: no coordinator has its own there.
+    pub(super) fn may_lack_inserts(&self, key: Key, version: RangeVersion) -> bool {
+        !self.is_inherited(key) && self.write_counters().may_lack_inserts(version)
+    }
+
+    /// Is `key`, which this node leads, of an inherited shard?
+    #[inline]
+    fn is_inherited(&self, key: Key) -> bool {
+        self.inherited.are_any() && !self.is_primary_of(key)
     }
 
     /// Is what `txn` has read of an ordered table still current?
@@ -372,7 +383,7 @@ impl Node {
         let (mut version, hash) = (version, SlotHash::of(key));
         if self.config.hooks().installs_older() || self.config.faithful == Faithful::Paper {
             // What is not serializable is for the checkers to find, not for the index's assertion.
-            let found = self.index().lookup(hash, key, &mut Vec::new());
+            let found = self.index_of(key).lookup(hash, key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {
                 version = version.max(known.next());
             }
@@ -380,31 +391,16 @@ impl Node {
         if key.is_ordered() {
             self.write_counters().install(key);
         }
-        self.index().install(hash, key, version, value);
+        self.index_of(key).install(hash, key, version, value);
     }
 
     pub(super) fn unpin(&self, key: Key) {
-        self.index().unpin(SlotHash::of(key), key);
+        self.index_of(key).unpin(SlotHash::of(key), key);
     }
 
     pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
         &self.lookups[usize::from(core)]
     }
-}
-
-/// An empty replica with space for so many records, or for as many as its first slots hold if it
-/// may grow.
-fn table_for(records: u64, config: &XenicConfig) -> Replica {
-    let geometry = Geometry::new(
-        (records * config.slots_percent / 100).max(SLOTS_MIN),
-        config.displacement_max,
-        config.inline_value,
-    );
-    let admitted = match config.growth {
-        Growth::Off => records,
-        Growth::Doubling { .. } => records.min(geometry.slots() * LOAD_MAX_PERCENT / 100),
-    };
-    Replica::new(HostTable::new(geometry, admitted, config.growth))
 }
 
 impl Survivor for Node {
@@ -419,6 +415,13 @@ impl SystemNode for Node {
     type Shard = Replica;
 
     const FOLLOWS_VIEWS: bool = true;
+
+    fn succession(config: &XenicConfig) -> Succession {
+        match config.recovery {
+            Recovery::Printed => Succession::Nobody,
+            Recovery::Prepared => Succession::Backups,
+        }
+    }
 
     fn read_back(
         _: &XenicConfig,
@@ -454,13 +457,7 @@ impl SystemNode for Node {
         let (view, config) = (from.view.clone(), from.config.clone());
         let (shard, none) = (view.led_by(id).next(), table_for(0, &config));
         let primary = shard.map_or(&none, |shard| &shards[usize::from(shard.0)]);
-        let index = NicIndex::new(IndexConfig {
-            segments: primary.table.geometry().segments(),
-            cached_objects_max: config.index_objects,
-            busy_objects_max: BUSY_OBJECTS_MAX,
-            homes_per_hint: config.homes_per_hint,
-            value_bytes_max: config.index_value_bytes,
-        });
+        let index = NicIndex::new(index_of(primary, &config));
         let write_counters = WriteCounters::default();
         if config.warm_index {
             primary
@@ -485,6 +482,7 @@ impl SystemNode for Node {
             survival: Survival::new(&view, config.hooks()),
             begun: Begun::new(&view, &config),
             recovery: Recovering::new(),
+            inherited: Inherited::new(&view, id),
             shard,
             primary: led.unwrap_or(none),
             backups,
@@ -514,7 +512,8 @@ impl NodeState for Node {
     }
 
     fn is_settled(&self) -> bool {
-        self.index.pinned_count() == 0
+        self.indices().all(|(_, index)| index.pinned_count() == 0)
+            && self.inherited.iter().all(|one| one.is_settled(|txn| self.lost().have_left(txn)))
             && self.logs.iter().all(|log| log.is_settled())
             && self.has_released()
             && self.has_decided()
@@ -530,13 +529,16 @@ impl NodeState for Node {
         let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
         let locked = self.awaiting_recovery();
-        let locks = self.index.locked_count() - locked.len();
+        let sum = |count: fn(&NicIndex) -> usize| self.indices().map(|(_, of)| count(of)).sum();
+        let (held, pinned): (usize, usize) =
+            (sum(NicIndex::locked_count), sum(NicIndex::pinned_count));
+        let locks = held - locked.len();
         let undecided = self.undecided_of_lost();
         let awaiting = [("locks", locked.len()), ("undecided_writes", undecided.len())];
         Audit {
             leaks: vec![
                 ("locks", locks as u64),
-                ("pinned_objects", self.index.pinned_count() as u64),
+                ("pinned_objects", pinned as u64),
                 ("ranges_held", self.write_counters.inserting_count() as u64),
             ],
             awaiting_recovery: awaiting.map(|(name, keys)| (name, keys as u64)).to_vec(),
@@ -554,7 +556,7 @@ impl NodeState for Node {
     }
 
     fn check(&self) {
-        self.index.check();
+        self.indices().for_each(|(_, index)| index.check());
         for replica in self.replicas() {
             let breaches = replica.check();
             assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
@@ -567,7 +569,7 @@ impl NodeState for Node {
         let written = |log: &Arc<LogMemory>| log.size().min(log.reserved());
         Some(NodeMemory {
             tables: Bytes(self.replicas().map(bytes).sum()),
-            index: self.index.memory(),
+            index: Bytes(self.indices().map(|(_, index)| index.memory().0).sum()),
             logs: Bytes(self.logs.iter().map(written).sum()),
         })
     }

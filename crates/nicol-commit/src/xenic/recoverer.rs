@@ -11,7 +11,7 @@ use nicol_kit::VIEW_WAIT;
 
 use super::config::SLOT_WAIT;
 use super::messages::recovery::{Account, InView, Told};
-use super::messages::{REPLICATE, REPORT, RESOLVE};
+use super::messages::{INSTALL, REPLICATE, REPORT, RESOLVE};
 use super::node::Node;
 use super::resolution::Resolution;
 use crate::survivor::Survivor;
@@ -67,12 +67,18 @@ impl<F: Fabric> Recoverer<F> {
         // has a record might install it, and be lost with it.
         for (node, records) in std::mem::take(&mut resolution.lacking) {
             let account = &Account { records, ..Account::default() };
-            self.ask(epoch, node, &Told::<REPLICATE> { epoch, account }).await?;
+            if self.node.config().hooks().replicates_first() {
+                self.ask(epoch, node, &Told::<REPLICATE> { epoch, account }).await?;
+            }
         }
+        // And before a backup applies and forgets a record, the primary has installed it: a later
+        // recovery would find nobody who has it.
+        for (node, records) in std::mem::take(&mut resolution.installs) {
+            let account = &Account { records, ..Account::default() };
+            self.ask(epoch, node, &Told::<INSTALL> { epoch, account }).await?;
+        }
+        let account = &Account { decisions: resolution.decisions, ..Account::default() };
         for &node in survivors {
-            let records = resolution.installs.remove(&node).unwrap_or_default();
-            let decisions = resolution.decisions.clone();
-            let account = &Account { records, decisions, ..Account::default() };
             self.ask(epoch, node, &Told::<RESOLVE> { epoch, account }).await?;
         }
         Ok(())

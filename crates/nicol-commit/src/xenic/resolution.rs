@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nicol_core::ids::{NodeId, ShardId, TxnId};
+use nicol_core::ids::{Epoch, NodeId, ShardId, TxnId};
 use nicol_core::view::View;
 use nicol_core::wire::Reader;
 
@@ -15,6 +15,8 @@ use crate::xenic::messages::recovery::Account;
 #[derive(Debug, Default)]
 struct Seen<'a> {
     decided: Option<Fate>,
+    /// The epoch in which it began, once a record has told.
+    began: Option<Epoch>,
     /// The shards that it updates, once a record has told.
     listed: BTreeSet<ShardId>,
     /// A record of each shard that any survivor has one of.
@@ -44,18 +46,22 @@ impl Resolution {
         for (txn, seen) in gather(accounts) {
             let survivors = Survivors { view, accounts };
             let Some(fate) = seen.fate(&survivors) else { continue };
+            if fate == Fate::Committed && seen.has_lost_a_write(&survivors) {
+                continue;
+            }
             resolution.decisions.push(Decision { txn, fate });
             if fate == Fate::Aborted {
                 continue;
             }
             for (&shard, &record) in &seen.records {
-                for backup in survivors.backups(shard) {
-                    let has = seen.logged_at.contains(&(shard, backup));
-                    if !has && !seen.decided_at.contains(&backup) {
-                        resolution.lacking.entry(backup).or_default().push(record.into());
+                for holder in survivors.holders(shard, seen.began) {
+                    let has = seen.logged_at.contains(&(shard, holder));
+                    if !has && !seen.decided_at.contains(&holder) {
+                        resolution.lacking.entry(holder).or_default().push(record.into());
                     }
                 }
-                if seen.locked.contains(&shard) {
+                // A primary that was a backup has the record, and installs nothing.
+                if seen.locked.contains(&shard) && !survivors.has_changed(shard, seen.began) {
                     let primary = view.primary(shard);
                     resolution.installs.entry(primary).or_default().push(record.into());
                 }
@@ -79,7 +85,8 @@ fn gather(accounts: &[(NodeId, Account)]) -> BTreeMap<TxnId, Seen<'_>> {
             seen.records.insert(shard, record);
             seen.logged_at.insert((shard, *node));
             seen.listed.insert(shard);
-            if let Some((_, others)) = head.listed {
+            if let Some((began, others)) = head.listed {
+                seen.began = Some(began);
                 seen.listed.extend(others.iter());
             }
         }
@@ -103,21 +110,40 @@ impl Survivors<'_> {
         self.accounts.iter().any(|(survivor, _)| *survivor == node)
     }
 
-    fn backups(&self, shard: ShardId) -> impl Iterator<Item = NodeId> {
-        self.view.backups(shard).filter(|&backup| self.has(backup))
+    /// Has the primary of `shard` changed, or was it lost, since a transaction `began`?
+    fn has_changed(&self, shard: ShardId, began: Option<Epoch>) -> bool {
+        began.is_some_and(|began| self.view.led_since(shard) > began)
+    }
+
+    /// The nodes that should have the record of `shard` of a transaction that `began` then: its
+    /// backups, and the one that was a backup then and leads it now.
+    fn holders(&self, shard: ShardId, began: Option<Epoch>) -> impl Iterator<Item = NodeId> {
+        let leads_since = self.has_changed(shard, began);
+        let replicas = self.view.replicas_of(shard);
+        let held = if leads_since { replicas } else { &replicas[1..] };
+        held.iter().copied().filter(|&holder| self.has(holder))
     }
 }
 
 impl Seen<'_> {
+    /// Has nobody who is left what a primary has locked and must install? The backups of its shard
+    /// are all lost, the coordinator among them. (AMB-50)
+    fn has_lost_a_write(&self, survivors: &Survivors<'_>) -> bool {
+        let no_backup = |shard: ShardId| survivors.holders(shard, self.began).next().is_none();
+        let mut locked = self.listed.intersection(&self.locked);
+        locked.any(|&shard| !self.records.contains_key(&shard) && no_backup(shard))
+    }
+
     /// How it ends; `None` if nobody who is left can know.
     fn fate(&self, survivors: &Survivors<'_>) -> Option<Fate> {
         if self.decided.is_some() {
             return self.decided;
         }
         // COMMIT was taken where the locks are gone: they fall with nothing else before all
-        // backups have dropped its LOGs.
+        // backups have dropped its LOGs, but for a primary that is lost.
         let installed = |shard: &&ShardId| {
-            survivors.has(survivors.view.primary(**shard)) && !self.locked.contains(shard)
+            let is_left = survivors.has(survivors.view.primary(**shard));
+            is_left && !survivors.has_changed(**shard, self.began) && !self.locked.contains(shard)
         };
         let all_logged = self.listed.iter().all(|shard| self.records.contains_key(shard));
         if !self.listed.is_empty() && (self.listed.iter().any(|s| installed(&s)) || all_logged) {
@@ -127,8 +153,8 @@ impl Seen<'_> {
         // not told that it commits.
         let mut concerned = self.listed.iter().chain(&self.locked);
         let lacks = |shard: &ShardId| {
-            let mut backups = survivors.backups(*shard);
-            backups.any(|backup| !self.logged_at.contains(&(*shard, backup)))
+            let mut holders = survivors.holders(*shard, self.began);
+            holders.any(|holder| !self.logged_at.contains(&(*shard, holder)))
         };
         concerned.any(lacks).then_some(Fate::Aborted)
     }
@@ -137,8 +163,9 @@ impl Seen<'_> {
 #[cfg(test)]
 mod tests {
     use nicol_core::fabric::Message;
-    use nicol_core::ids::{Epoch, Key, Version};
+    use nicol_core::ids::{Incarnation, Key, Side, Version};
     use nicol_core::txn::{ProcedureId, Txn};
+    use nicol_core::view::{SideState, Succession};
     use nicol_core::wire::Writer;
 
     use super::*;
@@ -216,6 +243,44 @@ mod tests {
         // The primary of shard 4 is lost: it says nothing.
         assert_eq!(fate(&[4, 1], &[(0, &[4], false), (1, &[], true)]), Some(Fate::Aborted));
         assert_eq!(fate(&[4], &[(0, &[4], false)]), Some(Fate::Committed));
+    }
+
+    #[test]
+    fn a_write_that_went_with_all_backups_of_its_shard_keeps_its_lock() {
+        // Three nodes with one backup each, of which 1 is lost: it was that of shard 0.
+        let first = View::new(3, 2, 1, 1).unwrap().with_succession(Succession::Backups);
+        let down = SideState { up: false, incarnation: Incarnation(2) };
+        let view = first.with_side(NodeId(1), Side::Host, down);
+        let locked = vec![(TXN, ShardId(0))];
+        let records = vec![log(2, &[0, 2])];
+        let at_0 = Account { locked, records, ..Account::default() };
+        for decisions in [vec![], vec![Decision { txn: TXN, fate: Fate::Committed }]] {
+            let at_2 = Account { decisions, ..Account::default() };
+            let accounts = [(NodeId(0), at_0.clone()), (NodeId(2), at_2)];
+            assert!(Resolution::of(&view, &accounts).decisions.is_empty());
+        }
+    }
+
+    #[test]
+    fn who_leads_a_shard_since_counts_as_the_backup_that_it_was() {
+        let first = View::new(4, 3, 1, 1).unwrap().with_succession(Succession::Backups);
+        let down = SideState { up: false, incarnation: Incarnation(2) };
+        let view = first.with_side(NodeId(0), Side::Host, down);
+        let account = |records| Account { records, ..Account::default() };
+        // Shard 0 was led by 0 and is by 1; 2 is its backup. Nobody holds its lock any more.
+        let accounts = [(1, vec![]), (2, vec![log(0, &[0])]), (3, vec![])];
+        let accounts = accounts.map(|(node, records)| (NodeId(node), account(records)));
+        let resolved = Resolution::of(&view, &accounts);
+        assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Committed }]);
+        assert_eq!(resolved.lacking.into_keys().collect::<Vec<_>>(), [NodeId(1)]);
+        assert!(resolved.installs.is_empty());
+        // That its lock has gone with node 0 says nothing.
+        let accounts = [(1, vec![log(0, &[0, 3])]), (2, vec![]), (3, vec![])];
+        let accounts = accounts.map(|(node, records)| (NodeId(node), account(records)));
+        let mut accounts = accounts.to_vec();
+        accounts[2].1.locked = vec![(TXN, ShardId(3))];
+        let resolved = Resolution::of(&view, &accounts);
+        assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Aborted }]);
     }
 
     #[test]

@@ -30,7 +30,12 @@ impl CommitNode for Node {
 
     /// What has committed is in the host's table or, until the host has applied it, locked or pinned
     /// in the NIC's index. The index is looked at first: what leaves it then is in the table.
+    ///
+    /// Only the shard that was its own from the start is walked, so none once it leads others.
     fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
+        if self.inherited().are_any() {
+            return Walked::Unable;
+        }
         let (table, at) = (self.primary(), WalkPosition::from_word(from));
         let Some(range) = at.range(table) else { return Walked::End };
         let mut name = |key: Key| {
@@ -38,7 +43,7 @@ impl CommitNode for Node {
                 keys.push(key);
             }
         };
-        self.index().for_each_busy(range, &mut name);
+        self.own_index().for_each_busy(range, &mut name);
         match at.step(table, &mut name) {
             Some(next) => Walked::Until(next.word()),
             None => Walked::End,

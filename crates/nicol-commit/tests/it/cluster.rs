@@ -9,15 +9,18 @@ use nicol_core::commit::{CommitNode, PATHS, WITHOUT_LOST_NODES};
 use nicol_core::engine::{EngineStats, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
+use nicol_core::history::{self, Action, End, Found, Operation};
 use nicol_core::ids::{Key, NodeId};
 use nicol_core::records::Records;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::{Nanos, Picos};
-use nicol_core::view::{Halves, ShardMap, View};
+use nicol_core::view::{Halves, ShardMap, Succession, View};
 use nicol_core::workload::Workload;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
-use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, history, spawn_clients};
+use nicol_workload::driver::{
+    Counts, Load, RETRY, RunControl, RunPlan, history as told_by, spawn_clients,
+};
 
 pub const NODES: u16 = 3;
 /// Simulated time after which a run that has not ended is stuck.
@@ -83,6 +86,8 @@ pub struct Ran {
     pub leaked: u64,
     /// Locks that only a recovery may release.
     pub awaiting: u64,
+    /// When writes to shards were acknowledged whose first primary has crashed.
+    pub to_inherited: Vec<u64>,
     /// What was done without lost nodes.
     pub without: BTreeMap<&'static str, u64>,
     /// What the history breaks.
@@ -185,7 +190,7 @@ pub fn run_beside<N: CommitNode, B: Beside>(
     let nics = run.engines.min(run.nic_engines_at_most);
     let view = View::new(usize::from(run.nodes), run.replicas, run.engines, nics).unwrap();
     // Whatever it could do without, a node ends with either half.
-    let view = view.with_halves(Halves::Together);
+    let view = view.with_halves(Halves::Together).with_succession(N::succession(config));
     let clients = u32::from(run.nodes) * run.clients_per_node;
     let plan = RunPlan {
         seed,
@@ -214,7 +219,8 @@ pub fn run_beside<N: CommitNode, B: Beside>(
         profile.persist.latency.value = Picos(latency * 1_000);
     }
     let mut sim = SimConfig::new(view.clone(), Arc::new(profile), seed);
-    sim.view_service = !run.faults.crashes.is_empty();
+    let FaultPlan { crashes, partitions, .. } = &run.faults;
+    sim.view_service = !crashes.is_empty() || !partitions.is_empty();
     sim.faults = run.faults.clone();
     sim.tuning.tasks_per_round = run.tasks_per_round;
     let world = SimCluster::new(sim);
@@ -234,11 +240,12 @@ pub fn run_beside<N: CommitNode, B: Beside>(
             }
         }
     }
-    judge(&cluster, &view, (stats, ended), wrong)
+    judge(&cluster, config, &view, (stats, ended), wrong)
 }
 
 fn judge<N: CommitNode, B>(
     cluster: &Cluster<N, B>,
+    config: &N::Config,
     view: &View,
     (stats, ended): (EngineStats, Nanos),
     mut wrong: Vec<String>,
@@ -266,7 +273,8 @@ fn judge<N: CommitNode, B>(
         }
     }
     let whole = cluster.survivors().count() == cluster.nodes.len();
-    wrong.extend(differences(cluster, view, &undecided));
+    let inherits = N::succession(config) == Succession::Backups;
+    wrong.extend(differences(cluster, view, inherits, &undecided));
     let mut result = cluster.run.result();
     let mut quiet = Quiet(&cluster.nodes, view);
     wrong.extend(match result.whole.unknown {
@@ -274,26 +282,111 @@ fn judge<N: CommitNode, B>(
         0 => cluster.workload.audit(&mut quiet, &result.totals()),
         _ => cluster.workload.audit_state(&mut quiet),
     });
-    let operations = std::mem::take(&mut result.history);
-    let told = history(N::PROMISE, operations, &*cluster.workload, view);
+    let mut operations = std::mem::take(&mut result.history);
+    let to_inherited = writes_to_inherited(cluster, view, &operations);
+    if N::succession(config) == Succession::Backups {
+        read_at_the_end(cluster, view, &undecided, &mut operations);
+    }
+    let told = told_by(N::PROMISE, operations, &*cluster.workload, view);
     let report = serializability::check(&told);
     wrong.extend(report.undecided.iter().map(|why| format!("not judged: {why:?}")));
     let anomalies = report.violations.iter().map(ToString::to_string).collect();
     let latency = Nanos(result.latency().value_at_quantile(0.5));
     let counts = result.whole;
-    Ran { counts, stats, latency, ended, paths, leaked, awaiting, without, anomalies, wrong }
+    Ran {
+        counts,
+        stats,
+        latency,
+        ended,
+        paths,
+        leaked,
+        awaiting,
+        to_inherited,
+        without,
+        anomalies,
+        wrong,
+    }
 }
 
-/// Shards whose replicas hold different records: of those whose primary lives, but for the keys
-/// that it counts as undecided.
+fn number(key: &history::Key) -> Option<Key> {
+    match key {
+        history::Key::Number(number) => Some(Key(*number)),
+        history::Key::Bytes(_) => None,
+    }
+}
+
+/// When writes to shards were acknowledged whose first primary has crashed.
+fn writes_to_inherited<N, B>(
+    cluster: &Cluster<N, B>,
+    view: &View,
+    operations: &[Operation],
+) -> Vec<u64> {
+    let is_inherited =
+        |key: Key| cluster.down[view.primary(view.shard_of(key)).index()].load(Ordering::Relaxed);
+    let writes_there = |operation: &&Operation| {
+        let written = operation.txn().into_iter().flat_map(|txn| &txn.writes);
+        written.filter_map(|write| number(&write.key)).any(is_inherited)
+    };
+    let ended = operations.iter().filter(|operation| operation.end == End::Ok).filter(writes_there);
+    ended.filter_map(|operation| operation.responded).collect()
+}
+
+/// Every key that operations name and that a survivor holds is read there after all of them.
+fn read_at_the_end<N: CommitNode, B>(
+    cluster: &Cluster<N, B>,
+    view: &View,
+    undecided: &BTreeSet<Key>,
+    operations: &mut Vec<Operation>,
+) {
+    let keys_of = |operation: &Operation| {
+        let txn = operation.txn();
+        let written = txn.into_iter().flat_map(|txn| txn.writes.iter().map(|write| &write.key));
+        let read = txn.into_iter().flat_map(|txn| txn.reads.iter().map(|read| &read.key));
+        written.chain(read).filter_map(number).collect::<Vec<_>>()
+    };
+    let named: BTreeSet<Key> = operations.iter().flat_map(keys_of).collect();
+    let mut found = BTreeMap::new();
+    for node in cluster.survivors() {
+        for shard in view.shard_ids() {
+            node.for_each_of(shard, &mut |key, version, value| {
+                let (version, digest) = (Some(version.0), Some(history::digest(value)));
+                found.insert(key, Found { present: true, version, digest });
+            });
+        }
+    }
+    let survives = |node: &NodeId| !cluster.down[node.index()].load(Ordering::Relaxed);
+    let is_held = |key: &Key| view.replicas_of(view.shard_of(*key)).iter().any(survives);
+    let end = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
+    let last = operations.iter().map(end).max().unwrap_or_default();
+    let client = 1 + operations.iter().map(|one| one.client).max().unwrap_or_default();
+    let id = operations.iter().map(|one| one.id).max().unwrap_or_default();
+    let keys = named.into_iter().filter(|key| is_held(key) && !undecided.contains(key));
+    for (place, key) in (1..).zip(keys) {
+        let none = Found { present: false, version: None, digest: None };
+        let found = Some(found.get(&key).copied().unwrap_or(none));
+        operations.push(Operation {
+            client,
+            sequence: place,
+            id: id + place,
+            invoked: last + 2 * place,
+            responded: Some(last + 2 * place + 1),
+            end: End::Ok,
+            action: Action::Get { key: key.into(), found },
+        });
+    }
+}
+
+/// Shards whose replicas hold different records, of all that some node leads, but for the keys that
+/// it counts as undecided.
 fn differences<N: CommitNode, B>(
     cluster: &Cluster<N, B>,
     view: &View,
+    inherits: bool,
     undecided: &BTreeSet<Key>,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
     let survives = |node: &NodeId| !cluster.down[node.index()].load(Ordering::Relaxed);
-    for shard in view.shard_ids().filter(|&shard| survives(&view.primary(shard))) {
+    for shard in view.shard_ids().filter(|&shard| inherits || survives(&view.primary(shard))) {
         let replicas = view.replicas_of(shard).iter().filter(|node| survives(node));
         let records = replicas.map(|node| {
             let mut records = BTreeMap::new();

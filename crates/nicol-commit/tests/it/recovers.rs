@@ -1,12 +1,14 @@
 //! Xenic with `recovery=prepared` under crashes: what a lost node left undecided is decided by the
-//! survivors, and no lock of it stays.
+//! survivors, no lock of it stays, and a backup leads its shard.
 
 use std::sync::Arc;
 
 use nicol_commit::Sabotage;
 use nicol_commit::xenic::{CombinedOps, ExecuteAt, Node, Recovery, XenicConfig};
-use nicol_core::faults::{CrashScope, FaultPlan};
+use nicol_core::faults::{CrashScope, FaultPlan, Partition, Stall};
+use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
+use nicol_core::view::NodeSet;
 use nicol_core::workload::Workload;
 
 use crate::cluster::{Ran, Run, run};
@@ -15,6 +17,13 @@ use crate::crashes::{churn, config, crash, smallbank, with};
 /// When the survivors learn of a crash in the first 2 ms: the lost node had a lease for 10 ms, and
 /// the view service looks every 2 ms.
 const LEARNT: Nanos = Nanos::from_micros(12_020);
+
+/// The second NIC engine of node 2, and its second host engine.
+const NIC_OF_2: u32 = 11;
+const HOST_OF_2: u32 = 9;
+
+/// How often the view service looks who asks.
+const LOOKS_EVERY: Nanos = Nanos::from_millis(2);
 
 fn prepared(workload: &Arc<dyn Workload>) -> XenicConfig {
     XenicConfig { recovery: Recovery::Prepared, ..config(workload) }
@@ -26,6 +35,11 @@ fn recovers(how: &Run, config: &XenicConfig, workload: &Arc<dyn Workload>, seed:
     let crashes = &how.faults.crashes;
     assert!(ran.held(), "seed {seed}, {crashes:?}: {:#?} {:#?}", ran.anomalies, ran.wrong);
     assert_eq!(ran.awaiting, 0, "seed {seed}, {crashes:?}: somebody still waits");
+    // A new life of the lost node tells the service of the loss before its lease has ended.
+    let comes_back = crashes.iter().all(|crash| crash.restart_after.is_some());
+    let learnt = if comes_back { LOOKS_EVERY } else { LEARNT };
+    let again = ran.to_inherited.iter().any(|&at| at > learnt.0);
+    assert!(again, "seed {seed}, {crashes:?}: no lost shard is served again");
     ran
 }
 
@@ -101,24 +115,103 @@ fn messages_that_are_lost_and_repeated_change_nothing_of_it() {
     }
 }
 
-/// Under crashes of any instant it is caught, and what is whole holds there.
-fn is_caught(sabotage: Sabotage) -> bool {
-    let workload = smallbank(8);
-    let whole = XenicConfig { local_paths: false, multi_hop: false, ..prepared(&workload) };
+/// Under crashes of any instant it is caught, and what is whole holds there. Where a shard has one
+/// backup, a lock may await a recovery for ever. (AMB-50)
+fn is_caught(sabotage: Sabotage, workload: &Arc<dyn Workload>, how: impl Fn(u64) -> Run) -> bool {
+    let whole = XenicConfig { local_paths: false, multi_hop: false, ..prepared(workload) };
     let broken = XenicConfig { sabotage, ..whole.clone() };
     (0..200).any(|seed| {
-        let at = Nanos::from_micros(4) + Nanos(1_100) * seed;
-        let how = with(vec![crash(CrashScope::Node, 1, at, false)]);
+        let how = how(seed);
         let ran = run::<Node>(&how, &broken, workload.clone(), seed);
-        let caught = !ran.held() || ran.awaiting > 0;
+        let caught = !ran.held() || ran.awaiting > 0 && how.replicas > 2;
         if caught {
-            recovers(&how, &whole, &workload, seed);
+            let ran = run::<Node>(&how, &whole, workload.clone(), seed);
+            let (anomalies, wrong) = (&ran.anomalies, &ran.wrong);
+            assert!(ran.held(), "{sabotage:?}, seed {seed}: {anomalies:#?} {wrong:#?}");
         }
         caught
     })
 }
 
+/// Node 1 is lost, at another instant in each run.
+fn lost(seed: u64) -> Run {
+    let at = Nanos::from_micros(4) + Nanos(1_100) * seed;
+    with(vec![crash(CrashScope::Node, 1, at, false)])
+}
+
+/// It is lost, and messages are, so that backups differ in what they have logged.
+fn lost_with_messages(seed: u64) -> Run {
+    let mut how = lost(seed);
+    how.faults = FaultPlan { crashes: how.faults.crashes, ..FaultPlan::messages(seed) };
+    how
+}
+
+/// It is lost, and comes back, so that a view tells soon; an engine of another node stands still
+/// from then until the shard is served again.
+fn lost_while_stalled(engine: u32) -> impl Fn(u64) -> Run {
+    move |seed| {
+        let at = Nanos::from_micros(4) + Nanos(1_100) * seed;
+        let mut how = with(vec![crash(CrashScope::Node, 1, at, true)]);
+        let from = Nanos(at.0 - 2_000);
+        let span = LOOKS_EVERY + Nanos::from_millis(1);
+        how.faults.stalls = vec![Stall { engine, from, span }];
+        how.faults.quiet_after = LOOKS_EVERY * 2;
+        how
+    }
+}
+
 #[test]
-fn what_is_applied_before_its_decision_is_caught() {
-    assert!(is_caught(Sabotage::AppliesUndecided));
+fn what_a_new_primary_must_not_do_is_caught() {
+    let workload = smallbank(8);
+    for sabotage in [Sabotage::AppliesUndecided, Sabotage::ServesAtOnce, Sabotage::RebuildsNoLocks]
+    {
+        assert!(is_caught(sabotage, &workload, lost), "{sabotage:?}");
+    }
+    assert!(is_caught(Sabotage::RestartsVersions, &churn(false), lost));
+}
+
+/// Of the first a coordinator stands still between EXECUTE and LOG; of the second a host, which has
+/// not read the only record of its kind; of the third messages are lost.
+#[test]
+fn what_a_survivor_must_not_do_is_caught() {
+    let workload = smallbank(8);
+    assert!(is_caught(Sabotage::TakesOverruled, &workload, lost_while_stalled(NIC_OF_2)));
+    let one_backup = |seed| Run { replicas: 2, ..lost_while_stalled(HOST_OF_2)(seed) };
+    assert!(is_caught(Sabotage::ReportsUnread, &workload, one_backup));
+    assert!(is_caught(Sabotage::DecidesUnreplicated, &workload, lost_with_messages));
+}
+
+/// The node is not lost, but cut off for longer than its lease: it acts on as the primary until
+/// then, and is none when it is back.
+#[test]
+fn a_primary_that_was_cut_off_serves_nothing_beside_its_successor() {
+    let workload = smallbank(30);
+    for position in 0..20 {
+        let from = Nanos::from_micros(4) + Nanos(1_700) * position;
+        let until = from + Nanos::from_millis(25);
+        let (side, one_way) = (NodeSet::from_iter([NodeId(1)]), position % 2 == 1);
+        let mut how = with(Vec::new());
+        how.faults.partitions = vec![Partition { from, until, side, one_way }];
+        how.faults.quiet_after = Nanos::from_millis(30);
+        let how = Run { transactions: 2_400, ..how };
+        recovers(&how, &prepared(&workload), &workload, position);
+    }
+}
+
+/// Of five nodes the primary of shard 1 is lost, and then the backup that was to lead it, at every
+/// instant of its coming to do so. Of shard 0 they were both backups: what their coordinators have
+/// written there alone awaits recovery. (AMB-50)
+#[test]
+fn a_successor_that_is_lost_has_one_itself() {
+    let workload = smallbank(30);
+    for position in 0..40 {
+        let first = crash(CrashScope::Node, 1, Nanos::from_micros(9 + position % 5), false);
+        let at = LEARNT + Nanos(700) * position;
+        let second = crash(CrashScope::Node, 2, at, false);
+        let how = Run { nodes: 5, ..with(vec![first, second]) };
+        let ran = run::<Node>(&how, &prepared(&workload), workload.clone(), position);
+        assert!(ran.held(), "position {position}: {:#?} {:#?}", ran.anomalies, ran.wrong);
+        let again = ran.to_inherited.iter().any(|&at| at > (LEARNT * 2).0);
+        assert!(again, "position {position}: the shard is not served again");
+    }
 }

@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn wide_swaps_reads_and_writes_of_threads_are_atomic() {
-        const ROUNDS: u64 = test_steps(20_000);
+        const ROUNDS: u64 = test_steps(4_000);
         let region = Arc::new(Region::new(Bytes(1_024)));
         let same = |words: &[u8]| words.chunks(8).all(|word| word == &words[..8]);
         let threads: Vec<_> = (0..4)

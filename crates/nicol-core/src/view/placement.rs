@@ -1,6 +1,6 @@
 //! Which nodes hold which shard.
 
-use crate::ids::{NodeId, ShardId};
+use crate::ids::{Epoch, NodeId, ShardId};
 
 /// Replicas that a shard may have, its primary included: they stand in line in the view, so that
 /// finding them costs one read.
@@ -45,6 +45,17 @@ impl ReplicaSet {
     }
 }
 
+/// What becomes of a shard whose primary's node has lost its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Succession {
+    /// Nobody leads it any more: the placement stays.
+    #[default]
+    Nobody,
+    /// The first of its backups that has its data leads it. A node that has lost its data is in no
+    /// later placement, unless it was the last that had a shard's.
+    Backups,
+}
+
 /// A replica as its node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
@@ -60,10 +71,17 @@ pub(super) struct Placement {
     shards: Box<[ReplicaSet]>,
     held: Box<[Held]>,
     replicas_most: usize,
+    /// By shard: see [`View::led_since`](super::View::led_since).
+    led_since: Box<[Epoch]>,
 }
 
 impl Placement {
     pub(super) fn new(shards: Vec<ReplicaSet>) -> Self {
+        let led_since = vec![Epoch::FIRST; shards.len()];
+        Self::since(shards, led_since)
+    }
+
+    fn since(shards: Vec<ReplicaSet>, led_since: Vec<Epoch>) -> Self {
         let mut held = Vec::new();
         for (number, set) in shards.iter().enumerate() {
             let shard = ShardId(number as u16);
@@ -72,7 +90,30 @@ impl Placement {
         }
         held.sort_unstable();
         let replicas_most = shards.iter().map(|set| set.nodes().len()).max().unwrap_or_default();
-        Self { shards: shards.into(), held: held.into(), replicas_most }
+        let led_since = led_since.into();
+        Self { shards: shards.into(), held: held.into(), replicas_most, led_since }
+    }
+
+    /// The placement of the view of `epoch`, before which these nodes have lost their data.
+    pub(super) fn without(&self, lost: &[NodeId], epoch: Epoch, succession: Succession) -> Self {
+        let (mut shards, mut led_since) = (self.shards.to_vec(), self.led_since.to_vec());
+        for (set, since) in shards.iter_mut().zip(&mut led_since) {
+            if lost.contains(&set.primary()) {
+                *since = epoch;
+            }
+            let mut left = set.nodes().iter().copied().filter(|node| !lost.contains(node));
+            if succession == Succession::Backups
+                && let Some(primary) = left.next()
+            {
+                *set = ReplicaSet::new(std::iter::once(primary).chain(left));
+            }
+        }
+        Self::since(shards, led_since)
+    }
+
+    #[inline]
+    pub(super) fn led_since(&self, shard: ShardId) -> Epoch {
+        self.led_since[usize::from(shard.0)]
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::ids::TableId;
+use crate::ids::{Epoch, TableId};
 use crate::rng::{Purpose, Stream};
 
 fn spec(role: Role, host_engines: usize, nic_engines: usize) -> NodeSpec {
@@ -104,6 +104,33 @@ fn a_later_view_keeps_the_engines_numbers_and_the_placement() {
     assert!(first.engine_ids().eq(second.engine_ids()));
     assert_eq!(second.primary(ShardId(1)), NodeId(1));
     assert!(!second.side(NodeId(3), Side::Host).up, "a node that is not there is down");
+}
+
+#[test]
+fn a_backup_succeeds_a_primary_that_has_lost_its_data() {
+    let first = View::new(4, 3, 1, 1).unwrap().with_succession(Succession::Backups);
+    let down = SideState { up: false, incarnation: Incarnation(2) };
+    let second = first.with_side(NodeId(1), Side::Nic, down);
+    let of = |view: &View, shard| view.replicas_of(ShardId(shard)).to_vec();
+    assert_eq!(of(&second, 1), [2, 3].map(NodeId));
+    assert_eq!(of(&second, 0), [0, 2].map(NodeId), "a lost backup is none any more");
+    assert_eq!(of(&second, 2), [2, 3, 0].map(NodeId));
+    assert_eq!([0, 1].map(|shard| second.led_since(ShardId(shard))), [Epoch(1), Epoch(2)]);
+    assert_eq!(second.led_by(NodeId(2)).collect::<Vec<_>>(), [1, 2].map(ShardId));
+    // Its next life has no data.
+    let back = SideState { up: true, incarnation: Incarnation(2) };
+    let third = second.with_side(NodeId(1), Side::Nic, back);
+    assert_eq!(of(&third, 1), of(&second, 1));
+    assert_eq!(third.led_since(ShardId(1)), second.epoch());
+    // The last that has the data stays: who comes later has none.
+    let fourth = third.with_sides(&[2, 3].map(|node| (NodeId(node), Side::Host, down)));
+    assert_eq!(of(&fourth, 1), of(&third, 1));
+    assert_eq!(fourth.led_since(ShardId(1)), fourth.epoch());
+    assert_eq!(of(&fourth, 2), [0].map(NodeId));
+    // Without a successor the placement stays, and tells the loss all the same.
+    let frozen = first.with_succession(Succession::Nobody).with_side(NodeId(1), Side::Nic, down);
+    assert_eq!(of(&frozen, 1), [1, 2, 3].map(NodeId));
+    assert_eq!(frozen.led_since(ShardId(1)), frozen.epoch());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::commands::glob::matches;
 use crate::commands::rights::{
     self, Access, Categories, NUMBERS, access, categories, channels, find, subcommands,
 };
+use crate::commands::sort::unnamed_keys;
 use crate::commands::spec::Spec;
 use crate::commands::{TABLE, lookup};
 
@@ -111,7 +112,16 @@ impl Selector {
                 return Some(place);
             }
         }
-        None
+        let (written, patterns) = unnamed_keys(spec, words);
+        let writes = |place: usize| {
+            let fits = |key: &&KeyPattern| key.access.writes && matches(&key.text, words[place]);
+            self.keys.iter().any(|key| fits(&key))
+        };
+        if let Some(place) = written.into_iter().find(|place| !writes(*place)) {
+            return Some(place);
+        }
+        // Nobody knows which keys: as Redis, only for who may read all.
+        patterns.then_some(1)
     }
 
     /// Applies a rule.

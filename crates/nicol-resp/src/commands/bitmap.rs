@@ -44,14 +44,14 @@ const fn bits(
     Spec::data("bitmap", name, arity, of, how, summary)
 }
 
-const SYNTAX: &[u8] = b"ERR syntax error";
-const BAD_OFFSET: &[u8] = b"ERR bit offset is not an integer or out of range";
-const TOO_LONG: &[u8] = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub const SYNTAX: &[u8] = b"ERR syntax error";
+pub const BAD_OFFSET: &[u8] = b"ERR bit offset is not an integer or out of range";
+pub const TOO_LONG: &[u8] = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 /// Bytes of the longest string of Redis, whose bits can be named.
-const BYTES_MAX: u64 = 512 << 20;
+pub const BYTES_MAX: u64 = 512 << 20;
 
-fn integer(arg: &Arg<'_>) -> Result<i64, Stop> {
+pub fn integer(arg: &Arg<'_>) -> Result<i64, Stop> {
     parse_i64(arg.bytes).ok_or(Stop::Error(NOT_AN_INTEGER))
 }
 

@@ -13,10 +13,11 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
 }
 
 /// Reads the bound of a range of scores as C does: spaces before it and an empty one, which is 0,
-/// are taken, and one that no double holds is infinite.
+/// are taken, but not spaces alone, and one that no double holds is infinite.
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
-    let text = text.trim_ascii_start();
-    if text.is_empty() {
+    let given = text;
+    let text = given.trim_ascii_start();
+    if given.is_empty() {
         return Some(0.0);
     }
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;

@@ -65,6 +65,11 @@ fn encoding(value: &[u8]) -> &'static [u8] {
     if short && elements.len() <= 2 * LIST_FIELDS { b"listpack" } else { b"hashtable" }
 }
 
+/// The value of a field of a hash.
+pub fn field_of(value: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+    Ok(Rows::<2>::parse(value, 1)?.get(name).map(|row| row[1].to_vec()))
+}
+
 fn hset<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let wrong = b"ERR wrong number of arguments for 'hset' command";
     let added = set_all(work, args, wrong)?;

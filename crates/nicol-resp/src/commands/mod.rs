@@ -5,16 +5,19 @@
 //! value is a file beside `string.rs` and a line in [`TYPES`].
 
 mod admin;
+mod bitfield;
 mod bitmap;
 mod blocking;
 mod deadlines;
 mod draw;
+mod dump;
 pub mod errors;
 pub mod expiry;
 pub mod float;
 mod geo;
 pub mod glob;
 mod hash;
+mod hyperloglog;
 pub mod key_places;
 mod keys;
 pub mod kind;
@@ -27,6 +30,7 @@ mod pubsub;
 pub mod rights;
 pub mod scan;
 mod set;
+pub mod sort;
 mod sorted_set;
 pub mod spec;
 mod string;
@@ -44,11 +48,15 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 7] = [
+const OTHERS: [&[Spec]; 11] = [
+    bitfield::COMMANDS,
     bitmap::COMMANDS,
     blocking::COMMANDS,
+    dump::COMMANDS,
     geo::COMMANDS,
+    hyperloglog::COMMANDS,
     keys::COMMANDS,
+    sort::COMMANDS,
     deadlines::COMMANDS,
     pubsub::COMMANDS,
     admin::COMMANDS,

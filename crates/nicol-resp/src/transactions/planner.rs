@@ -57,6 +57,14 @@ impl<'a> Planner<'a> {
         self.database
     }
 
+    /// What tells the records of keys that no argument names: the database (1 byte) and the seed of
+    /// the rows' hash (8).
+    pub fn row_seed(&self) -> [u8; 9] {
+        let mut bytes = [self.database.number(); 9];
+        bytes[1..].copy_from_slice(&self.hash_seed.to_le_bytes());
+        bytes
+    }
+
     /// The record of `key`.
     pub fn row(&self, key: &[u8]) -> Key {
         record::row(self.database, self.hash_seed, key)

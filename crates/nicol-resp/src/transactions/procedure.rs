@@ -4,6 +4,7 @@
 //! command sees the writes of the earlier ones. Its output is a head ([`OutputHead`]) and the
 //! replies of the commands, or the observations of a WATCH.
 
+use nicol_core::ids::Key;
 use nicol_core::txn::{Entry, Txn, Verdict};
 
 use super::news::NO_RECEIVERS;
@@ -24,10 +25,15 @@ const TOO_LARGE: &[u8] = b"ERR transaction is too large: its values and replies 
 pub fn execute(txn: &mut Txn) -> Verdict {
     let mut output = std::mem::take(&mut txn.output);
     output.clear();
-    let mut values = Vec::new();
-    let done = run(txn, &mut output, &mut values);
+    let (mut values, mut asked) = (Vec::new(), Vec::new());
+    let done = run(txn, &mut output, &mut values, &mut asked);
     txn.output = output;
     match done {
+        Ok(_) if !asked.is_empty() => {
+            txn.output.clear();
+            asked.into_iter().for_each(|row| _ = txn.read(row));
+            Verdict::More
+        }
         Ok(updates) => {
             for (entry, update) in updates {
                 match update {
@@ -44,10 +50,13 @@ pub fn execute(txn: &mut Txn) -> Verdict {
     }
 }
 
+/// Runs the plan, or fills `asked` with records that it needs besides: then its other results mean
+/// nothing.
 fn run(
     txn: &Txn,
     output: &mut Vec<u8>,
     values: &mut Vec<u8>,
+    asked: &mut Vec<Key>,
 ) -> Result<Updates, record::Malformed> {
     let plan = Plan::parse(txn.args())?;
     match plan.kind {
@@ -56,6 +65,7 @@ fn run(
             let mut work = Work::new(txn, &plan, type_of);
             OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
+            *asked = work.take_asked();
             let (updates, growth) = work.updates(values)?;
             let changed = !updates.is_empty();
             OutputHead { executed, lookups: work.lookups(), growth, changed }
@@ -64,7 +74,7 @@ fn run(
         }
         Kind::Exec => {
             OutputHead::begin(output);
-            exec(txn, &plan, output, values)
+            exec(txn, &plan, (output, values), asked)
         }
     }
 }
@@ -135,8 +145,8 @@ fn batch<'t>(
 fn exec(
     txn: &Txn,
     plan: &Plan<'_>,
-    output: &mut Vec<u8>,
-    values: &mut Vec<u8>,
+    (output, values): (&mut Vec<u8>, &mut Vec<u8>),
+    asked: &mut Vec<Key>,
 ) -> Result<Updates, record::Malformed> {
     let nothing = OutputHead { executed: plan.commands, ..OutputHead::default() };
     for watch in plan.watches()? {
@@ -153,6 +163,7 @@ fn exec(
         nothing.finish(output, &[]);
         return Ok(Vec::new());
     }
+    *asked = work.take_asked();
     let (updates, growth) = work.updates(values)?;
     let changed = !updates.is_empty();
     OutputHead { executed: plan.commands, lookups: work.lookups(), growth, changed }
@@ -198,9 +209,9 @@ fn command<'t>(
             output.extend_from_slice(text.bytes);
             Ok(())
         }
-        (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
         (Op::LIST, [row]) => work.list(row, &mut reply),
         (Op::EMPTY, [row]) => work.empty(row).map(|keys| reply.integer(keys)),
+        (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
         (_, args) => match spec.map(|spec| (spec.name, spec.action)) {
             Some((name, Action::Data(_, run))) => {
                 run(work, args, &mut reply).map(|()| work.tell(name, args))
@@ -213,6 +224,11 @@ fn command<'t>(
             Some((_, Action::Admin(..))) | None => Err(Stop::Malformed),
         },
     };
+    if done == Err(Stop::More) {
+        // Those behind it may ask for more; then all run again.
+        output.truncate(start);
+        return Ok(());
+    }
     if let Err(Stop::Error(text)) = done {
         output.truncate(start);
         Reply::new(output, plan.protocol).error(text);

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use nicol_core::ids::Key;
-use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX};
+use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, Txn, VALUE_MAX};
 
 use super::news::News;
 use super::output::{Growth, Lookups};
@@ -26,6 +26,8 @@ const TOO_MANY: &[u8] =
     b"ERR collection is too large: its elements exceed the limit of a value (CONFIG GET \
       proto-max-bulk-len)";
 
+const TOO_MANY_KEYS: &[u8] = b"ERR too many keys: BY and GET name more than a transaction may have";
+
 /// Why a command was not executed. It has had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -33,6 +35,8 @@ pub enum Stop {
     Malformed,
     /// The transaction's budget of bytes is spent.
     Overflow,
+    /// It has asked for records: the procedure is to be run again with them.
+    More,
     /// The command answers this error.
     Error(&'static [u8]),
 }
@@ -75,6 +79,16 @@ struct Slot<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found(usize);
 
+/// What a key holds that no argument names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peek {
+    Absent,
+    /// A value of the type with this number.
+    Value(u8, Vec<u8>),
+    /// Its record is not there yet: it has been asked for.
+    Asked,
+}
+
 /// New records: where each lies in a buffer, or its deletion.
 pub type Updates = Vec<(usize, Option<Range<usize>>)>;
 
@@ -89,6 +103,8 @@ pub struct Work<'t> {
     purged: Vec<usize>,
     /// Entries whose records are to be deleted.
     emptied: Vec<usize>,
+    /// Records that commands have asked for.
+    asked: Vec<Key>,
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
@@ -114,6 +130,7 @@ impl<'t> Work<'t> {
             slots,
             purged: Vec::new(),
             emptied: Vec::new(),
+            asked: Vec::new(),
             heads,
             spent: Cell::new(0),
             lookups: Lookups::default(),
@@ -195,6 +212,37 @@ impl<'t> Work<'t> {
             slot.seen = self.command;
             slot.was_present = slot.value.is_some();
         }
+    }
+
+    /// Reads the key `name`, which no argument names, in its record.
+    pub fn peek(&mut self, row: Key, name: &[u8]) -> Result<Peek, Stop> {
+        let entry = self.txn.find(row).filter(|entry| self.txn.entries()[*entry].fetched);
+        let Some(entry) = entry else {
+            if self.txn.entries().len() + self.asked.len() >= KEYS_MAX {
+                return Err(Stop::Error(TOO_MANY_KEYS));
+            }
+            self.asked.push(row);
+            return Ok(Peek::Asked);
+        };
+        let slots = std::iter::successors(self.heads[entry], |slot| self.slots[*slot].next);
+        let slot = slots.map(|slot| &self.slots[slot]).find(|slot| slot.key == name);
+        let (kind, value) = match slot {
+            Some(slot) => (slot.kind, slot.value.as_deref()),
+            None => {
+                let record = self.txn.value(entry).unwrap_or_default();
+                let pair = record::find(record, name)?.filter(|pair| !pair.is_over(self.plan.now));
+                (pair.map_or(0, |pair| pair.kind), pair.map(|pair| pair.value))
+            }
+        };
+        Ok(value.map_or(Peek::Absent, |value| Peek::Value(kind, value.to_vec())))
+    }
+
+    /// The records that commands have asked for, each once.
+    pub fn take_asked(&mut self) -> Vec<Key> {
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.sort_unstable();
+        asked.dedup();
+        asked
     }
 
     /// Looks up a key that holds a value of `kind`, or will if it is absent. Errors: WRONGTYPE.
@@ -292,6 +340,18 @@ impl<'t> Work<'t> {
         self.put_until(found, packed, None)?;
         self.slots[found.0].kind = kind.number;
         Ok(())
+    }
+
+    /// Stores a value of `kind` with a deadline, whatever the key held.
+    pub fn put_whole(
+        &mut self,
+        found: Found,
+        kind: &Type,
+        value: Vec<u8>,
+        expires: Option<i64>,
+    ) -> Result<(), Stop> {
+        self.reserve(&value)?;
+        self.overwrite(found, kind, Cow::Owned(value), expires)
     }
 
     /// Whether a command of this transaction has made the value: a further change copies nothing.

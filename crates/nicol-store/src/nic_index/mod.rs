@@ -103,6 +103,12 @@ pub struct NicIndex {
 impl NicIndex {
     /// An empty index.
     pub fn new(config: IndexConfig) -> Self {
+        Self::above(config, Version(0))
+    }
+
+    /// An empty index of a table that had another one before: the version of every absent key is
+    /// `floor` at least.
+    pub fn above(config: IndexConfig, floor: Version) -> Self {
         let entries = config.segments.div_ceil(STRIPES as u64);
         let limits = Limits {
             cached: per_stripe(config.cached_objects_max),
@@ -112,7 +118,9 @@ impl NicIndex {
         Self {
             segments: config.segments,
             homes_per_hint: config.homes_per_hint,
-            stripes: (0..STRIPES).map(|_| Mutex::new(Stripe::new(entries, limits))).collect(),
+            stripes: (0..STRIPES)
+                .map(|_| Mutex::new(Stripe::new(entries, limits, floor)))
+                .collect(),
             locked: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
             known: AtomicU64::new(Progress::default().word()),
@@ -174,6 +182,22 @@ impl NicIndex {
                 Ok(())
             }
         }
+    }
+
+    /// Locks `key` for `txn` in place of `from`, if that one holds it; without `from`, if nobody
+    /// does. Never refused for want of space. Returns whether it did.
+    pub fn pass_lock(&self, hash: SlotHash, key: Key, from: Option<TxnId>, txn: TxnId) -> bool {
+        let (mut stripe, number) = self.open(hash);
+        let index = stripe.find_or_force(number, hash, key);
+        let object = stripe.object(index);
+        if object.holder() != from || object.readers > 0 {
+            return false;
+        }
+        object.set_holder(Some(txn));
+        if from.is_none() {
+            self.locked.fetch_add(1, Ordering::Relaxed);
+        }
+        true
     }
 
     /// Unlocks `key` if `txn` holds it; returns whether it did.
@@ -286,6 +310,23 @@ impl NicIndex {
             entry.floor = entry.floor.max(version);
         }
         self.pinned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets what is known of `key`, since the table has it now; not of one that is pinned, which
+    /// is newer. Its locks stay. DMA reads of its segment that are under way bring nothing.
+    pub fn forget(&self, hash: SlotHash, key: Key) {
+        let (mut stripe, number) = self.open(hash);
+        stripe.entry(number).epoch += 1;
+        let Some(index) = stripe.find(number, hash, key) else { return };
+        if stripe.object(index).pins > 0 {
+            return;
+        }
+        stripe.set_value(index, &[]);
+        let object = stripe.object(index);
+        object.forget();
+        if object.holder().is_none() && object.readers == 0 {
+            stripe.remove(index);
+        }
     }
 
     /// Takes one pin back.

@@ -137,6 +137,11 @@ impl Object {
         (self.known != Known::Nothing).then_some((self.version, self.known == Known::Present))
     }
 
+    /// Forgets all but its locks.
+    pub(super) fn forget(&mut self) {
+        self.known = Known::Nothing;
+    }
+
     pub(super) fn set_known(&mut self, version: Version, present: bool) {
         self.version = version;
         self.known = if present { Known::Present } else { Known::Absent };
@@ -182,10 +187,10 @@ pub(super) struct Counts {
 }
 
 impl Stripe {
-    pub(super) fn new(entries: u64, limits: Limits) -> Self {
+    pub(super) fn new(entries: u64, limits: Limits, floor: Version) -> Self {
         Self {
             base: entries,
-            entries: (0..entries).map(|_| Entry::new(0, Version(0), Version(0))).collect(),
+            entries: (0..entries).map(|_| Entry::new(0, floor, Version(0))).collect(),
             progress: Progress::default(),
             target: Progress::default(),
             followed: Progress::default(),

@@ -101,10 +101,12 @@ impl<F: Fabric> Decisions<F> {
         }
     }
 
-    /// The nodes that back up any of `shards`, each once.
+    /// The nodes that may have LOGs of any of `shards`, each once: their backups, and those that
+    /// were until they came to lead them.
     fn backups(&self, shards: &[ShardId]) -> Vec<NodeId> {
-        let view = self.fabric.view();
-        let mut nodes: Vec<NodeId> = shards.iter().flat_map(|&shard| view.backups(shard)).collect();
+        let (view, lost) = (self.node.view(), self.node.lost());
+        let nodes = shards.iter().flat_map(|&shard| view.backups(shard));
+        let mut nodes: Vec<NodeId> = nodes.filter(|&node| !lost.contain(node)).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes

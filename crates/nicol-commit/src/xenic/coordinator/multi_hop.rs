@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, RequestId, Timeout};
-use nicol_core::ids::ShardId;
+use nicol_core::ids::{Epoch, ShardId};
 use nicol_core::txn::{Abort, Entry, Outcome, Verdict};
 
 use super::logic::Logic;
@@ -89,6 +89,11 @@ impl<F: Fabric> MultiHop<F> {
         // Only in a single round with all keys in the initial request, on the user's annotation.
         let known = self.logic.is_multi_round(txn.procedure);
         if !allowed || !txn.ship || known || txn.entries().is_empty() {
+            return None;
+        }
+        // [Xenic21 4.2.1] A shard that another node has come to lead is not executed there.
+        let has_moved = |shard: ShardId| self.fabric.view().led_since(shard) != Epoch::FIRST;
+        if open.began.is_some() && open.shards.iter().any(has_moved) {
             return None;
         }
         let mut execution = Execution::default();

@@ -333,7 +333,8 @@ impl<F: Fabric> Steps<F> {
 
     /// Sends each primary that may hold locks its write-set keys, once for each request that must
     /// be fenced, and waits until it has answered. One that the view has removed has no locks to
-    /// release, and nobody reads there what is not installed.
+    /// release, and nobody reads there what is not installed. Who leads its shard since learns from
+    /// DECIDED what it needs to.
     async fn tell_primaries(
         &self,
         open: &mut OpenTxn<F>,
@@ -342,6 +343,11 @@ impl<F: Fabric> Steps<F> {
         let mut last = None;
         while let Some(shard) = open.locks.after(last) {
             open.select(shard, |entry| entry.write);
+            if self.has_lost_locks(open, shard) {
+                self.node.did(Without::Primary);
+                last = Some(shard);
+                continue;
+            }
             for number in 0..open.locks.to_fence(shard).len().max(1) {
                 let fenced = open.locks.to_fence(shard).get(number);
                 let fenced = fenced.copied().unwrap_or(RequestId::NONE);
@@ -354,7 +360,7 @@ impl<F: Fabric> Steps<F> {
         while let Some((call, mut reply)) = open.calls.next().await {
             let shard = call.shard;
             while let Err(error) = reply {
-                if self.node.is_lost(shard) {
+                if self.node.is_lost(shard) || self.has_lost_locks(open, shard) {
                     self.node.did(Without::Primary);
                     break;
                 }
@@ -369,6 +375,11 @@ impl<F: Fabric> Steps<F> {
             }
         }
         open.locks.clear();
+    }
+
+    /// Have the locks that a transaction had in `shard` gone with an earlier primary of it?
+    fn has_lost_locks(&self, open: &OpenTxn<F>, shard: ShardId) -> bool {
+        open.began.is_some_and(|began| self.fabric.view().led_since(shard) > began)
     }
 
     /// Tells the host how the transaction ended, unless it has been told already.

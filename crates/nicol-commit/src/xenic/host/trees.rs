@@ -5,15 +5,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::{Delivery, Fabric, Message, Service, Work};
-use nicol_core::ids::Key;
+use nicol_core::fabric::{Delivery, Fabric, Message, ReplyTo, Service, Work};
+use nicol_core::ids::{Key, Side};
 use nicol_core::txn::VersionRange;
+use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use crate::messages::{emit_value, parse_count};
-use crate::xenic::messages::recovery::AccountReply;
+use crate::xenic::messages::recovery::{AccountReply, ReportRecords};
 use crate::xenic::messages::{REPORT_RECORDS, TREE_LOOKUP};
 use crate::xenic::node::Node;
+
+/// How often a host looks whether its workers have read what stands in the logs.
+const DRAIN_WAIT: Nanos = Nanos::from_micros(5);
 
 /// The host's answer: version and value of each key, how far up its group ever had records, and of
 /// an absent one the writes that its range has taken, in the order asked.
@@ -33,17 +37,36 @@ impl Message for TreeReply<'_> {
             value.clear();
             // Before the lookup: what is counted is found.
             let range = VersionRange::of(Key(key));
-            let version = self.node.own().ordered.range_version(range);
-            let found = self.node.own().get(Key(key), value);
+            let replica = self.node.led(Key(key));
+            let version = replica.ordered.range_version(range);
+            let found = replica.get(Key(key), value);
             to.u64(found.version.0);
             emit_value(found.present.then_some(value.as_slice()), to);
             // After the lookup: the mark is at least as high as what was found there.
-            to.u32(self.node.own().ordered.high_water(Key(key)).keys());
+            to.u32(replica.ordered.high_water(Key(key)).keys());
             if !found.present {
                 to.u64(version.writes);
             }
         }
     }
+}
+
+/// [Xenic21 4.2.1] A survivor scans its log for what is undecided: here, what it has taken out of
+/// it, once it has read all that stood there.
+async fn report<F: Fabric>(fabric: F, node: Arc<Node>, asked: ReportRecords, reply_to: ReplyTo) {
+    for core in 0..fabric.view().engines(fabric.here().node, Side::Nic) as u8 {
+        let log = node.log(core);
+        let reads = node.config().hooks().reads_before_reporting();
+        let until = if reads { log.reserved() } else { 0 };
+        while log.applied() < until {
+            fabric.sleep_until(fabric.now() + DRAIN_WAIT).await;
+        }
+    }
+    let account = match asked {
+        ReportRecords::OfLost => node.account_of_lost(),
+        ReportRecords::OfShard(shard) => node.undecided_of(shard),
+    };
+    fabric.reply(reply_to, &AccountReply(&account));
 }
 
 /// What a host engine does for NICs.
@@ -64,8 +87,8 @@ impl<F: Fabric> Service for HostService<F> {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
         let own = delivery.from.node == self.fabric.here().node;
         if let (REPORT_RECORDS, Some(reply_to), true) = (delivery.kind, delivery.reply_to, own) {
-            // [Xenic21 4.2.1] A survivor scans its log for what a lost coordinator left.
-            self.fabric.reply(reply_to, &AccountReply(&self.node.account_of_lost()));
+            let asked = ReportRecords::parse(delivery.body)?;
+            self.fabric.spawn(report(self.fabric.clone(), self.node.clone(), asked, reply_to));
             return Ok(());
         }
         let (TREE_LOOKUP, Some(reply_to), true) = (delivery.kind, delivery.reply_to, own) else {

@@ -30,7 +30,7 @@ pub(super) const LOG_ACK: u16 = 5;
 pub(super) const TXN_LOCAL: u16 = 6;
 /// NIC to host: keys of ordered tables, which no DMA reads.
 pub(super) const TREE_LOOKUP: u16 = 7;
-/// NIC to host: which records of lost coordinators are undecided?
+/// NIC to host: which records are undecided?
 pub(super) const REPORT_RECORDS: u16 = 8;
 /// Between NICs, after a loss: what a survivor knows.
 pub(super) const REPORT: u16 = 20;
@@ -40,6 +40,8 @@ pub(super) const FENCE: u16 = 21;
 pub(super) const REPLICATE: u16 = 22;
 /// Between NICs, after a loss: what is decided.
 pub(super) const RESOLVE: u16 = 23;
+/// Between NICs, after a loss: records of what commits, for the primary that has locked it.
+pub(super) const INSTALL: u16 = 24;
 /// Coordinator NIC to primary NIC: a whole transaction to execute. [Xenic21 4.2.3]
 pub(super) const SHIP: u16 = 15;
 /// Coordinator NIC to primary NIC: what has become of a transaction that was shipped?

@@ -92,17 +92,40 @@ pub(in crate::xenic) fn parse_in_view(body: &[u8]) -> Result<Epoch, Malformed> {
     Ok(epoch)
 }
 
-/// A NIC asks its host which records of lost coordinators are undecided, and what is decided.
-pub(in crate::xenic) struct ReportRecords;
+/// A NIC asks its host which records are undecided, once it has read what stands in the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::xenic) enum ReportRecords {
+    /// Those of lost coordinators, and what is decided of these.
+    OfLost,
+    /// Those of one shard.
+    OfShard(ShardId),
+}
+
+impl ReportRecords {
+    pub(in crate::xenic) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        if body.is_empty() {
+            return Ok(Self::OfLost);
+        }
+        let mut from = Reader::new(body);
+        let shard = ShardId(from.u16()?);
+        from.finish()?;
+        Ok(Self::OfShard(shard))
+    }
+}
 
 impl Message for ReportRecords {
     const KIND: u16 = REPORT_RECORDS;
 
-    fn emit(&self, _: &mut Writer<'_>) {}
+    fn emit(&self, to: &mut Writer<'_>) {
+        match self {
+            Self::OfLost => {}
+            Self::OfShard(shard) => to.u16(shard.0),
+        }
+    }
 }
 
-/// REPLICATE and RESOLVE: records that a survivor lacks; then decisions, and the records that a
-/// primary installs.
+/// REPLICATE, INSTALL and RESOLVE: records that a survivor lacks; records that a primary installs;
+/// then decisions.
 pub(in crate::xenic) struct Told<'a, const KIND: u16> {
     pub(in crate::xenic) epoch: Epoch,
     pub(in crate::xenic) account: &'a Account,
@@ -117,7 +140,7 @@ impl<const KIND: u16> Message for Told<'_, KIND> {
     }
 }
 
-/// Takes a REPLICATE or RESOLVE.
+/// Takes a REPLICATE, INSTALL or RESOLVE.
 pub(in crate::xenic) fn parse_told(body: &[u8]) -> Result<(Epoch, Account), Malformed> {
     let mut from = Reader::new(body);
     let epoch = Epoch(from.u32()?);

@@ -21,23 +21,30 @@ use crate::xenic::config::{Recovery, XenicConfig};
 pub(in crate::xenic) struct Begun {
     recovery: Recovery,
     hooks: Hooks,
-    /// By shard: the first view known here in which it has changed; 0: none.
+    /// By shard: the last view known here in which its primary has changed, or was lost.
     changed: Box<[AtomicU32]>,
 }
 
 impl Begun {
     /// No shard has changed: everything has just been loaded under `view`.
     pub(super) fn new(view: &View, config: &XenicConfig) -> Self {
-        let changed = view.shard_ids().map(|_| AtomicU32::new(0)).collect();
+        let changed = view.shard_ids().map(|shard| view.led_since(shard).0.into()).collect();
         Self { recovery: config.recovery, hooks: config.hooks(), changed }
     }
 
-    /// Notes that `shard` has lost its primary, as `view` says.
-    pub(super) fn note_lost(&self, shard: ShardId, view: &View) {
-        // The first view that this node has of it, which may be later than the change: what began
-        // between them is refused, and begins anew.
-        let (changed, epoch) = (&self.changed[usize::from(shard.0)], view.epoch().0);
-        let _known = changed.compare_exchange(0, epoch, Ordering::Release, Ordering::Relaxed);
+    /// Learns from `view` which shards have changed.
+    pub(super) fn learn(&self, view: &View) {
+        for (shard, changed) in view.shard_ids().zip(&self.changed) {
+            let Epoch(since) = view.led_since(shard);
+            changed.fetch_max(since, Ordering::Release);
+        }
+    }
+
+    /// Has `shard` changed since a transaction `began`, as this node knows? Nobody holds locks that
+    /// its primary had granted then.
+    pub(in crate::xenic) fn has_changed_since(&self, began: Option<Epoch>, shard: ShardId) -> bool {
+        let changed = || Epoch(self.changed[usize::from(shard.0)].load(Ordering::Acquire));
+        began.is_some_and(|began| changed() > began)
     }
 
     /// What a transaction that begins under `view` says of that; nothing if messages are as
@@ -79,12 +86,10 @@ impl Begun {
         began: Option<Epoch>,
         shards: impl IntoIterator<Item = ShardId>,
     ) -> Result<(), Abort> {
-        let Some(Epoch(began)) = began.filter(|_| !self.hooks.takes_overruled()) else {
+        if began.is_none() || self.hooks.takes_overruled() {
             return Ok(());
-        };
-        let changed =
-            |shard: &ShardId| self.changed[usize::from(shard.0)].load(Ordering::Acquire) > began;
-        let changed = shards.into_iter().find(changed);
+        }
+        let changed = shards.into_iter().find(|&shard| self.has_changed_since(began, shard));
         changed.map_or(Ok(()), |shard| Err(Abort::ShardUnavailable { shard }))
     }
 }

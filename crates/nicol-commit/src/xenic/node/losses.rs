@@ -1,24 +1,78 @@
 //! What a crash leaves behind at a node that survives it, until survivors have decided about it, if
-//! they do (decisions 0020 and 0102) [Xenic21 4.2.1].
+//! they do, and what it comes to lead (decisions 0020, 0102 and 0103) [Xenic21 4.2.1].
 //!
 //! A transaction that a crashed node left undecided keeps its locks. Other transactions that want
 //! these keys are refused with the reason.
 
 use nicol_core::fabric::{Fabric, ReplyTo};
-use nicol_core::ids::{IdMap, Key, ShardId, TxnId};
+use nicol_core::ids::{IdMap, Key, ShardId, Side, TxnId, Version};
 use nicol_core::txn::{Abort, RangeVersion};
+use nicol_core::view::View;
+use nicol_core::wire::Malformed;
 use nicol_store::host_table::SlotHash;
-use nicol_store::nic_index::LockRefused;
+use nicol_store::nic_index::{LockRefused, NicIndex};
 
 use super::Node;
+use super::inherited::{Inherited, InheritedShard, first_version};
+use super::size::index_of;
 use crate::decided::Decision;
 use crate::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
 use crate::survivor::Survivor;
+use crate::xenic::config::Recovery;
 use crate::xenic::messages::recovery::Account;
 use crate::xenic::messages::ship::ShipReply;
 use crate::xenic::messages::{LOCK, READ, SHIP};
 
 impl Node {
+    /// The shards that it leads since they have lost their primary.
+    pub(in crate::xenic) const fn inherited(&self) -> &Inherited {
+        &self.inherited
+    }
+
+    /// Learns from a later view who is lost, which shards have changed, and which of them this node
+    /// leads now.
+    pub(in crate::xenic) fn learn(&self, view: &View) {
+        self.lost().learn(view);
+        self.begun.learn(view);
+        if self.config.recovery == Recovery::Prepared {
+            self.inherited.learn(view, self.id, |shard| {
+                let config = index_of(self.backup_of(shard), &self.config);
+                let continues = self.config.hooks().continues_versions();
+                let first = first_version(view.led_since(shard));
+                NicIndex::above(config, if continues { first } else { Version(0) })
+            });
+        }
+        let holds = self.shard.is_some() || self.backups.values().next().is_some();
+        if holds && self.lost().are_any() && self.config.recovery == Recovery::Prepared {
+            self.recovery.note_due(view.epoch());
+        }
+    }
+
+    /// The NIC's indices of all shards that it leads.
+    pub(in crate::xenic) fn indices(&self) -> impl Iterator<Item = (Option<ShardId>, &NicIndex)> {
+        self.lost_sides.expect_kept(Side::Nic);
+        let inherited = self.inherited.iter();
+        let inherited = inherited.map(|one| (Some(one.shard()), one.index()));
+        std::iter::once((self.shard, &self.index)).chain(inherited)
+    }
+
+    #[cold]
+    pub(super) fn expect_inherited(
+        &self,
+        mut keys: impl Iterator<Item = Key>,
+    ) -> Result<Result<(), Abort>, Malformed> {
+        let malformed = Malformed { what: "a key of another shard" };
+        let Some(shard) = keys.next().map(|key| self.shard_of(key)) else { return Ok(Ok(())) };
+        let may_lead = self.config.recovery == Recovery::Prepared && self.is_backup_of(shard);
+        if !may_lead || keys.any(|key| self.shard_of(key) != shard) {
+            return Err(malformed);
+        }
+        let hooks = self.config.hooks();
+        let open = self.inherited.get(shard).is_some_and(|inherited| inherited.is_open());
+        let served = open || self.inherited.get(shard).is_some() && hooks.serves_at_once();
+        Ok(if served { Ok(()) } else { Err(Abort::ShardUnavailable { shard }) })
+    }
+
     /// Why `key` is not locked.
     pub(in crate::xenic) fn refusal(&self, refused: LockRefused, key: Key) -> Abort {
         match refused {
@@ -54,11 +108,13 @@ impl Node {
     pub(in crate::xenic) fn awaiting_recovery(&self) -> Vec<Key> {
         let mut keys = Vec::new();
         if self.lost().are_any() {
-            self.index().for_each_locked(&mut |key, holder| {
-                if self.lost().have_left(holder) {
-                    keys.push(key);
-                }
-            });
+            for (_, index) in self.indices() {
+                index.for_each_locked(&mut |key, holder| {
+                    if self.lost().have_left(holder) {
+                        keys.push(key);
+                    }
+                });
+            }
         }
         keys
     }
@@ -68,7 +124,8 @@ impl Node {
         if self.write_counters().inserting_count() > 0 {
             return false;
         }
-        let (locked, ordered) = (self.index().locked_count(), self.write_counters().locked_count());
+        let locked: usize = self.indices().map(|(_, index)| index.locked_count()).sum();
+        let ordered = self.write_counters().locked_count();
         if locked == 0 && ordered == 0 {
             return true;
         }
@@ -80,12 +137,14 @@ impl Node {
     /// The transactions of lost coordinators that hold locks here, and of which shard.
     pub(in crate::xenic) fn locks_of_lost(&self) -> Vec<(TxnId, ShardId)> {
         let mut locked = Vec::new();
-        let Some(shard) = self.shard() else { return locked };
-        self.index().for_each_locked(&mut |_, holder| {
-            if self.lost().have_left(holder) {
-                locked.push((holder, shard));
-            }
-        });
+        for (shard, index) in self.indices() {
+            let Some(shard) = shard else { continue };
+            index.for_each_locked(&mut |_, holder| {
+                if self.lost().have_left(holder) {
+                    locked.push((holder, shard));
+                }
+            });
+        }
         locked.sort_unstable();
         locked.dedup();
         locked
@@ -96,11 +155,13 @@ impl Node {
         let decided: IdMap<TxnId, ()> =
             decisions.iter().map(|decision| (decision.txn, ())).collect();
         let mut locked = Vec::new();
-        self.index().for_each_locked(&mut |key, holder| {
-            if decided.contains_key(&holder) {
-                locked.push((key, holder));
-            }
-        });
+        for (_, index) in self.indices() {
+            index.for_each_locked(&mut |key, holder| {
+                if decided.contains_key(&holder) {
+                    locked.push((key, holder));
+                }
+            });
+        }
         for (key, holder) in locked {
             self.unlock(key, holder);
         }
@@ -113,6 +174,36 @@ impl Node {
             undecided.tell(&mut account, |txn| self.lost().have_left(txn));
         }
         account
+    }
+
+    /// The undecided records of a shard.
+    pub(in crate::xenic) fn undecided_of(&self, shard: ShardId) -> Account {
+        let records = self.undecided.iter().flat_map(|undecided| undecided.records_of(shard));
+        Account { records: records.collect(), ..Account::default() }
+    }
+
+    /// Locks `key` for `txn`, which has logged it, unless another such transaction holds it.
+    pub(in crate::xenic) fn lock_again(&self, key: Key, txn: TxnId) {
+        if self.index_of(key).pass_lock(SlotHash::of(key), key, None, txn) && key.is_ordered() {
+            self.write_counters().lock(key, txn);
+        }
+    }
+
+    /// `txn`, which has logged `key` of an inherited shard, is decided, and the host knows it. The
+    /// key is released if `txn` holds it: the next holds it that has logged it and is undecided,
+    /// if there is one.
+    pub(in crate::xenic) fn end_inherited(&self, of: &InheritedShard, key: Key, txn: TxnId) {
+        self.index_of(key).forget(SlotHash::of(key), key);
+        of.release(key, |next| match next {
+            Some(next) => {
+                let passed = self.index_of(key).pass_lock(SlotHash::of(key), key, Some(txn), next);
+                if passed && key.is_ordered() {
+                    self.write_counters().unlock(key, txn);
+                    self.write_counters().lock(key, next);
+                }
+            }
+            None => _ = self.unlock(key, txn),
+        });
     }
 
     /// The keys of undecided records that only a recovery may decide about, of all shards that this
@@ -142,7 +233,7 @@ impl Node {
     /// broken on purpose.
     pub(in crate::xenic) fn steal(&self, keys: impl Iterator<Item = Key>) {
         for key in keys {
-            let holder = self.index().holder(SlotHash::of(key), key);
+            let holder = self.index_of(key).holder(SlotHash::of(key), key);
             if let Some(holder) = holder.filter(|&holder| self.lost().have_left(holder)) {
                 self.unlock(key, holder);
             }

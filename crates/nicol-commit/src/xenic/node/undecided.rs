@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nicol_core::ids::{Key, TxnId};
+use nicol_core::ids::{Key, ShardId, TxnId};
 
 use crate::decided::{Decision, Fate};
 use crate::log::logged;
@@ -93,6 +93,13 @@ impl Undecided {
         }
     }
 
+    /// The undecided records of `shard`.
+    pub(super) fn records_of(&self, shard: ShardId) -> Vec<Box<[u8]>> {
+        let kept = self.kept();
+        let records = kept.txns.values().flat_map(|open| &open.records);
+        records.filter(|record| logged(record).shard == shard).cloned().collect()
+    }
+
     /// `txn` is aborted: its records are dropped.
     pub(in crate::xenic) fn abort(&self, txn: TxnId) {
         let mut kept = self.kept();
@@ -122,7 +129,7 @@ impl Undecided {
 #[cfg(test)]
 mod tests {
     use nicol_core::fabric::Message;
-    use nicol_core::ids::{Epoch, ShardId, Version};
+    use nicol_core::ids::{Epoch, Version};
     use nicol_core::txn::{ProcedureId, Txn};
     use nicol_core::wire::Writer;
 

@@ -21,7 +21,7 @@ use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
-use super::messages::{FENCE, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
+use super::messages::{FENCE, INSTALL, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
 use super::node::{Node, OwnInserts};
 use super::open_txn::OpenTxns;
 use crate::decided::{decisions_of, parse_decided};
@@ -35,6 +35,9 @@ use crate::writes::{Change, Writes};
 use log_writer::{LogWriter, Position};
 pub(super) use own_keys::{OwnKeys, ReadAtOnce};
 use remote_execution::ShippedTxns;
+
+/// A request that was parsed, and why this node does not serve its keys yet.
+type Asked<T> = Result<(T, Result<(), Abort>), Malformed>;
 
 /// The server's side of one NIC engine.
 pub(super) struct NicServer<F: Fabric> {
@@ -80,7 +83,10 @@ impl<F: Fabric> NicServer<F> {
             LOCK => {
                 let lock = LockReads::parse(body)?;
                 self.node.begun().expect(lock.reads.began)?;
-                self.node.expect_own(lock.reads.keys())?;
+                if let Err(abort) = self.node.expect_served(lock.reads.keys())? {
+                    self.fabric.reply(reply_to, &ValidateReply(Err(abort)));
+                    return Ok(());
+                }
                 let (lock, this) = (lock.keep(&self.fabric), self.clone());
                 self.fabric.spawn(async move { this.lock(lock, reply_to).await });
                 Ok(())
@@ -89,7 +95,13 @@ impl<F: Fabric> NicServer<F> {
             LOG => self.take_log(body, reply_to),
             COMMIT => self.take_commit(body, reply_to),
             ABORT => {
-                let (keys, this) = (self.keys(body)?.keep(&self.fabric), self.clone());
+                let (keys, served) = self.keys(body)?;
+                if served.is_err() {
+                    // Nothing is locked there yet that a coordinator may release.
+                    self.fabric.reply(reply_to, &Ack);
+                    return Ok(());
+                }
+                let (keys, this) = (keys.keep(&self.fabric), self.clone());
                 // A task, too, so that it runs behind an EXECUTE that was delivered before it.
                 self.fabric.spawn(async move { this.abort(keys, reply_to) });
                 Ok(())
@@ -100,7 +112,7 @@ impl<F: Fabric> NicServer<F> {
                 self.fabric.spawn(async move { this.note_decided(body.as_ref(), reply_to).await });
                 Ok(())
             }
-            FENCE | REPORT | REPLICATE | RESOLVE => {
+            FENCE | REPORT | REPLICATE | INSTALL | RESOLVE => {
                 self.take_recovery(delivery.kind, body, reply_to)
             }
             SHIP => self.shipped.take(body, reply_to),
@@ -113,9 +125,11 @@ impl<F: Fabric> NicServer<F> {
     }
 
     fn take_execute(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        let keys = self.keys(body)?;
+        let (keys, served) = self.keys(body)?;
         self.node.begun().expect(keys.began)?;
-        if self.own.are_read_at_once(keys.iter().map(|access| access.key)) {
+        if let Err(abort) = served {
+            self.deny(reply_to, abort);
+        } else if self.own.are_read_at_once(keys.iter().map(|access| access.key)) {
             at_once(self.execute(keys, reply_to));
         } else {
             let (keys, this) = (keys.keep(&self.fabric), self.clone());
@@ -125,8 +139,10 @@ impl<F: Fabric> NicServer<F> {
     }
 
     fn take_validate(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        let reads = self.reads(body)?;
-        if self.own.are_read_at_once(reads.keys()) {
+        let (reads, served) = self.reads(body)?;
+        if let Err(abort) = served {
+            self.fabric.reply(reply_to, &ValidateReply(Err(abort)));
+        } else if self.own.are_read_at_once(reads.keys()) {
             at_once(self.validate(reads, reply_to));
         } else {
             let (reads, this) = (reads.keep(&self.fabric), self.clone());
@@ -174,26 +190,27 @@ impl<F: Fabric> NicServer<F> {
         self.log.acknowledge(applied, |key| self.node.unpin(key));
     }
 
-    /// Parses an EXECUTE, READ or ABORT of this node's keys.
-    pub(super) fn keys<'a>(&self, body: &'a [u8]) -> Result<Keys<&'a [u8]>, Malformed> {
+    /// Parses an EXECUTE, READ or ABORT of this node's keys, and says whether these are served.
+    pub(super) fn keys<'a>(&self, body: &'a [u8]) -> Asked<Keys<&'a [u8]>> {
         let keys = Keys::parse(body)?;
-        self.node.expect_own(keys.iter().map(|access| access.key))?;
-        Ok(keys)
+        let served = self.node.expect_served(keys.iter().map(|access| access.key))?;
+        Ok((keys, served))
     }
 
-    /// Parses a VALIDATE of this node's keys.
-    pub(super) fn reads<'a>(&self, body: &'a [u8]) -> Result<Reads<&'a [u8]>, Malformed> {
+    /// Parses a VALIDATE of this node's keys, and says whether these are served.
+    pub(super) fn reads<'a>(&self, body: &'a [u8]) -> Asked<Reads<&'a [u8]>> {
         let reads = Reads::parse(body)?;
         self.node.begun().expect(reads.began)?;
-        self.node.expect_own(reads.keys())?;
-        Ok(reads)
+        let served = self.node.expect_served(reads.keys())?;
+        Ok((reads, served))
     }
 
-    /// Parses a COMMIT of this node's keys.
+    /// Parses a COMMIT of this node's keys. Who sends one has locked these here.
     pub(super) fn writes<'a>(&self, body: &'a [u8]) -> Result<Writes<&'a [u8]>, Malformed> {
         let writes = Writes::parse(body)?;
         self.node.begun().expect(writes.began)?;
-        self.node.expect_own(writes.keys())?;
+        let not_locked = Malformed { what: "a COMMIT of a shard that is not served" };
+        self.node.expect_served(writes.keys())?.map_err(|_| not_locked)?;
         Ok(writes)
     }
 
@@ -201,7 +218,11 @@ impl<F: Fabric> NicServer<F> {
     pub(super) async fn execute(&self, keys: Keys<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: EXECUTE");
         // [Xenic21 4.2 step 2] "If any key exists and is locked, the NIC returns an abort."
-        let admitted = self.admits(keys.txn, keys.began);
+        let admits = || {
+            let named = keys.iter().map(|access| access.key);
+            self.admits(keys.txn, keys.began, named)
+        };
+        let admitted = admits();
         if let Err(abort) = admitted.and_then(|()| self.lock_and_check(&keys)) {
             return self.deny(reply_to, abort);
         }
@@ -209,7 +230,7 @@ impl<F: Fabric> NicServer<F> {
         let mut found = self.own.lookups().batch();
         let read =
             self.own.lookups().read_all(keys.iter().map(|access| access.key), &mut found).await;
-        match read.map(|()| self.admits(keys.txn, keys.began)) {
+        match read.map(|()| admits()) {
             Ok(Err(abort)) => {
                 self.unlock_all(&keys);
                 self.deny(reply_to, abort);
@@ -227,10 +248,17 @@ impl<F: Fabric> NicServer<F> {
         self.own.lookups().give_back(found);
     }
 
-    /// Errors: a later view has overruled what `txn` asks of this node's shard. A wait may have
-    /// brought the view: what was admitted before it is asked again behind it.
-    fn admits(&self, txn: TxnId, began: Option<Epoch>) -> Result<(), Abort> {
-        self.node.begun().check(self.fabric.view(), txn, began, self.node.shard())
+    /// Errors: a later view has overruled what a transaction asks of these keys, which are of one
+    /// shard. A wait may have brought the view: what was admitted before it is asked again behind
+    /// it.
+    fn admits(
+        &self,
+        txn: TxnId,
+        began: Option<Epoch>,
+        keys: impl Iterator<Item = Key>,
+    ) -> Result<(), Abort> {
+        let shard = keys.take(1).map(|key| self.node.shard_of(key));
+        self.node.begun().check(self.fabric.view(), txn, began, shard)
     }
 
     /// Errors: a later view has overruled a LOG.
@@ -298,7 +326,8 @@ impl<F: Fabric> NicServer<F> {
         }
         let conflict =
             |(key, holder)| self.node.conflict(key, holder, Abort::ValidateLocked { key });
-        let overruled = self.node.begun().check_shards(reads.began, self.node.shard()).err();
+        let shard = reads.keys().take(1).map(|key| self.node.shard_of(key));
+        let overruled = self.node.begun().check_shards(reads.began, shard).err();
         match (read, stale.or(locked.map(conflict)).or(overruled)) {
             (Err(error), _) => self.fabric.refuse(reply_to, error),
             (Ok(()), None) => self.fabric.reply(reply_to, &ValidateReply(Ok(()))),
@@ -336,8 +365,12 @@ impl<F: Fabric> NicServer<F> {
         let _phase = self.fabric.phase("server: DECIDED");
         // Of a coordinator that is lost, nobody else tells.
         decisions_of(body).for_each(|decision| self.shipped.forget(decision.txn));
-        match self.log.append(RecordKind::Decisions, body, || true).await {
-            Ok((_, landing)) => self.acknowledge_log(landing.await, reply_to),
+        let landed = match self.log.append(RecordKind::Decisions, body, || true).await {
+            Ok((_, landing)) => self.settle_inherited(decisions_of(body)).await.map(|()| landing),
+            Err(error) => Err(error),
+        };
+        match landed {
+            Ok(landing) => self.acknowledge_log(landing.await, reply_to),
             Err(error) => self.fabric.refuse(reply_to, error),
         }
     }

@@ -1,16 +1,15 @@
-//! Recovery at a survivor: what it knows of those who are lost, and what it is told.
-//! [Xenic21 4.2.1] (decision 0102)
+//! Recovery at a survivor: what it knows of those who are lost, what it is told, and which shards
+//! it comes to lead. [Xenic21 4.2.1] (decisions 0102 and 0103)
 
 use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, ReplyTo, Timeout};
 use nicol_core::ids::{EngineId, Epoch, Side};
-use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader};
 use nicol_kit::VIEW_WAIT;
 
 use super::NicServer;
-use crate::decided::{Decided, Decision};
+use crate::decided::{Decided, Decision, Fate};
 use crate::log::RecordKind;
 use crate::messages::Ack;
 use crate::writes::Writes;
@@ -18,10 +17,8 @@ use crate::xenic::config::SLOT_WAIT;
 use crate::xenic::messages::recovery::{
     Account, AccountReply, InView, ReportRecords, parse_in_view, parse_told,
 };
-use crate::xenic::messages::{FENCE, REPLICATE, REPORT};
-
-/// How often a NIC looks whether its host has read what stands in the logs.
-const DRAIN_WAIT: Nanos = Nanos::from_micros(5);
+use crate::xenic::messages::{FENCE, INSTALL, REPLICATE, REPORT};
+use crate::xenic::node::inherited::{InheritedShard, keys_of};
 
 impl<F: Fabric> NicServer<F> {
     /// Takes a request of recovery.
@@ -51,12 +48,20 @@ impl<F: Fabric> NicServer<F> {
                 })?;
                 self.fabric.spawn(async move { this.replicate(epoch, account, reply_to).await });
             }
-            _ => {
+            INSTALL => {
                 let (epoch, account) = parse_told(body)?;
                 self.check_records(&account, |server, writes| {
-                    server.node.expect_own(writes.keys()).is_ok()
+                    server.node.expect_served(writes.keys()).is_ok()
                 })?;
-                self.fabric.spawn(async move { this.resolve(epoch, account, reply_to).await });
+                self.fabric.spawn(async move {
+                    this.apply(epoch, reply_to, this.install_held(&account.records)).await;
+                });
+            }
+            _ => {
+                let (epoch, account) = parse_told(body)?;
+                self.fabric.spawn(async move {
+                    this.apply(epoch, reply_to, this.resolve(epoch, &account.decisions)).await;
+                });
             }
         }
         Ok(())
@@ -105,19 +110,16 @@ impl<F: Fabric> NicServer<F> {
                 self.call_own(EngineId::nic(here.node, core), &InView::<FENCE>(epoch)).await?;
             }
         }
-        // What was taken before, the host must have read.
-        for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
-            let log = self.node.log(core);
-            let until = log.reserved();
-            while log.applied() < until {
-                self.fabric.sleep_until(self.fabric.now() + DRAIN_WAIT).await;
-            }
-        }
-        let host = EngineId::host(here.node, 0);
-        let reply = self.call_own(host, &ReportRecords).await?;
-        let account = Account::parse(&mut Reader::new(reply.as_ref()));
-        let account = account.map_err(|_| FabricError::Malformed)?;
+        let account = self.ask_host(&ReportRecords::OfLost).await?;
         Ok(Account { locked: self.node.locks_of_lost(), ..account })
+    }
+
+    /// What the host knows, once it has read what stands in the logs.
+    pub(super) async fn ask_host(&self, asked: &ReportRecords) -> Result<Account, FabricError> {
+        let host = EngineId::host(self.fabric.here().node, 0);
+        let reply = self.call_own(host, asked).await?;
+        let account = Account::parse(&mut Reader::new(reply.as_ref()));
+        account.map_err(|_| FabricError::Malformed)
     }
 
     /// REPLICATE: logs records that other survivors have, as if their coordinator had sent them.
@@ -136,26 +138,26 @@ impl<F: Fabric> NicServer<F> {
         self.fabric.reply(reply_to, &Ack);
     }
 
-    /// RESOLVE: installs what commits, releases every lock of what is decided, and tells the
-    /// backups' side of this node.
-    async fn resolve(&self, epoch: Epoch, account: Account, reply_to: ReplyTo) {
-        let _phase = self.fabric.phase("server: RESOLVE");
+    /// Does what a recovery asks for, unless a later view recovers.
+    async fn apply(
+        &self,
+        epoch: Epoch,
+        reply_to: ReplyTo,
+        asked: impl Future<Output = Result<(), FabricError>>,
+    ) {
         let Some(_resolving) = self.node.recovery().resolve(epoch) else {
-            // A later view recovers.
             return self.fabric.refuse(reply_to, FabricError::Unreachable);
         };
-        let resolved = self.apply_resolution(&account).await;
-        match resolved {
-            Ok(()) => {
-                self.node.recovery().end(epoch);
-                self.fabric.reply(reply_to, &Ack);
-            }
+        match asked.await {
+            Ok(()) => self.fabric.reply(reply_to, &Ack),
             Err(error) => self.fabric.refuse(reply_to, error),
         }
     }
 
-    async fn apply_resolution(&self, account: &Account) -> Result<(), FabricError> {
-        for record in &account.records {
+    /// INSTALL: takes records of what commits, and is locked here, as COMMITs.
+    async fn install_held(&self, records: &[Box<[u8]>]) -> Result<(), FabricError> {
+        let _phase = self.fabric.phase("server: INSTALL");
+        for record in records {
             let Ok(writes) = Writes::parse(record) else { continue };
             let is_held = || writes.keys().all(|key| self.node.holder(key) == Some(writes.txn));
             if !is_held() {
@@ -165,17 +167,27 @@ impl<F: Fabric> NicServer<F> {
             if let Ok((position, landing)) = appended {
                 self.install(&writes, position);
                 landing.await?;
+                self.unlock_written(&writes);
             }
         }
-        self.node.recovery().close(&account.decisions);
-        self.node.release_locks_of(&account.decisions);
+        Ok(())
+    }
+
+    /// RESOLVE: tells the backups' side of this node what is decided, releases every lock of that,
+    /// and serves what this node has inherited.
+    async fn resolve(&self, epoch: Epoch, decisions: &[Decision]) -> Result<(), FabricError> {
+        let _phase = self.fabric.phase("server: RESOLVE");
+        self.node.recovery().close(decisions);
         let here = self.fabric.here();
         let most = Decision::most(self.node.log(here.core).body_max());
         for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
-            for part in account.decisions.chunks(most) {
+            for part in decisions.chunks(most) {
                 self.call_own(EngineId::nic(here.node, core), &Decided(part)).await?;
             }
         }
+        self.node.release_locks_of(decisions);
+        self.open_inherited(epoch).await?;
+        self.node.recovery().end(epoch);
         Ok(())
     }
 
@@ -193,5 +205,64 @@ impl<F: Fabric> NicServer<F> {
                 answered => return answered,
             }
         }
+    }
+
+    /// Serves every shard from here on that this node has inherited by the view of `epoch`, whose
+    /// recovery has decided about all that lost coordinators began.
+    ///
+    /// What is undecided still is locked before: the table has all the rest.
+    pub(super) async fn open_inherited(&self, epoch: Epoch) -> Result<(), FabricError> {
+        let waits = |one: &&InheritedShard| {
+            !one.is_open() && self.fabric.view().led_since(one.shard()) <= epoch
+        };
+        for inherited in self.node.inherited().iter().filter(waits) {
+            loop {
+                // What is decided before this the host has applied when it answers.
+                let so_far = inherited.decisions_so_far();
+                let asked = ReportRecords::OfShard(inherited.shard());
+                let records = self.ask_host(&asked).await?.records;
+                let lock = |key, txn| {
+                    if self.node.config().hooks().rebuilds_locks() {
+                        self.node.lock_again(key, txn);
+                    }
+                };
+                if inherited.open(records, so_far, lock) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what is decided of the transactions whose keys are locked in shards that this node has
+    /// inherited, and which stands in the log: nobody sends COMMIT or ABORT for what an earlier
+    /// primary has locked.
+    ///
+    /// The host applies what commits, as a backup does. It may have a newer write of another that
+    /// was decided before, so that the index learns from the table what has become of the keys.
+    pub(super) async fn settle_inherited(
+        &self,
+        decisions: impl Iterator<Item = Decision>,
+    ) -> Result<(), FabricError> {
+        if self.node.inherited().iter().next().is_none() {
+            return Ok(());
+        }
+        let decisions = decisions.filter(|one| one.fate != Fate::KnownToAll);
+        let mut ended = Vec::new();
+        for Decision { txn, .. } in decisions {
+            for inherited in self.node.inherited().iter() {
+                let records = inherited.decide(txn);
+                if !records.is_empty() {
+                    ended.push((inherited, txn, records));
+                }
+            }
+        }
+        if !ended.is_empty() {
+            self.ask_host(&ReportRecords::OfLost).await?;
+        }
+        for (inherited, txn, records) in ended {
+            keys_of(&records).for_each(|key| self.node.end_inherited(inherited, key, txn));
+        }
+        Ok(())
     }
 }

@@ -22,10 +22,13 @@ impl<F: Fabric> NicServer<F> {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(key, *txn);
         };
-        let mut granted = self.admits(*txn, reads.began);
+        let mut granted = self.admits(*txn, reads.began, reads.keys());
         granted = granted.and_then(|()| lock_all(reads.keys(), lock_one, unlock));
         if granted.is_ok() {
-            granted = self.compare(reads).await.and_then(|()| self.admits(*txn, reads.began));
+            granted = self
+                .compare(reads)
+                .await
+                .and_then(|()| self.admits(*txn, reads.began, reads.keys()));
             if granted.is_err() {
                 reads.keys().for_each(unlock);
             }
@@ -45,7 +48,7 @@ impl<F: Fabric> NicServer<F> {
             if verdict.is_ok() && !now.is_as_read(&read) {
                 verdict = Err(Abort::Stale { key: read.key });
             }
-            if verdict.is_ok() && !read.present && !self.node.has_capacity() {
+            if verdict.is_ok() && !read.present && !self.node.led(read.key).table.has_capacity() {
                 verdict = Err(Abort::NoResources);
             }
         }

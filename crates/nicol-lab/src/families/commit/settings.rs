@@ -197,8 +197,8 @@ fn readings_of_xenic() -> Vec<Setting<XenicConfig>> {
             |to: &mut It| &mut to.recovery,
         )
         .help(
-            "prepared: backups apply what is decided only, and survivors decide what a lost \
-             coordinator began (decisions 0100 to 0102)",
+            "prepared: backups apply what is decided only, survivors decide what a lost \
+             coordinator began, and a backup leads a lost shard (decisions 0100 to 0103)",
         ),
     ]
 }

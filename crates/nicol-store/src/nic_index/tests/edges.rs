@@ -222,3 +222,62 @@ fn an_absence_that_was_forgotten_is_not_confirmed_at_an_earlier_version() {
     index.unlock(hash, seen, TxnId(7));
     index.check();
 }
+
+#[test]
+fn a_lock_is_passed_by_who_holds_it_only_and_needs_no_space() {
+    let index = index(1, 1);
+    let ((hash, key), holds) = (of(1), |index: &NicIndex| index.holder(of(1).0, of(1).1));
+    assert!(index.pass_lock(hash, key, None, TxnId(1)));
+    assert!(!index.pass_lock(hash, key, None, TxnId(2)), "it is locked");
+    assert!(!index.pass_lock(hash, key, Some(TxnId(3)), TxnId(2)), "who does not hold it");
+    assert!(index.pass_lock(hash, key, Some(TxnId(1)), TxnId(2)));
+    assert_eq!((holds(&index), index.locked_count()), (Some(TxnId(2)), 1));
+    for key in 2..200 {
+        let (hash, key) = of(key);
+        assert!(index.pass_lock(hash, key, None, TxnId(2)));
+        assert!(index.unlock(hash, key, TxnId(2)));
+    }
+    assert!(index.unlock(hash, key, TxnId(2)));
+    assert_eq!((holds(&index), index.locked_count()), (None, 0));
+    assert!(index.lock_shared(hash, key).is_ok());
+    assert!(!index.pass_lock(hash, key, None, TxnId(2)), "it is read");
+    index.unlock_shared(hash, key);
+    index.check();
+}
+
+#[test]
+fn what_is_forgotten_is_read_again_but_for_what_is_pinned() {
+    let index = index(64, 64);
+    let (hash, key) = of(1);
+    let epoch = hint(&index, 1).unwrap().epoch;
+    assert!(index.learn(hash, key, epoch, Version(4), Some((b"old", 0))));
+    assert_eq!(index.lock(hash, key, TxnId(7)), Ok(()));
+    index.forget(hash, key);
+    assert_eq!((seen(&index, 1), index.holder(hash, key)), (None, Some(TxnId(7))));
+    assert!(!index.learn(hash, key, epoch, Version(4), Some((b"old", 0))), "read before");
+    assert_eq!(seen(&index, 1), None);
+    index.install(hash, key, Version(5), Some(b"new"));
+    assert!(index.unlock(hash, key, TxnId(7)));
+    index.forget(hash, key);
+    assert_eq!(seen(&index, 1), Some((5, true)), "the table lacks it");
+    index.unpin(hash, key);
+    index.forget(hash, key);
+    assert_eq!(seen(&index, 1), None);
+    index.check();
+}
+
+#[test]
+fn absent_keys_of_a_later_index_begin_above_an_earlier_one() {
+    let config = IndexConfig {
+        segments: 64,
+        cached_objects_max: 64,
+        busy_objects_max: 64,
+        homes_per_hint: HomesPerHint::ONE,
+        value_bytes_max: usize::MAX,
+    };
+    let index = NicIndex::above(config, Version(1 << 40));
+    assert_eq!(index.floor(of(1).0), Version(1 << 40));
+    install(&index, 2, (1 << 40) + 1, Some(b"new"));
+    install(&index, 2, (1 << 40) + 2, None);
+    assert!(index.floor(of(2).0) > Version(1 << 40));
+}

@@ -120,7 +120,7 @@ impl<F: Fabric> Lookups<F> {
     /// The index's answer, or the hint of a miss.
     fn in_index(&self, key: Key, values: &mut Vec<u8>) -> Result<Found, Hint> {
         let start = values.len() as u32;
-        match self.node.index().lookup(SlotHash::of(key), key, values) {
+        match self.node.index_of(key).lookup(SlotHash::of(key), key, values) {
             IndexLookup::Hit { version, present } => {
                 let value = present.then_some((start, values.len() as u32 - start));
                 Ok(Found { version, value })

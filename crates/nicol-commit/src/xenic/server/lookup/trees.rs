@@ -50,7 +50,7 @@ impl<F: Fabric> Lookups<F> {
         }
         let (hash, version) = (SlotHash::of(key), Version(0));
         // If something was installed in between it may have been this key.
-        let current = self.node.index().learn(hash, key, epoch, version, None);
+        let current = self.node.index_of(key).learn(hash, key, epoch, version, None);
         current.then_some(Found { version, value: None })
     }
 
@@ -103,14 +103,14 @@ impl<F: Fabric> Lookups<F> {
             }
             Err(now) => now,
         };
-        if absent_at.is_some_and(|version| self.node.write_counters().may_lack_inserts(version)) {
+        if absent_at.is_some_and(|version| self.node.may_lack_inserts(asked.key, version)) {
             return Ok(false);
         }
         if now.epoch != asked.epoch {
             asked.epoch = now.epoch;
             return Ok(false);
         }
-        let (index, hash) = (self.node.index(), SlotHash::of(asked.key));
+        let (index, hash) = (self.node.index_of(asked.key), SlotHash::of(asked.key));
         // Above every version at which a local transaction may have seen no record.
         let deleted = value.is_none() && version > Version(0);
         let version = if deleted { version.max(index.floor(hash)) } else { version };

@@ -1,0 +1,33 @@
+//! The checksum of a payload: CRC-64 with the polynomial of Jones, as Redis computes it.
+
+/// The polynomial, its lowest power in the highest bit.
+const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
+
+const TABLE: [u64; 256] = {
+    let (mut table, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte as u64, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// The checksum of `bytes`.
+pub fn crc64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_value_of_the_polynomial_comes_out() {
+        assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+}
