@@ -32,6 +32,8 @@ pub enum Push {
     Sharded(Arc<Published>),
     /// To a client that keeps copies, or to the one that is told in its place.
     Invalidate { stale: Stale, in_place: bool },
+    /// To a client that sees every command: a line.
+    Shown(Arc<[u8]>),
     /// The client of this number, which was told in its place, is gone.
     RedirectBroken(u64),
 }
@@ -42,6 +44,7 @@ impl Push {
         match self {
             Self::Message(sent) | Self::Sharded(sent) => sent.channel.len() + sent.message.len(),
             Self::Matched(pattern, sent) => pattern.len() + sent.channel.len() + sent.message.len(),
+            Self::Shown(line) => line.len(),
             Self::Invalidate { stale: Stale::Keys(keys), .. } => keys.iter().map(Vec::len).sum(),
             Self::Invalidate { stale: Stale::All, .. } | Self::RedirectBroken(_) => 0,
         }
@@ -61,6 +64,7 @@ impl Push {
                 parts(&[b"pmessage", pattern, &sent.channel, &sent.message]);
             }
             (Self::Sharded(sent), _) => parts(&[b"smessage", &sent.channel, &sent.message]),
+            (Self::Shown(line), _) => reply.line_of(line),
             (Self::Invalidate { stale, .. }, Protocol::Resp3) => {
                 reply.push(2);
                 reply.bulk(b"invalidate");

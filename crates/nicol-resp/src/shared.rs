@@ -13,7 +13,9 @@ use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
 use crate::logins::Logins;
+use crate::monitors::Monitors;
 use crate::notices::Notices;
+use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::stats::Stats;
 use crate::tracking::Tracking;
@@ -213,6 +215,8 @@ pub struct Shared {
     pub tracking: Tracking,
     pub pubsub: PubSub,
     pub notices: Notices,
+    pub monitors: Monitors,
+    pub pause: Pause,
     pub events: Events,
     pub stats: Stats,
     /// Bytes of all clients' buffers.
@@ -249,6 +253,8 @@ impl Shared {
             tracking: Tracking::default(),
             pubsub: PubSub::default(),
             notices: Notices::default(),
+            monitors: Monitors::default(),
+            pause: Pause::default(),
             events: Events::default(),
             stats,
             client_bytes: AtomicU64::new(0),

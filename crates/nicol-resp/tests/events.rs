@@ -37,6 +37,8 @@ const TALK: &[&str] = &[
     "ZRANGESTORE z w 9 9 ; ZMPOP 1 w MIN ; BZPOPMIN w 1 ; BZPOPMAX w 1 ; ZADD w 1 a 2 b",
     "BZMPOP 1 1 w MAX ; ZREMRANGEBYLEX w - + ; GEOADD g 1 2 p ; GEOSEARCHSTORE y g FROMMEMBER p \
      BYRADIUS 1 km ASC ; GEOSEARCHSTORE y g FROMLONLAT 50 50 BYRADIUS 1 m ASC",
+    "BITFIELD t SET u8 0 5 GET u8 0 ; PFADD x a b ; PFADD x a ; PFMERGE y x ; RPUSH l 2 1 3",
+    "SORT l STORE s ; SORT none STORE s ; SORT l",
     "GET none ; MGET none g2 ; EXISTS none ; HGET none f ; LRANGE none 0 1 ; TTL none ; STRLEN none",
     "MULTI ; SET m 1 ; LPUSH m x ; RPUSH ml x ; PUBLISH __keyevent@0__:own me ; DEL m ; EXEC",
     "MULTI ; SET m 1 ; DISCARD ; MULTI ; SET m 1 ; NOSUCH ; EXEC",

@@ -1,23 +1,24 @@
 //! CLIENT.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::tracking;
-use crate::commands::errors::arity_error;
-use crate::commands::number::parse_i64;
+use crate::commands::errors::{arity_error, wrong_subcommand};
+use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
 use crate::commands::rights;
 use crate::commands::spec::takes;
 use crate::connection::address::Address;
 use crate::connection::clients::{Client, CommandNumber};
 use crate::connection::parse::Command;
-use crate::connection::session::{After, Session};
+use crate::connection::session::{After, Answers, Session};
+use crate::pause::Paused;
 use crate::shared::Shared;
 
 const SYNTAX: &[u8] = b"ERR syntax error";
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
 
 /// The subcommands with their arities.
-const SUBCOMMANDS: [(&str, i32); 13] = [
+const SUBCOMMANDS: [(&str, i32); 17] = [
     ("client|caching", 3),
     ("client|getname", 2),
     ("client|getredir", 2),
@@ -27,15 +28,19 @@ const SUBCOMMANDS: [(&str, i32); 13] = [
     ("client|kill", -3),
     ("client|list", -2),
     ("client|no-evict", 3),
+    ("client|pause", -3),
+    ("client|reply", 3),
     ("client|setinfo", 4),
     ("client|setname", 3),
     ("client|tracking", -3),
     ("client|trackinginfo", 2),
+    ("client|unblock", -3),
+    ("client|unpause", 2),
 ];
 
 const HELP: (&str, i32) = ("client|help", 2);
 
-const CLIENT_HELP: [&str; 15] = [
+const CLIENT_HELP: [&str; 19] = [
     "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
     "CACHING (YES|NO)",
     "GETNAME",
@@ -46,10 +51,14 @@ const CLIENT_HELP: [&str; 15] = [
     "KILL <ID|ADDR|LADDR|TYPE|USER|SKIPME> <value> [...]",
     "LIST [TYPE <type>|ID <id> ...]",
     "NO-EVICT (ON|OFF)",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "REPLY (ON|OFF|SKIP)",
     "SETINFO <option> <value>",
     "SETNAME <name>",
     "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
     "TRACKINGINFO",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "UNPAUSE",
     "HELP",
 ];
 
@@ -98,6 +107,24 @@ pub fn answer(
             tracking::tell(session, shared, out);
             return After::Go;
         }
+        "client|pause" => pause(shared, command),
+        "client|unpause" => {
+            shared.pause.end();
+            shared.clients.all().values().for_each(|client| client.wake());
+            Ok(())
+        }
+        "client|reply" => match set_answers(session, command.arg(2)) {
+            // Who wants no answer gets none to this either.
+            Ok(()) if session.answers != Answers::On => return After::Go,
+            done => done,
+        },
+        "client|unblock" => match unblock(shared, command) {
+            Ok(unblocked) => {
+                session.reply(out).integer(i64::from(unblocked));
+                return After::Go;
+            }
+            Err(text) => Err(text),
+        },
         "client|no-evict" => set_no_evict(session, command.arg(2)).map_err(Into::into),
         "client|setinfo" => set_info(session, command.arg(2), command.arg(3)).map_err(Into::into),
         "client|setname" => set_name(session, command.arg(2)).map_err(Into::into),
@@ -111,6 +138,46 @@ pub fn answer(
         Err(text) => session.reply(out).error(&text),
     }
     After::Go
+}
+
+fn pause(shared: &Shared, command: &Command<'_>) -> Result<(), Vec<u8>> {
+    const MODE: &[u8] = b"ERR CLIENT PAUSE mode must be WRITE or ALL";
+    let paused = match (command.arg(3).to_ascii_lowercase().as_slice(), command.len()) {
+        (_, 3) | (b"all", 4) => Paused::All,
+        (b"write", 4) => Paused::Writes,
+        (_, 4) => return Err(MODE.into()),
+        _ => return Err(wrong_subcommand(command)),
+    };
+    let millis = parse_i64(command.arg(2));
+    let millis = millis.ok_or(b"ERR timeout is not an integer or out of range")?;
+    let millis = u64::try_from(millis).map_err(|_| b"ERR timeout is negative")?;
+    shared.pause.begin(paused, Duration::from_millis(millis));
+    Ok(())
+}
+
+fn set_answers(session: &mut Session, value: &[u8]) -> Result<(), Vec<u8>> {
+    session.answers = match value.to_ascii_lowercase().as_slice() {
+        b"on" => Answers::On,
+        b"off" => Answers::Off,
+        b"skip" if session.answers == Answers::Off => Answers::Off,
+        b"skip" => Answers::SkipNext,
+        _ => return Err(SYNTAX.into()),
+    };
+    Ok(())
+}
+
+/// Ends the wait of a client; `false`: it does not wait.
+fn unblock(shared: &Shared, command: &Command<'_>) -> Result<bool, Vec<u8>> {
+    const REASON: &[u8] = b"ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+    let with_error = match (command.arg(3).to_ascii_lowercase().as_slice(), command.len()) {
+        (_, 3) | (b"timeout", 4) => false,
+        (b"error", 4) => true,
+        (_, 4) => return Err(REASON.into()),
+        _ => return Err(wrong_subcommand(command)),
+    };
+    let id = parse_i64(command.arg(2)).ok_or(NOT_AN_INTEGER)?;
+    let client = shared.clients.all().get(&(id as u64)).cloned();
+    Ok(client.is_some_and(|client| client.unblock(with_error)))
 }
 
 fn set_no_evict(session: &Session, value: &[u8]) -> Result<(), &'static [u8]> {
@@ -180,9 +247,9 @@ fn listed(shared: &Shared, command: &Command<'_>) -> Result<String, Vec<u8>> {
     match (command.arg(2).to_ascii_lowercase().as_slice(), command.len()) {
         (_, 2) => all.values().for_each(|client| client.describe(now, name_of, &mut text)),
         (b"type", 4) => {
-            if is_normal(command.arg(3))? {
-                all.values().for_each(|client| client.describe(now, name_of, &mut text));
-            }
+            let kind = Kind::parse(command.arg(3))?;
+            let fitting = all.values().filter(|client| kind.has(client));
+            fitting.for_each(|client| client.describe(now, name_of, &mut text));
         }
         (b"id", 4..) => {
             for id in command.args(3) {
@@ -197,12 +264,32 @@ fn listed(shared: &Shared, command: &Command<'_>) -> Result<String, Vec<u8>> {
     Ok(text)
 }
 
-/// Whether a type of clients, as it is written, names those that there are here.
-fn is_normal(name: &[u8]) -> Result<bool, Vec<u8>> {
-    match name.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"master" | b"slave" | b"replica" | b"pubsub" => Ok(false),
-        _ => Err([b"ERR Unknown client type '", name, b"'"].concat()),
+/// A type of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    /// They have subscribed to something.
+    PubSub,
+    /// Other servers, of which none is a client.
+    Server,
+}
+
+impl Kind {
+    fn parse(name: &[u8]) -> Result<Self, Vec<u8>> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Self::Normal),
+            b"pubsub" => Ok(Self::PubSub),
+            b"master" | b"slave" | b"replica" => Ok(Self::Server),
+            _ => Err([b"ERR Unknown client type '", name, b"'"].concat()),
+        }
+    }
+
+    fn has(self, client: &Client) -> bool {
+        match self {
+            Self::Normal => !client.listens(),
+            Self::PubSub => client.listens(),
+            Self::Server => false,
+        }
     }
 }
 
@@ -212,16 +299,15 @@ struct Filter<'a> {
     id: Option<i64>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    /// False if clients of another kind are meant, of which there are none.
-    normal: bool,
+    kind: Option<Kind>,
     user: Option<&'a [u8]>,
     spares_caller: bool,
 }
 
 impl<'a> Filter<'a> {
     fn all() -> Self {
-        let (id, peer, local, user) = (None, None, None, None);
-        Self { id, peer, local, normal: true, user, spares_caller: false }
+        let (id, peer, local, kind, user) = (None, None, None, None, None);
+        Self { id, peer, local, kind, user, spares_caller: false }
     }
 
     /// The filters of a CLIENT KILL in its newer form.
@@ -239,7 +325,7 @@ impl<'a> Filter<'a> {
                 }
                 b"addr" => filter.peer = Some(value),
                 b"laddr" => filter.local = Some(value),
-                b"type" => filter.normal &= is_normal(value)?,
+                b"type" => filter.kind = Some(Kind::parse(value)?),
                 b"user" if shared.users.get(value).is_some() => filter.user = Some(value),
                 b"user" => return Err([b"ERR No such user '", value, b"'"].concat()),
                 b"skipme" => match value.to_ascii_lowercase().as_slice() {
@@ -257,7 +343,7 @@ impl<'a> Filter<'a> {
         let is = |address: &Address, wanted: Option<&[u8]>| {
             wanted.is_none_or(|wanted| address.endpoint().as_bytes() == wanted)
         };
-        self.normal
+        self.kind.is_none_or(|kind| kind.has(client))
             && self.id.is_none_or(|id| id as u64 == client.id)
             && is(&client.peer, self.peer)
             && is(&client.local, self.local)

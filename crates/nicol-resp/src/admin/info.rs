@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::connection::address::Address;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
+use crate::pubsub::Scope;
 use crate::shared::{COMPATIBLE_VERSION, InfoLines, Shared};
 use crate::stats::CommandStats;
 use crate::transactions::record::{DATABASES, Database};
@@ -42,6 +43,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
     let uptime = shared.started.elapsed().as_secs();
+    let blocked = shared.clients.all().values().filter(|client| client.is_blocked()).count();
     let mut all = vec![
         (
             "Server".to_owned(),
@@ -64,7 +66,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             "Clients".to_owned(),
             own(vec![
                 ("connected_clients", get(&c.connected)),
-                ("blocked_clients", "0".into()),
+                ("blocked_clients", blocked.to_string()),
                 ("tracking_clients", shared.tracking.counts().0.to_string()),
                 ("maxclients", shared.config.limits.clients.to_string()),
             ]),
@@ -181,6 +183,10 @@ fn statistics(shared: &Shared) -> Vec<(&'static str, String)> {
         ("evicted_keys", "0".into()),
         ("keyspace_hits", get(&c.hits)),
         ("keyspace_misses", get(&c.misses)),
+        ("pubsub_channels", shared.pubsub.len(Scope::Channels).to_string()),
+        ("pubsub_patterns", shared.pubsub.len(Scope::Patterns).to_string()),
+        ("pubsubshard_channels", shared.pubsub.len(Scope::Shards).to_string()),
+        ("tracking_total_keys", shared.tracking.counts().1.to_string()),
     ]
 }
 

@@ -53,21 +53,16 @@ pub fn answer(
             reply.status("OK");
             session.begin_multi();
         }
+        Admin::Monitor => {
+            reply.status("OK");
+            session.monitor(shared);
+        }
         Admin::FlushAll | Admin::FlushDb | Admin::Keys | Admin::RandomKey | Admin::Scan => {
             return begin_walk(admin, session, shared, command, out);
         }
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
-        Admin::Ping if session.only_listens() && command.len() <= 2 => {
-            reply.array(2);
-            reply.bulk(b"pong");
-            reply.bulk(command.arg(1));
-        }
-        Admin::Ping => match command.len() {
-            1 => reply.status("PONG"),
-            2 => reply.bulk(command.arg(1)),
-            _ => reply.error(&arity_error("ping")),
-        },
+        Admin::Ping => ping(session, command, out),
         Admin::Publish { sharded } => reply.integer(match sharded {
             true => shared.pubsub.publish_sharded(command.arg(1), command.arg(2)),
             false => shared.pubsub.publish(command.arg(1), command.arg(2)),
@@ -77,9 +72,7 @@ pub fn answer(
         Admin::Unsubscribe(scope) => pubsub::unsubscribe(session, shared, scope, command, out),
         Admin::Quit => {
             reply.status("OK");
-            // Nobody counts it any more, though its connection is closed a little later.
-            session.leave(shared);
-            session.client.leave();
+            session.quit(shared);
             return After::Close;
         }
         Admin::Reset => {
@@ -117,6 +110,21 @@ fn begin_walk(
             session.reply(out).error(text);
             After::Go
         }
+    }
+}
+
+/// A client that only listens takes no reply but in the form of a message.
+fn ping(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mut reply = session.reply(out);
+    match command.len() {
+        1 | 2 if session.only_listens() => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(command.arg(1));
+        }
+        1 => reply.status("PONG"),
+        2 => reply.bulk(command.arg(1)),
+        _ => reply.error(&arity_error("ping")),
     }
 }
 

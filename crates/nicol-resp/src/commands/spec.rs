@@ -34,6 +34,7 @@ pub enum Admin {
     Info,
     Keys,
     Latency,
+    Monitor,
     Multi,
     Ping,
     /// PUBLISH and SPUBLISH.
@@ -184,7 +185,10 @@ impl Spec {
     ) {
         let how = match self.action {
             Action::Data(how, _) => how,
-            Action::Admin(_, InMulti::Planned) => as_sent,
+            Action::Admin(_, InMulti::Planned) => {
+                plan.publishes();
+                as_sent
+            }
             Action::Admin(..) => return,
         };
         let checked = planner.check(self.name, self.keys, command);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nicol_core::ids::Key;
 
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Unblock};
 
 /// A client that waits.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Waiter {
 
 impl Waiter {
     fn wake(&self) {
-        self.mailbox.unblock(self.slot, self.connection);
+        self.mailbox.unblock(self.slot, self.connection, Unblock::TryAgain);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::acl::names::DEFAULT;
 use crate::connection::address::Address;
 use crate::connection::encode::Protocol;
-use crate::connection::mailbox::Mailbox;
+use crate::connection::mailbox::{Mailbox, Unblock};
 use crate::pushes::Push;
 
 /// The name of a command or of a subcommand as a number, 0 for none: threads tell each other.
@@ -37,6 +37,8 @@ pub struct Client {
     killed: AtomicBool,
     /// Nothing more is sent to it.
     gone: AtomicBool,
+    /// Its pop waits.
+    blocked: AtomicBool,
     /// Bytes of the messages that wait for its thread.
     waiting: AtomicUsize,
     latest: Latest,
@@ -75,6 +77,8 @@ pub struct Seen {
     pub library_version: Vec<u8>,
     /// CLIENT TRACKING: it keeps copies, and is told when these may have changed.
     pub tracks: bool,
+    /// MONITOR: it sees every command.
+    pub monitors: bool,
     /// CLIENT NO-EVICT: its connection is not closed for the memory that clients' buffers take.
     pub no_evict: bool,
 }
@@ -88,10 +92,10 @@ impl Client {
         slot: usize,
     ) -> Self {
         let since = Instant::now();
-        let [killed, gone] = [false; 2].map(AtomicBool::new);
+        let [killed, gone, blocked] = [false; 3].map(AtomicBool::new);
         let (latest, seen) = (Latest::default(), Mutex::default());
         let waiting = AtomicUsize::new(0);
-        Self { id, peer, local, since, front, slot, killed, gone, waiting, latest, seen }
+        Self { id, peer, local, since, front, slot, killed, gone, blocked, waiting, latest, seen }
     }
 
     /// Asks its thread to close it.
@@ -126,6 +130,30 @@ impl Client {
         for (subscribed, count) in self.latest.subscribed.iter().zip(counts) {
             subscribed.store(count, Ordering::Relaxed);
         }
+    }
+
+    /// Its pop waits, or does not any more. Only its own thread calls it.
+    pub fn block(&self, blocked: bool) {
+        self.blocked.store(blocked, Ordering::SeqCst);
+    }
+
+    /// Whether its pop waits.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::SeqCst)
+    }
+
+    /// Ends its wait, as if its time were over or with an error; `false`: it does not wait.
+    pub fn unblock(&self, with_error: bool) -> bool {
+        let blocked = self.is_blocked();
+        if blocked {
+            self.front.unblock(self.slot, self.id, Unblock::End { with_error });
+        }
+        blocked
+    }
+
+    /// Makes its thread look around.
+    pub fn wake(&self) {
+        self.front.wake();
     }
 
     /// It leaves: nothing more is sent to it.
@@ -198,11 +226,13 @@ impl Client {
         let active = self.since + Duration::from_nanos(latest.active.load(Ordering::Relaxed));
         let protocol = Protocol::from_number(latest.protocol.load(Ordering::Relaxed));
         let told = [
-            (queued > 0, 'x'),
-            (seen.no_evict, 'e'),
-            (seen.tracks, 't'),
+            (seen.monitors, 'O'),
             (self.listens(), 'P'),
+            (queued > 0, 'x'),
+            (self.is_blocked(), 'b'),
+            (seen.tracks, 't'),
             (self.local.path().is_some(), 'U'),
+            (seen.no_evict, 'e'),
         ];
         let flags: String = told.iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag).collect();
         let flags = if flags.is_empty() { "N" } else { &flags };

@@ -199,6 +199,11 @@ fn watched(session: &Session, shared: &Shared, spec: &Spec, command: &Command<'_
     rows.len()
 }
 
+/// Whether a subcommand of CLIENT is refused after MULTI.
+fn is_immediate(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"kill") || name.eq_ignore_ascii_case(b"reply")
+}
+
 /// Queues a command after MULTI. A command without records is answered now and its reply queued.
 fn queue(
     session: &mut Session,
@@ -231,9 +236,10 @@ fn queue(
             Action::Admin(_, InMulti::Refused) => {
                 refusal = Some(format!("ERR {} inside MULTI is not allowed", spec.name));
             }
-            // It would kill now, and EXEC may never come.
-            Action::Admin(Admin::Client, _) if command.arg(1).eq_ignore_ascii_case(b"kill") => {
-                refusal = Some("ERR CLIENT KILL inside MULTI is not allowed".to_owned());
+            // They would act now, and EXEC may never come.
+            Action::Admin(Admin::Client, _) if is_immediate(command.arg(1)) => {
+                let name = String::from_utf8_lossy(command.arg(1)).to_uppercase();
+                refusal = Some(format!("ERR CLIENT {name} inside MULTI is not allowed"));
             }
             Action::Admin(_, InMulti::Ok) => multi.plan.literal(b"+OK\r\n"),
             Action::Admin(admin, InMulti::AtOnce | InMulti::Queued) => {

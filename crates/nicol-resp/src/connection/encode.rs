@@ -70,6 +70,11 @@ impl<'a> Reply<'a> {
         self.line(b'+', text.as_bytes());
     }
 
+    /// `+line`. It must hold no line break.
+    pub fn line_of(&mut self, line: &[u8]) {
+        self.line(b'+', line);
+    }
+
     /// `-text`, with its code first. Line breaks become spaces, since the text may quote a client.
     pub fn error(&mut self, text: &[u8]) {
         self.out.push(b'-');

@@ -20,7 +20,7 @@ use socket2::{Domain, Socket, Type};
 use super::address::Address;
 use super::clients::Client;
 use super::eviction::victims;
-use super::mailbox::{Completion, Mailbox};
+use super::mailbox::{Completion, Mailbox, Unblock};
 use super::session::Session;
 use super::socket::{Listener, Stream};
 use super::{Connection, Life, Waiting, Want};
@@ -73,6 +73,8 @@ pub struct Front {
     timers: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     /// Connections with replies to write or a life to judge, at the end of the turn.
     touched: Vec<usize>,
+    /// Connections whose command waits for the end of a pause: the place and the id of each.
+    postponed: Vec<(usize, u64)>,
     /// Connections whose turn was cut short.
     again: Vec<usize>,
     scratch: Vec<u8>,
@@ -112,6 +114,7 @@ impl Front {
             transactions,
             timers: BinaryHeap::new(),
             touched: Vec::new(),
+            postponed: Vec::new(),
             again: Vec::new(),
             scratch: vec![0; READ_BYTES],
             completions: Vec::new(),
@@ -160,21 +163,13 @@ impl Front {
         for stream in self.mailbox.take_accepted() {
             self.adopt(stream);
         }
-        for (slot, id) in self.mailbox.take_killed() {
-            let Some(connection) = self.connection(slot) else { continue };
-            if connection.session.id == id {
-                let client = connection.session.client.clone();
-                connection.life = Life::Dead;
-                self.touched.push(slot);
-                match client.is_overrun() {
-                    true => note_slow(&self.shared, &client),
-                    false => self.shared.events.note(Event::ClientKilled, &client.peer),
-                }
+        for (slot, id, how) in self.mailbox.take_unblocked() {
+            match how {
+                Unblock::TryAgain => self.unblock(slot, id),
+                Unblock::End { with_error } => self.end_wait(slot, id, with_error),
             }
         }
-        for (slot, id) in self.mailbox.take_unblocked() {
-            self.unblock(slot, id);
-        }
+        self.resume();
         let mut completions = std::mem::take(&mut self.completions);
         self.mailbox.take_completions(&mut completions);
         for completion in completions.drain(..) {
@@ -201,6 +196,22 @@ impl Front {
         self.touched = touched;
         self.evict();
         any
+    }
+
+    /// Closes the connections that other threads want closed.
+    fn close_killed(&mut self) {
+        for (slot, id) in self.mailbox.take_killed() {
+            let Some(connection) = self.connection(slot) else { continue };
+            if connection.session.id == id {
+                let client = connection.session.client.clone();
+                connection.life = Life::Dead;
+                self.touched.push(slot);
+                match client.is_overrun() {
+                    true => note_slow(&self.shared, &client),
+                    false => self.shared.events.note(Event::ClientKilled, &client.peer),
+                }
+            }
+        }
     }
 
     /// Writes the messages that wait for clients.
@@ -235,7 +246,8 @@ impl Front {
     fn timeout(&self) -> Duration {
         let pause = self.timers.peek().map(|Reverse((at, ..))| *at);
         let due = pause.into_iter().chain(self.transactions.next_due());
-        let next = due.fold(self.sweep_at, Instant::min);
+        let resumes = self.shared.pause.ends_at().filter(|_| !self.postponed.is_empty());
+        let next = due.chain(resumes).fold(self.sweep_at, Instant::min);
         next.saturating_duration_since(Instant::now())
     }
 
@@ -408,6 +420,7 @@ impl Front {
                     self.timers.push(Reverse((at, slot, connection.session.id)));
                     return;
                 }
+                Want::Postpone => return self.postpone(slot),
                 Want::Nothing => {
                     let dropping = connection.life != Life::Open;
                     if dropping && reads < READS_PER_TURN {
@@ -510,7 +523,7 @@ impl Front {
                 && now.saturating_duration_since(connection.session.client.since)
                     >= limits.login_time;
             let waits = !matches!(connection.waiting, Waiting::Input | Waiting::Pause)
-                || connection.session.listens();
+                || connection.session.is_told();
             let silent = limits.idle.is_some_and(|max| idle >= max) && !waits;
             if slow || late || silent {
                 connection.life = Life::Dead;

@@ -19,6 +19,15 @@ pub struct Completion {
     pub response: Response,
 }
 
+/// What becomes of a connection that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unblock {
+    /// It may find something now.
+    TryAgain,
+    /// It waits no longer, as if its time were over or with an error.
+    End { with_error: bool },
+}
+
 /// What other threads hand to one front. Bounded: a connection has one transaction in
 /// progress, and connections are limited.
 #[derive(Debug)]
@@ -28,7 +37,7 @@ pub struct Mailbox {
     /// Connections to be closed: the place and the id of each.
     killed: Mutex<Vec<(usize, u64)>>,
     /// Connections that wait and may find something now: the place and the id of each.
-    unblocked: Mutex<Vec<(usize, u64)>>,
+    unblocked: Mutex<Vec<(usize, u64, Unblock)>>,
     /// Messages to connections: the place and the id of each.
     pushes: Mutex<Vec<(usize, u64, Push)>>,
     /// Set while there are any.
@@ -70,9 +79,11 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Lets a connection that waits try again.
-    pub fn unblock(&self, slot: usize, connection: u64) {
-        self.unblocked.lock().unwrap_or_else(PoisonError::into_inner).push((slot, connection));
+    /// Lets a connection that waits try again, or ends its wait.
+    pub fn unblock(&self, slot: usize, connection: u64, how: Unblock) {
+        let mut unblocked = self.unblocked.lock().unwrap_or_else(PoisonError::into_inner);
+        unblocked.push((slot, connection, how));
+        drop(unblocked);
         self.wake();
     }
 
@@ -131,8 +142,8 @@ impl Mailbox {
         std::mem::take(&mut *self.killed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The connections that may try again.
-    pub fn take_unblocked(&self) -> Vec<(usize, u64)> {
+    /// The connections that may try again, or wait no longer.
+    pub fn take_unblocked(&self) -> Vec<(usize, u64, Unblock)> {
         std::mem::take(&mut *self.unblocked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use nicol_core::ids::Key;
 
 use self::parse::{Command, Parser, ProtocolError, Step};
-use self::session::{After, Session};
+use self::session::{After, Answers, Session};
 use self::socket::Stream;
 use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
@@ -43,6 +43,8 @@ enum Waiting {
     Transaction,
     /// Until a time, before it goes on.
     Pause,
+    /// For the end of a pause.
+    Postponed,
     /// For others to have their turn, before its walk goes on.
     Turn,
     /// For a key to change, so that its pop finds something.
@@ -59,6 +61,8 @@ struct Blocking {
     until: Option<Instant>,
     /// A key has changed since its attempt was begun.
     woken: bool,
+    /// Another client has ended its wait: with an error, or as if its time were over.
+    ends: Option<bool>,
     attempts: u32,
 }
 
@@ -85,6 +89,8 @@ enum Want {
     Walk,
     /// Go on after a while.
     Pause(std::time::Duration),
+    /// Go on once commands are not paused any more.
+    Postpone,
     /// Nothing: it is closing.
     Nothing,
 }
@@ -130,6 +136,8 @@ pub struct Connection {
     weight: usize,
     /// When its transaction was submitted.
     submitted: Instant,
+    /// The command under way, or the one in the batch, is not answered.
+    silent: bool,
     /// Its pop, if that may wait.
     blocking: Option<Blocking>,
     front: usize,
@@ -160,6 +168,7 @@ impl Connection {
             parsed: None,
             weight: 0,
             submitted: Instant::now(),
+            silent: false,
             blocking: None,
             front,
         }
@@ -213,10 +222,11 @@ impl Connection {
     /// Executes the command that the parser holds, in `len` bytes, or keeps it until the batch
     /// before it is done.
     fn execute(&mut self, shared: &Shared, len: usize) -> Want {
-        let want = self.command(shared);
-        if want == Want::Submit(Kind::Batch) {
+        let want = self.answered(shared);
+        if matches!(want, Want::Submit(Kind::Batch) | Want::Postpone) {
             self.parsed = Some(len);
         } else {
+            self.show(shared);
             self.consumed += len;
             count(&shared.counters.commands, 1);
         }
@@ -229,6 +239,32 @@ impl Connection {
         let text = format!("ERR Protocol error: {error}");
         self.session.reply(&mut self.output).error(text.as_bytes());
         self.life = Life::Closing;
+    }
+
+    /// As [`Connection::command`], if commands are not paused, and without an answer if the client
+    /// wants none.
+    fn answered(&mut self, shared: &Shared) -> Want {
+        let wanted = self.session.answers;
+        let (is_silent, is_paused) = (wanted != Answers::On, self.is_paused(shared));
+        // A command without an answer is alone in its batch.
+        if self.batch.commands() > 0 && (is_silent || self.silent || is_paused) {
+            return Want::Submit(Kind::Batch);
+        }
+        if is_paused {
+            return Want::Postpone;
+        }
+        self.silent = is_silent;
+        if wanted == Answers::SkipNext {
+            self.session.answers = Answers::On;
+        }
+        let before = self.output.len();
+        let want = self.command(shared);
+        // CLIENT REPLY ON is answered itself.
+        if wanted == Answers::SkipNext || self.session.answers == Answers::Off {
+            self.hush(before);
+        }
+        self.silent &= self.batch.commands() > 0 || matches!(want, Want::Submit(_) | Want::Walk);
+        want
     }
 
     /// Batches, queues or answers the command that the parser holds. `Submit(Batch)`: the commands
@@ -274,9 +310,8 @@ impl Connection {
         if self.batch.commands() > 0 {
             return Want::Submit(Kind::Batch);
         }
-        let (session, out) = (&mut self.session, &mut self.output);
-        let (begun, allowed) =
-            (Instant::now(), spec.map(|spec| dispatch::allows(session, spec, &command)));
+        let (session, out, begun) = (&mut self.session, &mut self.output, Instant::now());
+        let allowed = spec.map(|spec| dispatch::allows(session, spec, &command));
         let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
         if let (Some(spec), Some(allowed)) = (spec, allowed) {
             let (took, place) = (begun.elapsed(), usize::from(spec.number));
@@ -345,7 +380,7 @@ impl Connection {
 
     /// Answers the client's transaction, or prepares its parts.
     fn end(&mut self, planned: &Planned, end: End, shared: &Shared) {
-        let took = self.submitted.elapsed();
+        let (took, before) = (self.submitted.elapsed(), self.output.len());
         match end {
             End::Committed(output) => {
                 let executed = OutputHead::parse(&output).map_or(0, |(head, _)| head.executed);
@@ -370,6 +405,7 @@ impl Connection {
                 self.fail(planned, &text);
             }
         }
+        self.hush(before);
         self.push_stale(shared);
     }
 

@@ -1,13 +1,69 @@
-//! What a client is sent that answers no request, and how long it may leave it unread.
+//! What a client is sent that answers no request, what is kept from it, and how long it may leave
+//! it unread.
 
 use std::time::Instant;
 
 use super::{Connection, Life};
+use crate::commands::lookup;
+use crate::commands::rights::{self, Categories};
+use crate::commands::spec::{Action, Admin};
 use crate::config::Limits;
+use crate::pause::Paused;
 use crate::pushes::Push;
 use crate::shared::Shared;
 
 impl Connection {
+    /// Takes back what was answered since the output had `before` bytes, if it is not wanted.
+    pub(super) fn hush(&mut self, before: usize) {
+        if self.silent {
+            self.output.truncate(before);
+        }
+    }
+
+    /// Whether the command that the parser holds must wait for the end of a pause.
+    pub(super) fn is_paused(&self, shared: &Shared) -> bool {
+        let Some(paused) = shared.pause.now() else { return false };
+        let command = self.parser.command(&self.input[self.consumed..]);
+        let writes = lookup(command.arg(0)).is_some_and(|spec| match spec.action {
+            Action::Admin(Admin::Publish { .. }, _) => true,
+            Action::Admin(Admin::Exec, _) => {
+                self.session.multi.as_ref().is_some_and(|multi| multi.plan.writes())
+            }
+            _ => spec.writes(),
+        });
+        paused == Paused::All || writes
+    }
+
+    /// Shows the command that the parser holds to those who see all. Those for administrators are
+    /// not shown, nor are passwords.
+    pub(super) fn show(&self, shared: &Shared) {
+        if shared.monitors.is_off() {
+            return;
+        }
+        let command = self.parser.command(&self.input[self.consumed..]);
+        let Some(spec) = lookup(command.arg(0)).filter(|spec| spec.accepts(command.len())) else {
+            return;
+        };
+        let words: Vec<&[u8]> = command.args(0).collect();
+        let categories = rights::categories(rights::number(spec, &words));
+        let is_secret = Categories::named(b"admin").is_some_and(|admin| categories.meets(admin));
+        let is_allowed = self.session.authenticated || spec.flags.contains(&"no_auth");
+        if is_secret || !is_allowed || self.session.denied(spec, &command).is_some() {
+            return;
+        }
+        let passwords = match spec.name {
+            "auth" => 1,
+            "hello" => {
+                let auth = words.iter().position(|word| word.eq_ignore_ascii_case(b"auth"));
+                auth.map_or(words.len(), |place| place + 1)
+            }
+            _ => words.len(),
+        };
+        let hidden = (passwords..words.len()).map(|_| &b"(redacted)"[..]);
+        let shown = words[..passwords.min(words.len())].iter().copied().chain(hidden);
+        shared.monitors.show(self.session.database, &self.session.client.peer, shown);
+    }
+
     /// Writes a message behind the replies so far, if the client's protocol has a way to say it.
     pub(super) fn push(&mut self, push: &Push) {
         self.session.client.taken(push);
@@ -26,7 +82,7 @@ impl Connection {
 
     /// Whether it has more to read than any client may. `written` bytes were sent just now.
     pub(super) fn is_overrun(&mut self, limits: &Limits, written: usize, now: Instant) -> bool {
-        let (unread, listens) = (self.unread(), self.session.listens());
+        let (unread, listens) = (self.unread(), self.session.is_told());
         let (hard, soft) = match (self.session.authenticated, listens) {
             (_, true) => (limits.pubsub.hard_bytes, limits.pubsub.soft_bytes),
             (true, _) => (limits.output_hard_bytes, limits.output_soft_bytes),
@@ -43,7 +99,7 @@ impl Connection {
 
     /// Whether it has left too much unread for too long.
     pub(super) fn is_slow(&self, limits: &Limits, now: Instant) -> bool {
-        let patience = match self.session.listens() {
+        let patience = match self.session.is_told() {
             true => limits.pubsub.soft_time,
             false => limits.output_soft_time,
         };

@@ -42,11 +42,25 @@ pub struct Session {
     pub tracks: Option<Choice>,
     /// What it says of the next command, or of the MULTI that is next or under way.
     pub caches: Option<bool>,
+    /// Whether it is answered.
+    pub answers: Answers,
+    /// It sees every command.
+    pub monitors: bool,
     /// What it has subscribed to.
     pub subscriptions: Subscriptions,
     /// Its command that goes over all keys, while that is under way.
     pub walk: Option<Box<Walk>>,
     pub last_command: CommandNumber,
+}
+
+/// Whether a client is answered: CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    #[default]
+    On,
+    /// Not to its next command.
+    SkipNext,
+    Off,
 }
 
 /// Commands queued after MULTI.
@@ -101,6 +115,8 @@ impl Session {
             watches: Vec::new(),
             tracks: None,
             caches: None,
+            answers: Answers::On,
+            monitors: false,
             subscriptions: Subscriptions::default(),
             walk: None,
             last_command: CommandNumber::default(),
@@ -120,13 +136,18 @@ impl Session {
         !self.subscriptions.is_empty()
     }
 
+    /// Whether it is told of what others do.
+    pub fn is_told(&self) -> bool {
+        self.monitors || self.listens()
+    }
+
     /// Whether it may do nothing but listen: in version 2 of the protocol messages look as replies
     /// do.
     pub fn only_listens(&self) -> bool {
         self.protocol == Protocol::Resp2 && self.listens()
     }
 
-    /// It listens to nothing any more.
+    /// It listens to nothing any more, and sees no commands of others.
     pub fn leave(&mut self, shared: &Shared) {
         let subscriptions = std::mem::take(&mut self.subscriptions);
         for scope in Scope::ALL {
@@ -135,6 +156,23 @@ impl Session {
             }
         }
         self.client.listen([0; 3]);
+        if std::mem::take(&mut self.monitors) {
+            shared.monitors.remove(self.id);
+            self.client.seen().monitors = false;
+        }
+    }
+
+    /// It sees every command from now on.
+    pub fn monitor(&mut self, shared: &Shared) {
+        self.monitors = true;
+        self.client.seen().monitors = true;
+        shared.monitors.add(&self.client);
+    }
+
+    /// It leaves: nobody counts it any more, though its connection is closed a little later.
+    pub fn quit(&mut self, shared: &Shared) {
+        self.leave(shared);
+        self.client.leave();
     }
 
     /// It keeps no copies any more.

@@ -300,6 +300,10 @@ impl Transactions {
 
     /// Submits the rows whose keys have expired, if none are in progress.
     fn expire(&mut self) {
+        // Nothing changes in a pause.
+        if self.shared.pause.now().is_some() {
+            return;
+        }
         if let Some(planned) = self.expiry.due(&self.shared) {
             self.lock(Waiter { slot: ACTIVE_EXPIRY, connection: 0, planned });
         }

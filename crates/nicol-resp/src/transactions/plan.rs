@@ -163,6 +163,7 @@ pub struct PlanBuilder {
     expiring: Vec<(i64, Key)>,
     waits: Option<Duration>,
     tells: bool,
+    publishes: bool,
 }
 
 impl PlanBuilder {
@@ -258,6 +259,16 @@ impl PlanBuilder {
         self.waits = Some(Duration::from_millis(millis));
     }
 
+    /// Whether it writes keys so far, or publishes.
+    pub fn writes(&self) -> bool {
+        !self.writes.is_empty() || self.publishes
+    }
+
+    /// Its current command publishes.
+    pub fn publishes(&mut self) {
+        self.publishes = true;
+    }
+
     /// The events of its keys are told once it has committed.
     pub fn tell_events(&mut self) {
         self.tells = true;
@@ -303,6 +314,7 @@ impl PlanBuilder {
         reads.retain(|key| writes.binary_search(key).is_err());
         let (commands, runs) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.runs));
         let request = Arc::new(Request { reads, writes, args, procedure: PROCEDURE });
+        self.publishes = false;
         let waits = self.waits.take().filter(|_| kind == Kind::Batch);
         Planned { request, kind, protocol, commands, runs, now, waits }
     }

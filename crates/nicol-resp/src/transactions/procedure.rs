@@ -200,7 +200,9 @@ fn command<'t>(
     let start = output.len();
     let spec = op.place().and_then(|place| TABLE.get(place));
     work.begin(
-        plan.tells && spec.is_some_and(|spec| ["getdel", "getex", "getset"].contains(&spec.name)),
+        plan.tells
+            && spec
+                .is_some_and(|spec| ["getdel", "getex", "getset", "pfmerge"].contains(&spec.name)),
     );
     let mut reply = Reply::new(output, plan.protocol);
     let done = match (op, args) {

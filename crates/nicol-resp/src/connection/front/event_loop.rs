@@ -27,8 +27,9 @@ impl EventLoop for Front {
             return Turn::Ended;
         }
         // Before what clients ask for now: a message that was published before stands before its
-        // reply.
+        // reply, and who was closed before is not answered.
         self.push();
+        self.close_killed();
         let mut worked = self.handle_events();
         for slot in std::mem::take(&mut self.again) {
             self.drive(slot);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Front;
 use crate::connection::blocked::Waiter;
 use crate::connection::{Blocking, Connection, Life, Waiting};
+use crate::pause::Paused;
 use crate::transactions::output::OutputHead;
 use crate::transactions::plan::Planned;
 use crate::transactions::{End, Ended};
@@ -49,8 +50,14 @@ impl Front {
             self.shared.blocked.enter(&rows, &Waiter { mailbox, slot, connection: id });
             let until = Instant::now().checked_add(time).filter(|_| time > Duration::ZERO);
             let kept = planned.clone();
-            connection.blocking =
-                Some(Blocking { planned: kept, rows, until, woken: false, attempts: 1 });
+            connection.blocking = Some(Blocking {
+                planned: kept,
+                rows,
+                until,
+                woken: false,
+                ends: None,
+                attempts: 1,
+            });
             if let Some(at) = until {
                 self.timers.push(Reverse((at, slot, id)));
             }
@@ -100,12 +107,15 @@ impl Front {
             shared.blocked.pass(&blocking.rows, id);
         }
         connection.waiting = Waiting::Blocked;
+        connection.session.client.block(true);
         if is_gone {
             // As Redis does: what is popped for it would be lost.
             connection.life = Life::Dead;
             self.touched.push(slot);
         } else if blocking.until.is_some_and(|until| Instant::now() >= until) {
             self.time_out(slot);
+        } else if let Some(with_error) = blocking.ends {
+            self.give_up(slot, with_error);
         } else if std::mem::take(&mut blocking.woken) {
             self.try_again(slot);
         }
@@ -119,6 +129,42 @@ impl Front {
             Waiting::Blocked => self.try_again(slot),
             // Its attempt may have come before the change.
             _ => blocking.woken = true,
+        }
+    }
+
+    /// The client's wait is ended by another one.
+    pub(super) fn end_wait(&mut self, slot: usize, id: u64, with_error: bool) {
+        let Some(connection) = self.served(slot, id) else { return };
+        let Some(blocking) = &mut connection.blocking else { return };
+        match connection.waiting {
+            Waiting::Blocked => self.give_up(slot, with_error),
+            // Its attempt may still find something.
+            _ => blocking.ends = Some(with_error),
+        }
+    }
+
+    /// A pause holds up the next command of the connection in place `slot`.
+    pub(super) fn postpone(&mut self, slot: usize) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.waiting = Waiting::Postponed;
+        let id = connection.session.id;
+        self.postponed.push((slot, id));
+    }
+
+    /// Lets the commands go on that a pause has held up, as far as it does not any more.
+    pub(super) fn resume(&mut self) {
+        if self.postponed.is_empty() || self.shared.pause.now() == Some(Paused::All) {
+            return;
+        }
+        let shared = self.shared.clone();
+        for (slot, id) in std::mem::take(&mut self.postponed) {
+            let Some(connection) = self.served(slot, id) else { continue };
+            if connection.is_paused(&shared) {
+                self.postponed.push((slot, id));
+            } else {
+                connection.waiting = Waiting::Input;
+                self.drive(slot);
+            }
         }
     }
 
@@ -150,10 +196,21 @@ impl Front {
 
     /// Answers a client whose time is over with nothing.
     fn time_out(&mut self, slot: usize) {
+        self.give_up(slot, false);
+    }
+
+    /// Answers a client that waits no longer with nothing, or with an error.
+    fn give_up(&mut self, slot: usize, with_error: bool) {
         let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
         connection.waiting = Waiting::Input;
-        connection.session.reply(&mut connection.output).null_array();
+        let before = connection.output.len();
+        let mut reply = connection.session.reply(&mut connection.output);
+        match with_error {
+            true => reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            false => reply.null_array(),
+        }
+        connection.hush(before);
         if let Some(blocking) = &connection.blocking {
             connection.note_calls(&blocking.planned, 1, Duration::ZERO, &shared);
         }
@@ -166,6 +223,9 @@ impl Front {
         let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
         let id = connection.session.id;
+        if connection.blocking.is_some() {
+            connection.session.client.block(false);
+        }
         if let Some(Blocking { rows, .. }) = connection.blocking.take()
             && !shared.is_dead.load(Ordering::SeqCst)
         {

@@ -37,7 +37,9 @@ impl Connection {
     /// Answers the command whose walk has ended.
     fn end_walk(&mut self, shared: &Shared) {
         let Some(walk) = self.session.walk.take() else { return };
+        let before = self.output.len();
         walk.answer(&mut self.session.reply(&mut self.output));
+        self.hush(before);
         let (begun, place, words) = &walk.asked;
         let took = begun.elapsed();
         shared.stats.of(self.front).called((*place, 1), took);

@@ -11,6 +11,7 @@ use crate::transactions::record::Database;
 
 /// Commands whose event has another name.
 const OTHERS: &[(&str, &str)] = &[
+    ("bitfield", "setbit"),
     ("bitop", "set"),
     ("blpop", "lpop"),
     ("brpop", "rpop"),
@@ -26,10 +27,12 @@ const OTHERS: &[(&str, &str)] = &[
     ("lpushx", "lpush"),
     ("mset", "set"),
     ("msetnx", "set"),
+    ("pfmerge", "pfadd"),
     ("psetex", "set"),
     ("rpushx", "rpush"),
     ("setex", "set"),
     ("setnx", "set"),
+    ("sort", "sortstore"),
     ("zincrby", "zincr"),
 ];
 
@@ -79,6 +82,10 @@ impl<'t> Work<'t> {
                 self.event(Class::New, "new", to);
                 self.event(Class::Generic, "move_from", from);
                 self.event(Class::Generic, "move_to", to);
+            }
+            ("restore", &[to]) => {
+                self.event(Class::New, "new", to);
+                self.event(Class::Generic, "restore", to);
             }
             ("copy", &[to]) => {
                 self.event(Class::New, "new", to);
