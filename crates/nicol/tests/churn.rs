@@ -176,7 +176,7 @@ fn churn_stays_within_the_limit() {
     let length = Duration::from_secs(8);
     // A small limit holds the program and its buffers as well.
     let churn =
-        Churn { limit_mb: 300, steady: 10_000_000, length, most_percent: 115, off_percent: 30 };
+        Churn { limit_mb: 300, steady: 10_000_000, length, most_percent: 115, off_percent: 40 };
     churn.random_sizes(8_000);
     churn.drifting_sizes(1_500);
 }
