@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::tracking;
-use crate::commands::errors::{arity_error, wrong_subcommand};
+use crate::commands::errors::{SYNTAX, arity_error, wrong_subcommand};
 use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
 use crate::commands::rights;
 use crate::commands::spec::takes;
@@ -14,7 +14,6 @@ use crate::connection::session::{After, Answers, Session};
 use crate::pause::Paused;
 use crate::shared::Shared;
 
-const SYNTAX: &[u8] = b"ERR syntax error";
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
 
 /// The subcommands with their arities.
@@ -184,7 +183,7 @@ fn set_no_evict(session: &Session, value: &[u8]) -> Result<(), &'static [u8]> {
     session.client.seen().no_evict = match value.to_ascii_lowercase().as_slice() {
         b"on" => true,
         b"off" => false,
-        _ => return Err(b"ERR syntax error"),
+        _ => return Err(SYNTAX),
     };
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! COMMAND: the table as clients ask for it.
 
-use crate::commands::errors::{arity_error, unknown_subcommand};
+use crate::commands::errors::{SYNTAX, arity_error, unknown_subcommand};
 use crate::commands::glob::matches;
 use crate::commands::key_places::KeyPlaces;
 use crate::commands::rights::{self, Categories, NUMBERS};
@@ -84,7 +84,7 @@ fn listed(command: &Command<'_>) -> Result<Vec<&'static str>, &'static [u8]> {
         return Ok(names.collect());
     }
     if command.len() != 5 || !command.arg(2).eq_ignore_ascii_case(b"filterby") {
-        return Err(b"ERR syntax error");
+        return Err(SYNTAX);
     }
     let value = command.arg(4).to_ascii_lowercase();
     match command.arg(3).to_ascii_lowercase().as_slice() {
@@ -96,7 +96,7 @@ fn listed(command: &Command<'_>) -> Result<Vec<&'static str>, &'static [u8]> {
         }
         // There are no modules.
         b"module" => Ok(Vec::new()),
-        _ => Err(b"ERR syntax error"),
+        _ => Err(SYNTAX),
     }
 }
 

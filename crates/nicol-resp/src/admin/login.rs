@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::acl::note_refusal;
 use super::client::set_name;
 use crate::acl::log::Reason;
+use crate::commands::errors::SYNTAX;
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
 use crate::connection::parse::Command;
@@ -30,7 +31,7 @@ pub fn auth(
     out: &mut Vec<u8>,
 ) -> After {
     if command.len() > 3 {
-        session.reply(out).error(b"ERR syntax error");
+        session.reply(out).error(SYNTAX);
         return After::Go;
     }
     if command.len() == 2 && shared.users.default_user().takes_any() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::commands::errors::SYNTAX;
 use crate::commands::number::parse_i64;
 use crate::connection::clients::Client;
 use crate::connection::parse::Command;
@@ -9,7 +10,6 @@ use crate::connection::session::Session;
 use crate::shared::Shared;
 use crate::tracking::{Choice, Mode};
 
-const SYNTAX: &[u8] = b"ERR syntax error";
 const NOBODY: &[u8] = b"ERR The client ID you want redirect to does not exist";
 const TWO_REDIRECTS: &[u8] = b"ERR A client can only redirect to a single other client";
 const BAD_ID: &[u8] = b"ERR Invalid client ID";

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::bitmap::{BAD_OFFSET, BYTES_MAX, SYNTAX, TOO_LONG, integer};
+use super::bitmap::{BAD_OFFSET, BYTES_MAX, TOO_LONG, integer};
+use super::errors::SYNTAX;
 use super::key_places::KeyPlaces;
 use super::number::parse_i64;
 use super::spec::{GROW, READ, Run, Spec, as_sent};

@@ -6,6 +6,7 @@ use super::key_places::KeyPlaces;
 use super::number::{NOT_AN_INTEGER, parse_i64};
 use super::spec::{GROW, Plan, READ, Run, SLOW_READ, Spec, as_sent};
 use super::string::TYPE;
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::transactions::plan::{Arg, PlanBuilder};
@@ -44,7 +45,6 @@ const fn bits(
     Spec::data("bitmap", name, arity, of, how, summary)
 }
 
-pub const SYNTAX: &[u8] = b"ERR syntax error";
 pub const BAD_OFFSET: &[u8] = b"ERR bit offset is not an integer or out of range";
 pub const TOO_LONG: &[u8] = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 

@@ -9,6 +9,7 @@ use super::key_places::KeyPlaces;
 use super::list;
 use super::sorted_set;
 use super::spec::{Plan, Run, Spec};
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::transactions::plan::{Arg, PlanBuilder};
@@ -128,7 +129,7 @@ fn check_several<const SCORES: bool>(command: &Command<'_>) -> Result<(), Stop> 
     let (_, word, options) = list::several(&args)?;
     let words = if SCORES { [&b"min"[..], b"max"] } else { [&b"left"[..], b"right"] };
     if !words.iter().any(|known| word.bytes.eq_ignore_ascii_case(known)) {
-        return Err(Stop::Error(b"ERR syntax error"));
+        return Err(Stop::Error(SYNTAX));
     }
     list::pop_count(options).map(|_| ())
 }
@@ -166,7 +167,7 @@ fn plan_blmove(
     let is_end =
         |word: &&[u8]| word.eq_ignore_ascii_case(b"left") || word.eq_ignore_ascii_case(b"right");
     if !ends.iter().all(is_end) {
-        return Err(b"ERR syntax error".to_vec());
+        return Err(SYNTAX.to_vec());
     }
     let millis = timeout(command.arg(5))?;
     spec.begin(plan);

@@ -1,6 +1,9 @@
-//! The errors of commands that do not exist or have the wrong number of arguments.
+//! The errors of commands that do not exist or have wrong arguments.
 
 use crate::connection::parse::Command;
+
+/// The error of arguments that make no sense together.
+pub const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// The error of a wrong number of arguments; `name` in lower case, a subcommand after a bar.
 pub fn arity_error(name: &str) -> Vec<u8> {
@@ -9,17 +12,16 @@ pub fn arity_error(name: &str) -> Vec<u8> {
 
 /// The error of a subcommand that does not exist.
 pub fn unknown_subcommand(command: &Command<'_>) -> Vec<u8> {
-    let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend(quoted(command.arg(1), QUOTED_MAX));
-    text.extend_from_slice(b"'. Try ");
-    text.extend(command.arg(0).to_ascii_uppercase());
-    text.extend_from_slice(b" HELP.");
-    text
+    about_subcommand("unknown subcommand", command)
 }
 
 /// The error of a subcommand whose arguments are wrong in number or unknown.
 pub fn wrong_subcommand(command: &Command<'_>) -> Vec<u8> {
-    let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
+    about_subcommand("unknown subcommand or wrong number of arguments for", command)
+}
+
+fn about_subcommand(what: &str, command: &Command<'_>) -> Vec<u8> {
+    let mut text = format!("ERR {what} '").into_bytes();
     text.extend(quoted(command.arg(1), QUOTED_MAX));
     text.extend_from_slice(b"'. Try ");
     text.extend(command.arg(0).to_ascii_uppercase());

@@ -5,9 +5,8 @@
 //! memory is freed when its record is next written, or by the active expiry of the front.
 
 use super::number::{NOT_AN_INTEGER, parse_i64};
+use crate::commands::errors::SYNTAX;
 use crate::connection::parse::Command;
-
-const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// EXPIRE only if the key has no deadline.
 pub const IF_NONE: u8 = 1;

@@ -8,6 +8,7 @@ use super::number::{NOT_AN_INTEGER, parse_i64, push_i64};
 use super::packed::{Rows, count, elements};
 use super::scan;
 use super::spec::{Plan, READ, REMOVE, Run, SLOW_READ, Spec, WRITE, as_sent, with_seed};
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Found, Stop, Work};
@@ -52,8 +53,6 @@ const fn planned(
 ) -> Spec {
     Spec::data("hash", name, arity, (flags, KeyPlaces::ONE), how, summary)
 }
-
-const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// Fields up to which Redis holds a hash as one list, and bytes of the longest part of one.
 const LIST_FIELDS: usize = 128;

@@ -4,6 +4,7 @@ use super::key_places::KeyPlaces;
 use super::number::database;
 use super::object;
 use super::spec::{GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, as_sent};
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::transactions::plan::{Arg, PlanBuilder};
@@ -146,7 +147,7 @@ fn plan_copy(
                 at += 1;
                 target = database(command.arg(at))?;
             }
-            _ => return Err(b"ERR syntax error".to_vec()),
+            _ => return Err(SYNTAX.to_vec()),
         }
         at += 1;
     }

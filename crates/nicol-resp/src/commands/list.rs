@@ -5,6 +5,7 @@ use super::kind::Type;
 use super::number::{NOT_AN_INTEGER, parse_i64};
 use super::packed::{count, elements, pack};
 use super::spec::{GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, WRITE, as_sent};
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Found, Stop, Work};
@@ -57,7 +58,6 @@ const fn placed(
     Spec::data("list", name, arity, of, (as_sent, run), summary)
 }
 
-const SYNTAX: &[u8] = b"ERR syntax error";
 const NO_KEY: &[u8] = b"ERR no such key";
 const NOT_POSITIVE: &[u8] = b"ERR value is out of range, must be positive";
 

@@ -7,11 +7,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::glob::matches;
 use super::number::{NOT_AN_INTEGER, parse_i64};
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::Stop;
 
-const SYNTAX: &[u8] = b"ERR syntax error";
 /// Elements up to which a collection is answered as a whole, as Redis does.
 const WHOLE: usize = 128;
 /// Elements of an answer if the client does not say.

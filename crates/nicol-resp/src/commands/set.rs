@@ -9,6 +9,7 @@ use super::scan;
 use super::spec::{
     GROW, Plan, READ, REMOVE, Run, SLOW_READ, Spec, WRITE, as_sent, into_first, with_seed,
 };
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Stop, Work};
@@ -65,7 +66,6 @@ const fn planned(
     Spec::data("set", name, arity, of, how, summary)
 }
 
-const SYNTAX: &[u8] = b"ERR syntax error";
 const NOT_POSITIVE: &[u8] = b"ERR value is out of range, must be positive";
 
 /// What the commands over several sets are generic over.

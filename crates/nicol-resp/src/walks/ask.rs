@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use super::{Question, Walk, Wanted, scan};
+use crate::commands::errors::SYNTAX;
 use crate::commands::lookup;
 use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
 use crate::commands::spec::Admin;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
 use crate::shared::Shared;
-
-const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// The walk that `command` begins. Errors: the text that it answers.
 pub fn walk(

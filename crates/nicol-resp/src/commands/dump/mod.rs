@@ -13,6 +13,7 @@ use super::expiry::Expiry;
 use super::key_places::KeyPlaces;
 use super::number::{NOT_AN_INTEGER, parse_i64};
 use super::spec::{GROW, Run, SLOW_READ, Spec, as_sent};
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::transactions::plan::{Arg, PlanBuilder};
@@ -48,7 +49,6 @@ const TAIL: usize = 10;
 const WRONG_TAIL: &[u8] = b"ERR DUMP payload version or checksum are wrong";
 const BAD_DATA: &[u8] = b"ERR Bad data format";
 const BUSY: &[u8] = b"BUSYKEY Target key name already exists.";
-const SYNTAX: &[u8] = b"ERR syntax error";
 
 const REPLACE: u8 = 1;
 

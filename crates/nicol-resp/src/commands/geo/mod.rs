@@ -8,11 +8,10 @@ use super::float::{NOT_A_FLOAT, parse_double};
 use super::key_places::KeyPlaces;
 use super::sorted_set::{Adding, Scored, TYPE, add_all, members};
 use super::spec::{GROW, Plan, Run, SLOW_READ, Spec, as_sent, into_first};
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Found, Stop, Work};
-
-const SYNTAX: &[u8] = b"ERR syntax error";
 
 pub const COMMANDS: &[Spec] = &[
     geo("geoadd", -5, (GROW, KeyPlaces::ONE), (as_sent, geoadd), "Add members with places"),

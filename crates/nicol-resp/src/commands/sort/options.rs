@@ -2,6 +2,7 @@
 
 use nicol_core::ids::Key;
 
+use crate::commands::errors::SYNTAX;
 use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
 use crate::commands::spec::Spec;
 use crate::connection::parse::Command;
@@ -9,8 +10,6 @@ use crate::transactions::plan::{Arg, PlanBuilder};
 use crate::transactions::planner::Planner;
 use crate::transactions::record::{Database, row};
 use crate::transactions::work::Stop;
-
-const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// The name of a key, with an asterisk for an element, and perhaps of a field of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

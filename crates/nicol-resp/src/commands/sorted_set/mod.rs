@@ -19,13 +19,13 @@ use super::spec::{
     GROW, Plan, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, WRITE, as_sent, into_first,
     with_seed,
 };
+use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Found, Stop, Work};
 
 pub const TYPE: Type = Type { name: "zset", number: 3, encoding };
 
-const SYNTAX: &[u8] = b"ERR syntax error";
 const NOT_POSITIVE: &[u8] = b"ERR value is out of range, must be positive";
 
 const COUNTED: (&[&str], KeyPlaces) = (SLOW_READ, KeyPlaces::counted(1));
