@@ -270,9 +270,7 @@ fn fault_plan(path: &Path) -> Result<FaultPlan> {
     // A list is not taken for a plan whose fields it has in order.
     let plan: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&text).with_context(flag)?;
-    // Its fields are the file's, not flags or settings.
-    let quoted = |why: serde_json::Error| anyhow!("{}", why.to_string().replace('`', "'"));
-    let plan: FaultPlan = serde_json::from_value(plan.into()).map_err(quoted).with_context(flag)?;
+    let plan: FaultPlan = serde_json::from_value(plan.into()).with_context(flag)?;
     plan.ensure_possible().map_err(|why| anyhow!(why)).with_context(flag)?;
     Ok(plan)
 }

@@ -3,11 +3,27 @@
 //! The laboratory names fields and settings between backticks. The command writes a field as its
 //! flag and a setting as `--set key=value`.
 
-use nicol_lab::refused::FIELDS;
+use std::error::Error;
 
-/// What `error` and its causes say, in flags.
+use nicol_lab::refused::FIELDS;
+use nicol_planner::Wrong;
+use nicol_sim::profile::ProfileError;
+
+/// What `error` and its causes say, in flags. Fields of a file stand between quotes.
 pub fn told(error: &anyhow::Error) -> String {
-    in_flags(&format!("{error:#}"))
+    let causes = error.chain().map(|cause| match is_about_a_file(cause) {
+        true => cause.to_string().replace('`', "'"),
+        false => in_flags(&cause.to_string()),
+    });
+    causes.collect::<Vec<_>>().join(": ")
+}
+
+/// Whether the names in what `cause` says are fields of a file.
+fn is_about_a_file(cause: &(dyn Error + 'static)) -> bool {
+    cause.is::<serde_json::Error>()
+        || cause.is::<toml::de::Error>()
+        || cause.is::<ProfileError>()
+        || cause.is::<Wrong>()
 }
 
 /// `text`, where a field or a setting between backticks is written as it is given.
@@ -42,6 +58,8 @@ fn flag(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use nicol_core::faults::FaultPlan;
+    use nicol_planner::Description;
 
     use super::*;
     use crate::cli::Cli;
@@ -56,6 +74,23 @@ mod tests {
         );
         assert_eq!(in_flags("it's `open"), "it's `open");
         assert_eq!(in_flags("nothing"), "nothing");
+    }
+
+    #[test]
+    fn a_field_of_a_file_is_named_as_the_file_has_it() {
+        let wrong = |error: anyhow::Error| told(&error.context("reading `system`"));
+        let profile = ProfileError::Invalid {
+            file: "mine.toml".into(),
+            line: Some(1),
+            key: "clients".into(),
+            what: "unknown field `clients`".into(),
+        };
+        assert!(wrong(profile.into()).ends_with("unknown field 'clients'"));
+        let plan = Description::parse("plan.toml", "nodes = 1").unwrap_err();
+        assert!(wrong(plan.into()).contains("unknown field 'nodes'"));
+        let json = serde_json::from_str::<FaultPlan>(r#"{"from": 1}"#).unwrap_err();
+        let told = wrong(json.into());
+        assert!(told.starts_with("reading --system: unknown field 'from'"), "{told}");
     }
 
     fn is_flag(command: &clap::Command, flag: &str) -> bool {
