@@ -6,7 +6,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// start: no key that has expired comes back.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    started: Instant,
+    /// `None`: it stands still.
+    started: Option<Instant>,
     started_ms: i64,
 }
 
@@ -14,11 +15,18 @@ impl Clock {
     /// A clock that is right now.
     pub fn start() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Self { started: Instant::now(), started_ms: since.map_or(0, |it| it.as_millis() as i64) }
+        let started_ms = since.map_or(0, |it| it.as_millis() as i64);
+        Self { started: Some(Instant::now()), started_ms }
+    }
+
+    /// A clock that always says `unix_ms`.
+    pub fn stopped(unix_ms: i64) -> Self {
+        Self { started: None, started_ms: unix_ms }
     }
 
     pub fn unix_ms(&self) -> i64 {
-        self.started_ms + self.started.elapsed().as_millis() as i64
+        let since = self.started.map_or(0, |started| started.elapsed().as_millis() as i64);
+        self.started_ms + since
     }
 }
 

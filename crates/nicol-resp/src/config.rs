@@ -12,6 +12,9 @@ use crate::connection::parse::RequestLimits;
 use crate::connection::tls::Tls;
 use crate::transactions::record::{DATABASES, HEADER_LEN};
 
+/// The version of Redis whose commands and texts these are.
+pub const COMPATIBLE_VERSION: &str = "7.0.15";
+
 /// Bytes of the longest RESP key that the record layout and the limits allow.
 pub const KEY_BYTES_MAX: usize = 512;
 /// Bytes of the longest RESP value: 1 MB, less than a record, which holds the key as well.

@@ -63,6 +63,7 @@ mod notices;
 mod pause;
 mod pubsub;
 mod pushes;
+mod scripts;
 mod server;
 mod shared;
 mod slow_log;

@@ -17,15 +17,13 @@ use crate::monitors::Monitors;
 use crate::notices::Notices;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
+use crate::scripts::registry::Scripts;
 use crate::stats::Stats;
 use crate::tracking::Tracking;
 use crate::transactions::planner::Planner;
 use crate::transactions::record::{DATABASES, Database};
 use nicol_core::ids::Key;
 use nicol_core::serving::Backend;
-
-/// The version of Redis whose commands and texts these are.
-pub const COMPATIBLE_VERSION: &str = "7.0.15";
 
 /// Lines of one section of INFO: name and value.
 pub type InfoLines = Vec<(String, String)>;
@@ -212,6 +210,8 @@ pub struct Shared {
     clock: Clock,
     pub logins: Logins,
     pub users: Users,
+    /// The scripts that EVALSHA finds.
+    pub scripts: Scripts,
     pub tracking: Tracking,
     pub pubsub: PubSub,
     pub notices: Notices,
@@ -250,6 +250,7 @@ impl Shared {
             next_seed: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             logins: Logins::default(),
             users,
+            scripts: Scripts::default(),
             tracking: Tracking::default(),
             pubsub: PubSub::default(),
             notices: Notices::default(),
@@ -264,6 +265,11 @@ impl Shared {
     /// Milliseconds of Unix time, by which keys expire.
     pub fn unix_ms(&self) -> i64 {
         self.clock.unix_ms()
+    }
+
+    /// Adds commands of a user with these rights on keys of `database` to plans, as of now.
+    pub fn planner_for<'a>(&'a self, database: Database, rights: &'a [u8]) -> Planner<'a> {
+        self.planner(database).scripted(&self.scripts, rights)
     }
 
     /// Adds commands on keys of `database` to plans, as of now.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::clock::unix_seconds;
 use crate::commands::TABLE;
 use crate::connection::address::Address;
+use crate::scripts::sent::sent;
 use crate::transactions::plan::Planned;
 
 /// Arguments of a command that are shown, and bytes of one, as in Redis.
@@ -188,7 +189,8 @@ impl SlowLog {
 fn words_of(planned: &Planned, commands: usize) -> Vec<Vec<Vec<u8>>> {
     let described = planned.described(commands).into_iter();
     let words = |(place, args): (usize, Vec<&[u8]>)| {
-        let words = [&[TABLE[place].name.as_bytes()], &args[..]].concat();
+        let name = TABLE[place].name;
+        let words = [&[name.as_bytes()], &sent(name, args)[..]].concat();
         cut(words.into_iter())
     };
     described.map(words).collect()

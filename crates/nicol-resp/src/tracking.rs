@@ -14,7 +14,7 @@ use nicol_core::serving::Request;
 
 use crate::connection::clients::Client;
 use crate::pushes::{Push, Stale};
-use crate::transactions::plan::written_keys;
+use crate::transactions::plan::{Op, Plan};
 
 /// Keys that clients may keep, over all clients: beyond it some are forgotten, and this is told.
 const KEYS_MAX: usize = 1_000_000;
@@ -165,21 +165,27 @@ impl Tracking {
         }
     }
 
-    /// A transaction of `writer` may have changed what `request` writes. Where it names only rows,
-    /// as FLUSHDB and expiry do, clients with prefixes are told to forget all.
-    pub fn written(&self, request: &Request, writer: Option<u64>) {
-        if self.is_off() || request.writes.is_empty() {
+    /// A transaction of `writer` may have changed what `request` writes, and has written these
+    /// `keys`, each with its row, which the request need not name. Where it names only rows, as
+    /// FLUSHDB and expiry do, clients with prefixes are told to forget all.
+    pub fn written(&self, request: &Request, keys: &[(Key, Vec<u8>)], writer: Option<u64>) {
+        if self.is_off() || request.writes.is_empty() && keys.is_empty() {
             return;
         }
         let mut state = self.state();
-        for row in &request.writes {
+        for row in request.writes.iter().chain(keys.iter().map(|(row, _)| row)) {
             state.forget_row(*row, writer);
         }
         let broadcasts = |tracker: &Tracker| tracker.mode.choice == Choice::Broadcast;
         if !state.clients.values().any(broadcasts) {
             return;
         }
-        let written = written_keys(&request.args);
+        let mut written = written_keys(&request.args);
+        if let Some(written) = &mut written {
+            written.extend(keys.iter().map(|(_, key)| key.clone()));
+            written.sort_unstable();
+            written.dedup();
+        }
         for tracker in state.clients.values_mut().filter(|tracker| broadcasts(tracker)) {
             let Mode { prefixes, no_loop, .. } = &tracker.mode;
             if *no_loop && writer == Some(tracker.client.id) {
@@ -202,6 +208,22 @@ impl Tracking {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The keys that the plan in `args` writes; `None` if it writes rows whose keys it does not name.
+fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let Ok(plan) = Plan::parse(args) else { return Some(Vec::new()) };
+    let (mut cursor, mut args, mut keys) = (plan.cursor(), Vec::new(), Vec::new());
+    for _ in 0..plan.commands {
+        let Ok(op) = cursor.command(&mut args) else { break };
+        if [Op::PURGE, Op::EMPTY].contains(&op) {
+            return None;
+        }
+        keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
+    }
+    keys.sort();
+    keys.dedup();
+    Some(keys)
 }
 
 impl Tracker {

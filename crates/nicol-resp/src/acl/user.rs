@@ -99,6 +99,8 @@ pub struct User {
     selectors: Vec<Selector>,
     /// Whether nothing is refused.
     is_free: bool,
+    /// The rules that say what it may do, for the scripts that it runs; nothing if all.
+    rights: Vec<u8>,
 }
 
 impl User {
@@ -113,6 +115,7 @@ impl User {
             root: Selector::default(),
             selectors: Vec::new(),
             is_free: false,
+            rights: Vec::new(),
         }
     }
 
@@ -169,6 +172,7 @@ impl User {
             self.apply_one(&rule).map_err(|why| Refused::Rule { rule, why })?;
         }
         self.is_free = self.root.allows_all();
+        self.rights = if self.is_free { Vec::new() } else { self.words_of_rights() };
         Ok(())
     }
 
@@ -231,6 +235,19 @@ impl User {
     /// What it may do of itself, and by its further selectors.
     pub fn selectors(&self) -> (&Selector, &[Selector]) {
         (&self.root, &self.selectors)
+    }
+
+    /// The rules that say what it may do; nothing if it may do all.
+    pub fn rights(&self) -> &[u8] {
+        &self.rights
+    }
+
+    fn words_of_rights(&self) -> Vec<u8> {
+        let mut words = self.root.describe();
+        for selector in &self.selectors {
+            words.extend([b" (", &selector.describe()[..], b")"].concat());
+        }
+        words
     }
 
     /// The rules that make it, behind its name.

@@ -8,6 +8,7 @@ use crate::commands::number::parse_i64;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
 use crate::notices::Chosen;
+use crate::scripts::meter::TIME_MAX;
 use crate::shared::{Persistence, Shared};
 use crate::transactions::record::DATABASES;
 
@@ -69,6 +70,8 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("bind", shared.address.ip().map_or(String::new(), |ip| ip.to_string())),
         ("databases", DATABASES.to_string()),
         ("dir", kept.map_or(String::new(), |kept| kept.dir.clone())),
+        ("busy-reply-threshold", TIME_MAX.as_millis().to_string()),
+        ("lua-time-limit", TIME_MAX.as_millis().to_string()),
         ("latency-monitor-threshold", load(&shared.stats.spikes.threshold_ms)),
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::config::COMPATIBLE_VERSION;
 use crate::connection::address::Address;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
 use crate::pubsub::Scope;
-use crate::shared::{COMPATIBLE_VERSION, InfoLines, Shared};
+use crate::shared::{InfoLines, Shared};
 use crate::stats::CommandStats;
 use crate::transactions::record::{DATABASES, Database};
 
@@ -140,6 +141,9 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
     lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
     lines.push(("maxmemory_policy", "noeviction".into()));
+    let (scripts, bytes) = shared.scripts.counts();
+    lines.push(("number_of_cached_scripts", scripts.to_string()));
+    lines.push(("used_memory_scripts", bytes.to_string()));
     lines.push(("mem_clients_normal", clients.to_string()));
     lines.push(("used_memory_startup", shared.info.process_bytes.to_string()));
     lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));

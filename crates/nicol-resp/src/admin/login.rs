@@ -7,12 +7,13 @@ use super::client::set_name;
 use crate::acl::log::Reason;
 use crate::commands::errors::SYNTAX;
 use crate::commands::number::parse_i64;
+use crate::config::COMPATIBLE_VERSION;
 use crate::connection::encode::Protocol;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
 use crate::events::Event;
 use crate::logins::Judged;
-use crate::shared::{COMPATIBLE_VERSION, Shared, count};
+use crate::shared::{Shared, count};
 
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
 const TOO_MANY: &[u8] =

@@ -7,6 +7,7 @@ mod config;
 mod info;
 mod login;
 mod pubsub;
+mod script;
 mod slowlog;
 mod tracking;
 
@@ -42,7 +43,6 @@ pub fn answer(
         Admin::DbSize => reply.integer(shared.keyspace.keys(session.database) as i64),
         Admin::Discard => discard(session, out),
         Admin::Echo => reply.bulk(command.arg(1)),
-        Admin::EvalSha => reply.error(b"NOSCRIPT No matching script. Please use EVAL."),
         Admin::Exec => return exec(session, out),
         Admin::Hello => return login::hello(session, shared, command, out),
         Admin::Info => info::answer(session, shared, command, out),
@@ -61,6 +61,7 @@ pub fn answer(
             return begin_walk(admin, session, shared, command, out);
         }
         Admin::Latency => slowlog::latency(session, shared, command, out),
+        Admin::Script => script::answer(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
         Admin::Ping => ping(session, command, out),
         Admin::Publish { sharded } => reply.integer(match sharded {

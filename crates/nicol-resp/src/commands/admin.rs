@@ -37,14 +37,6 @@ pub const COMMANDS: &[Spec] = &[
     server("config", -2, SERVER, Admin::Config, "Read and change the configuration"),
     server("dbsize", 1, &["readonly", "fast"], Admin::DbSize, "Return the number of records"),
     connection("echo", 2, FAST, Admin::Echo, "Echo the given string"),
-    queued(
-        "scripting",
-        "evalsha",
-        -3,
-        NO_SCRIPT,
-        Admin::EvalSha,
-        "Execute a script: there are none",
-    ),
     at_once("discard", 1, Admin::Discard, "Discard all commands issued after MULTI"),
     Spec::admin(
         "transactions",

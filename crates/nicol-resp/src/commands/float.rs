@@ -25,18 +25,23 @@ pub fn parse_bound(text: &[u8]) -> Option<f64> {
 }
 
 /// Digits that tell every double apart from all others.
-const DIGITS: i32 = 17;
+const DIGITS: usize = 17;
 
 /// Prints a number with 17 digits and without zeros at the end, as `%.17g` does in C.
 pub fn format_double(number: f64) -> String {
+    format_digits(number, DIGITS)
+}
+
+/// As [`format_double`], with at most so many digits, at least one.
+pub fn format_digits(number: f64, digits: usize) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    let text = format!("{number:.16e}");
+    let text = format!("{number:.*e}", digits - 1);
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..DIGITS).contains(&exponent) {
-        let places = (DIGITS - 1 - exponent) as usize;
+    if (-4..digits as i32).contains(&exponent) {
+        let places = (digits as i32 - 1 - exponent) as usize;
         return without_zeros(&format!("{number:.places$}")).to_owned();
     }
     let sign = if exponent < 0 { '-' } else { '+' };

@@ -10,7 +10,7 @@ mod bitmap;
 mod blocking;
 mod deadlines;
 mod draw;
-mod dump;
+pub mod dump;
 pub mod errors;
 pub mod expiry;
 pub mod float;
@@ -29,6 +29,7 @@ mod packed;
 mod pubsub;
 pub mod rights;
 pub mod scan;
+mod script;
 mod set;
 pub mod sort;
 mod sorted_set;
@@ -48,7 +49,7 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 11] = [
+const OTHERS: [&[Spec]; 12] = [
     bitfield::COMMANDS,
     bitmap::COMMANDS,
     blocking::COMMANDS,
@@ -59,6 +60,7 @@ const OTHERS: [&[Spec]; 11] = [
     sort::COMMANDS,
     deadlines::COMMANDS,
     pubsub::COMMANDS,
+    script::COMMANDS,
     admin::COMMANDS,
 ];
 

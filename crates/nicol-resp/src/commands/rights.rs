@@ -76,7 +76,7 @@ impl Categories {
         }
         let implied = [
             (has("write"), "write"),
-            (has("readonly"), "read"),
+            (has("readonly") && spec.group != "scripting", "read"),
             (has("blocking"), "blocking"),
             (has("admin"), "admin"),
             (has("admin"), "dangerous"),
@@ -124,6 +124,9 @@ enum Class {
     /// Of a connection, and for administrators.
     OfClients,
     PubSub,
+    Scripting,
+    /// Of scripting, and it changes what others run.
+    ScriptingWrite,
 }
 
 impl Class {
@@ -135,8 +138,10 @@ impl Class {
                     b"keyspace" => 1 << 0,
                     b"read" => 1 << 1,
                     b"admin" => 1 << 13 | 1 << 17,
+                    b"write" => 1 << 2,
                     b"pubsub" => 1 << 12,
                     b"connection" => 1 << 18,
+                    b"scripting" => 1 << 20,
                     _ => panic!("a category of subcommands"),
                 };
                 at += 1;
@@ -151,6 +156,8 @@ impl Class {
             Self::Admin => bits(&["admin"]),
             Self::OfClients => bits(&["admin", "connection"]),
             Self::PubSub => bits(&["pubsub"]),
+            Self::Scripting => bits(&["scripting"]),
+            Self::ScriptingWrite => bits(&["write", "scripting"]),
         })
     }
 }
@@ -201,6 +208,15 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     sub("config|help", Class::Slow),
     sub("config|resetstat", Class::Admin),
     sub("config|set", Class::Admin),
+    sub("function|delete", Class::ScriptingWrite),
+    sub("function|dump", Class::Scripting),
+    sub("function|flush", Class::ScriptingWrite),
+    sub("function|help", Class::Scripting),
+    sub("function|kill", Class::Scripting),
+    sub("function|list", Class::Scripting),
+    sub("function|load", Class::ScriptingWrite),
+    sub("function|restore", Class::ScriptingWrite),
+    sub("function|stats", Class::Scripting),
     sub("latency|help", Class::Slow),
     sub("latency|histogram", Class::Admin),
     sub("latency|history", Class::Admin),
@@ -217,6 +233,12 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     sub("pubsub|numsub", Class::PubSub),
     sub("pubsub|shardchannels", Class::PubSub),
     sub("pubsub|shardnumsub", Class::PubSub),
+    sub("script|debug", Class::Scripting),
+    sub("script|exists", Class::Scripting),
+    sub("script|flush", Class::Scripting),
+    sub("script|help", Class::Scripting),
+    sub("script|kill", Class::Scripting),
+    sub("script|load", Class::Scripting),
     sub("slowlog|get", Class::Admin),
     sub("slowlog|help", Class::Slow),
     sub("slowlog|len", Class::Admin),
@@ -375,6 +397,8 @@ pub fn access(spec: &Spec, words: &[&[u8]], nth: usize) -> Access {
         name if UNREAD.contains(&name) => Access::default(),
         name if UNTOLD.contains(&name) => WRITES,
         "set" if !told() => WRITES,
+        // Nobody knows what it does to them.
+        "eval" | "evalsha" | "fcall" => BOTH,
         _ if spec.writes() => BOTH,
         _ => READS,
     }

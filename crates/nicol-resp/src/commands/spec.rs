@@ -26,7 +26,6 @@ pub enum Admin {
     DbSize,
     Discard,
     Echo,
-    EvalSha,
     Exec,
     FlushAll,
     FlushDb,
@@ -46,6 +45,7 @@ pub enum Admin {
     RandomKey,
     Reset,
     Scan,
+    Script,
     Select,
     SlowLog,
     /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
@@ -168,6 +168,16 @@ impl Spec {
     /// Whether its client may wait until there is something for it.
     pub fn blocks(&self) -> bool {
         self.flags.contains(&"blocking")
+    }
+
+    /// Whether no other command joins it in a group.
+    pub fn is_alone(&self) -> bool {
+        self.blocks() || self.is_script()
+    }
+
+    /// Whether it runs a script, or deals with functions.
+    pub fn is_script(&self) -> bool {
+        self.group == "scripting"
     }
 
     /// Whether it takes `len` arguments, its name included.

@@ -231,7 +231,8 @@ fn queue(
         match spec.action {
             Action::Data(..) | Action::Admin(_, InMulti::Planned) => {
                 session.track(shared, spec, command);
-                spec.plan(&shared.planner(session.database), &mut multi.plan, command);
+                let planner = shared.planner_for(session.database, session.user.rights());
+                spec.plan(&planner, &mut multi.plan, command);
             }
             Action::Admin(_, InMulti::Refused) => {
                 refusal = Some(format!("ERR {} inside MULTI is not allowed", spec.name));

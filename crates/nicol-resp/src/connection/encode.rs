@@ -199,6 +199,52 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// A verbatim text of a format of three letters.
+    pub fn verbatim_as(&mut self, format: &[u8], text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => {
+                self.length(b'=', text.len() + 4);
+                let letters = format.iter().chain(&[b' '; 3]).take(3);
+                self.out.extend(letters.map(|letter| if letter < &b' ' { b' ' } else { *letter }));
+                self.out.push(b':');
+                self.out.extend_from_slice(text);
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// A truth value: 1 or 0 in the second version of the protocol.
+    pub fn boolean(&mut self, value: bool) {
+        match self.protocol {
+            Protocol::Resp2 => self.integer(value.into()),
+            Protocol::Resp3 => self.line(b'#', if value { b"t" } else { b"f" }),
+        }
+    }
+
+    /// An integer of any size, whose digits are given. It must hold no line break.
+    pub fn big_number(&mut self, digits: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits),
+            Protocol::Resp3 => self.line(b'(', digits),
+        }
+    }
+
+    /// How it writes.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Bytes of the buffer so far.
+    pub fn written(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back what was written since the buffer had `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.out.truncate(len);
+    }
+
     fn length(&mut self, kind: u8, len: usize) {
         self.out.push(kind);
         push_i64(self.out, len as i64);

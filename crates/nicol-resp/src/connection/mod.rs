@@ -283,8 +283,8 @@ impl Connection {
             // Between WATCH and MULTI each command is a transaction of its own: a group that sets
             // and deletes a watched key would leave no trace for EXEC to see.
             let grouped = self.session.watches.is_empty();
-            // Nothing waits for a pop that waits itself.
-            let grouped = grouped && !spec.blocks() && !self.batch.may_wait();
+            // Nothing waits for a pop that waits itself, nor ends with a script.
+            let grouped = grouped && !spec.is_alone() && !self.batch.is_alone();
             let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
             let refused = dispatch::refused(shared, spec, &command);
             let denied = self.session.denied(spec, &command);
@@ -303,7 +303,8 @@ impl Connection {
             }
             self.session.track(shared, spec, &command);
             self.session.caches = None;
-            spec.plan(&shared.planner(self.session.database), &mut self.batch, &command);
+            let planner = shared.planner_for(self.session.database, self.session.user.rights());
+            spec.plan(&planner, &mut self.batch, &command);
             self.session.last_command = spec.command_number();
             return Want::More;
         }
@@ -364,11 +365,11 @@ impl Connection {
         let Self { session, batch, .. } = self;
         let (mut multi, watches) = match kind {
             Kind::Exec => (session.take_multi(), std::mem::take(&mut session.watches)),
-            Kind::Batch | Kind::Watch | Kind::Walk => (None, Vec::new()),
+            Kind::Batch | Kind::Watch | Kind::Walk | Kind::Script => (None, Vec::new()),
         };
         let plan = match kind {
             Kind::Exec => &mut multi.as_mut()?.plan,
-            Kind::Batch | Kind::Watch | Kind::Walk => batch,
+            Kind::Batch | Kind::Watch | Kind::Walk | Kind::Script => batch,
         };
         if shared.notices.is_on() {
             plan.tell_events();

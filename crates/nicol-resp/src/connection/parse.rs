@@ -292,6 +292,32 @@ fn length_line(
     }
 }
 
+/// The words of a command that no client sent.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl Words {
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+    }
+
+    /// Adds a word.
+    pub fn push(&mut self, word: &[u8]) {
+        self.spans.push(Span { start: self.bytes.len() as u32, len: word.len() as u32 });
+        self.bytes.extend_from_slice(word);
+    }
+
+    /// The command of these words.
+    pub fn command(&self) -> Command<'_> {
+        Command { bytes: &self.bytes, spans: &self.spans, inline: false }
+    }
+}
+
 /// A command: its name and arguments, as slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {

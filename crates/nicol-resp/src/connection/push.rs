@@ -26,6 +26,7 @@ impl Connection {
         let command = self.parser.command(&self.input[self.consumed..]);
         let writes = lookup(command.arg(0)).is_some_and(|spec| match spec.action {
             Action::Admin(Admin::Publish { .. }, _) => true,
+            Action::Data(..) if spec.is_script() => !spec.flags.contains(&"readonly"),
             Action::Admin(Admin::Exec, _) => {
                 self.session.multi.as_ref().is_some_and(|multi| multi.plan.writes())
             }

@@ -192,7 +192,8 @@ impl Session {
             Some(Choice::OptIn) => self.caches == Some(true),
             Some(Choice::OptOut) => self.caches != Some(false),
         };
-        if !keeps || !spec.flags.contains(&"readonly") {
+        // What a script does with its keys nobody knows: it may read them.
+        if !keeps || !spec.flags.contains(&"readonly") && !spec.is_script() {
             return;
         }
         let planner = shared.planner(self.database);

@@ -5,6 +5,7 @@
 //! handed out by [`Transactions::take_ended`]; the event loop answers the client.
 
 mod active_expiry;
+mod calls;
 mod in_flight;
 mod joined;
 mod lock_table;
@@ -14,6 +15,7 @@ pub mod plan;
 pub mod planner;
 pub mod procedure;
 pub mod record;
+pub mod stop;
 pub mod work;
 
 use std::cmp::Reverse;
@@ -31,6 +33,7 @@ use self::active_expiry::{ACTIVE_EXPIRY, ActiveExpiry};
 use self::in_flight::InFlight;
 use self::joined::{JOINED_BATCH, JoinedBatches, shares};
 use self::lock_table::{LockTable, Waiter};
+use self::news::Told;
 use self::output::OutputHead;
 use self::plan::{PlanBuilder, Planned};
 use crate::connection::mailbox::{Completion, Mailbox, Promise};
@@ -313,6 +316,7 @@ impl Transactions {
     fn completed(&mut self, completion: Completion) {
         let Completion { slot, request, mut response } = completion;
         let mut changed = response.outcome == Outcome::Unknown;
+        let mut told = Told::default();
         if response.outcome == Outcome::Committed
             && let Some((head, _)) = OutputHead::parse(&response.output)
         {
@@ -324,15 +328,20 @@ impl Transactions {
                 self.shared.keyspace.grow(database, keys.into());
             }
             changed = head.changed;
-            news::send(&self.shared, &mut response.output);
+            told = news::send(&self.shared, &mut response.output);
+        }
+        for (deadline, row) in told.expiring {
+            self.expiry.remember(deadline, row, &self.shared);
         }
         if changed {
             self.shared.blocked.changed(&request.writes);
+            let rows: Vec<_> = told.wrote.iter().map(|(row, _)| *row).collect();
+            self.shared.blocked.changed(&rows);
         }
         // Before the one who wrote can know of it.
         if changed && !self.shared.tracking.is_off() {
             let writer = self.open.get(slot).and_then(Option::as_ref).map(|open| open.connection);
-            self.shared.tracking.written(&request, writer);
+            self.shared.tracking.written(&request, &told.wrote, writer);
         }
         match slot {
             ACTIVE_EXPIRY => {

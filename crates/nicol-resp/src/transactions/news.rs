@@ -5,10 +5,13 @@
 //! them: so what is aborted or tried again is told once, or not at all.
 //!
 //! Layout, numbers little-endian, one after the other: kind (1 byte: 0 a message, 1 a message on a
-//! sharded channel, 2 an event), a number (4), two lengths (4 each), two texts. Of a message: where
-//! the reply stands that tells its number of receivers, the channel, the message. Of an event: its
-//! class in the lower half and the database in the upper one, the event, the key.
+//! sharded channel, 2 an event, 3 a deadline, 4 a key), a number (4), two lengths (4 each), two
+//! texts. Of a message: where the reply stands that tells its number of receivers, the channel, the
+//! message. Of an event: its class in the lower half and the database in the upper one, the event,
+//! the key. A script may write keys that its plan does not name. Of a deadline that it gives: the
+//! row, the time (8 bytes each). Of a key that it writes: the row, the key.
 
+use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
 
 use crate::connection::encode::{Protocol, Reply};
@@ -22,6 +25,8 @@ const HEAD_LEN: usize = 13;
 const MESSAGE: u8 = 0;
 const SHARDED: u8 = 1;
 const EVENT: u8 = 2;
+const DEADLINE: u8 = 3;
+const WROTE: u8 = 4;
 /// The reply of a PUBLISH until its receivers are known.
 pub const NO_RECEIVERS: &[u8] = b":0\r\n";
 
@@ -39,6 +44,16 @@ impl News {
     pub fn event(&mut self, class: Class, database: Database, event: &str, key: &[u8]) {
         let number = class as u32 | u32::from(database.number()) << 16;
         push(&mut self.0, EVENT, number, event.as_bytes(), key);
+    }
+
+    /// A key of `row` expires at `deadline`.
+    pub fn expires(&mut self, deadline: i64, row: Key) {
+        push(&mut self.0, DEADLINE, 0, &row.0.to_le_bytes(), &deadline.to_le_bytes());
+    }
+
+    /// A key of `row` was written.
+    pub fn wrote(&mut self, row: Key, key: &[u8]) {
+        push(&mut self.0, WROTE, 0, &row.0.to_le_bytes(), key);
     }
 
     /// Keys, each with its entry of `txn`, were found expired: that was before all else.
@@ -66,11 +81,20 @@ fn push(out: &mut Vec<u8>, kind: u8, number: u32, first: &[u8], second: &[u8]) {
     out.extend_from_slice(second);
 }
 
+/// What scripts tell the front.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// When a key of a row expires.
+    pub expiring: Vec<(i64, Key)>,
+    /// The keys that were written, each with its row.
+    pub wrote: Vec<(Key, Vec<u8>)>,
+}
+
 /// Sends what a committed transaction tells in `output`, and completes its replies.
-pub fn send(shared: &Shared, output: &mut Vec<u8>) {
-    let news = OutputHead::news(output);
+pub fn send(shared: &Shared, output: &mut Vec<u8>) -> Told {
+    let (news, mut told) = (OutputHead::news(output), Told::default());
     if news.is_empty() {
-        return;
+        return told;
     }
     let (mut rest, mut receivers) = (news, Vec::new());
     while let Some((head, behind)) = rest.split_first_chunk::<HEAD_LEN>() {
@@ -81,7 +105,12 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) {
         let Some((second, behind)) = behind.split_at_checked(number(9)) else { break };
         rest = behind;
         let (number, pubsub) = (number(1), &shared.pubsub);
+        let word = |text: &[u8]| text.first_chunk().map(|word| u64::from_le_bytes(*word));
         match head[0] {
+            DEADLINE => told.expiring.extend(
+                word(second).zip(word(first)).map(|(deadline, row)| (deadline as i64, Key(row))),
+            ),
+            WROTE => told.wrote.extend(word(first).map(|row| (Key(row), second.to_vec()))),
             MESSAGE => receivers.push((number, pubsub.publish(first, second))),
             SHARDED => receivers.push((number, pubsub.publish_sharded(first, second))),
             _ => {
@@ -99,4 +128,5 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) {
             output.splice(at..at + NO_RECEIVERS.len(), reply);
         }
     }
+    told
 }

@@ -45,6 +45,8 @@ pub enum Kind {
     Watch,
     /// Rows of a walk, to be listed or emptied; a prefix of them may be. Nothing joins it.
     Walk,
+    /// One script: all of its effects or none. Nothing joins it.
+    Script,
 }
 
 /// What is done to the records that a command of a plan names.
@@ -164,6 +166,7 @@ pub struct PlanBuilder {
     waits: Option<Duration>,
     tells: bool,
     publishes: bool,
+    is_script: bool,
 }
 
 impl PlanBuilder {
@@ -269,14 +272,20 @@ impl PlanBuilder {
         self.publishes = true;
     }
 
+    /// Its current command, the only one if it is no MULTI, is a script, which may write.
+    pub fn script(&mut self, writes: bool) {
+        self.is_script = true;
+        self.publishes |= writes;
+    }
+
     /// The events of its keys are told once it has committed.
     pub fn tell_events(&mut self) {
         self.tells = true;
     }
 
-    /// Whether its command may wait: then no other joins it.
-    pub fn may_wait(&self) -> bool {
-        self.waits.is_some()
+    /// Whether no other command joins it: its command may wait, or is a script.
+    pub fn is_alone(&self) -> bool {
+        self.waits.is_some() || self.is_script
     }
 
     /// Adds a command that answers `reply`.
@@ -295,6 +304,8 @@ impl PlanBuilder {
         now: i64,
     ) -> Planned {
         assert!(watches.len() <= usize::from(u16::MAX), "the caller bounds the watches");
+        let is_script = std::mem::take(&mut self.is_script) && kind == Kind::Batch;
+        let kind = if is_script { Kind::Script } else { kind };
         let mut args = std::mem::take(&mut self.body);
         args.resize(args.len().max(HEADER_LEN), 0);
         args[0] = kind as u8 | if std::mem::take(&mut self.tells) { TELLS } else { 0 };
@@ -507,6 +518,7 @@ impl<'a> Plan<'a> {
             1 => Kind::Exec,
             2 => Kind::Watch,
             3 => Kind::Walk,
+            4 => Kind::Script,
             _ => return Err(Malformed),
         };
         Ok(Self {
@@ -568,22 +580,6 @@ fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(bytes);
     u64::from_le_bytes(word)
-}
-
-/// The keys that the plan in `args` writes; `None` if it writes rows whose keys it does not name.
-pub fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let Ok(plan) = Plan::parse(args) else { return Some(Vec::new()) };
-    let (mut cursor, mut args, mut keys) = (plan.cursor(), Vec::new(), Vec::new());
-    for _ in 0..plan.commands {
-        let Ok(op) = cursor.command(&mut args) else { break };
-        if [Op::PURGE, Op::EMPTY].contains(&op) {
-            return None;
-        }
-        keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
-    }
-    keys.sort();
-    keys.dedup();
-    Some(keys)
 }
 
 /// The observations in the output of a WATCH, after its count of commands.

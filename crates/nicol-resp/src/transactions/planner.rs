@@ -14,6 +14,7 @@ use crate::commands::expiry::Expiry;
 use crate::commands::key_places::KeyPlaces;
 use crate::config::Limits;
 use crate::connection::parse::Command;
+use crate::scripts::registry::Scripts;
 
 /// Adds commands to plans.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +25,15 @@ pub struct Planner<'a> {
     clock: Clock,
     /// What a command that draws begins with: another one for each command.
     pub seed: u64,
+    /// The scripts that a command may name, and the rights that they have.
+    scripting: Option<(&'a Scripts, &'a [u8])>,
 }
 
 impl<'a> Planner<'a> {
     /// For keys of `database`, with the seed of the rows' hash, limits, and the clock by which keys
     /// expire.
     pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, clock: Clock) -> Self {
-        Self { database, hash_seed, limits, clock, seed: 0 }
+        Self { database, hash_seed, limits, clock, seed: 0, scripting: None }
     }
 
     /// Milliseconds of Unix time. Most commands do not ask.
@@ -41,6 +44,25 @@ impl<'a> Planner<'a> {
     /// The same, with a seed for what commands draw.
     pub fn seeded(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// The same for commands that may name `scripts`, of a user with these rights.
+    pub fn scripted(self, scripts: &'a Scripts, rights: &'a [u8]) -> Self {
+        Self { scripting: Some((scripts, rights)), ..self }
+    }
+
+    /// The scripts that a command may name and the rights that they have; `None`: it is called
+    /// by one.
+    pub fn scripting(&self) -> Option<(&'a Scripts, &'a [u8])> {
+        self.scripting
+    }
+
+    pub fn limits(&self) -> &'a Limits {
+        self.limits
+    }
+
+    pub fn hash_seed(&self) -> u64 {
+        self.hash_seed
     }
 
     /// The same for keys of another database.

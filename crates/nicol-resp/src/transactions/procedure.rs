@@ -7,14 +7,13 @@
 use nicol_core::ids::Key;
 use nicol_core::txn::{Entry, Txn, Verdict};
 
-use super::news::NO_RECEIVERS;
+use super::calls::{COMMANDS, command};
 use super::output::OutputHead;
-use super::plan::{Arg, Kind, Op, Plan, Watch};
+use super::plan::{Kind, Plan, Watch};
 use super::record;
 use super::work::{Stop, Updates, Work, entry};
-use crate::commands::spec::{Action, Admin};
-use crate::commands::{TABLE, type_of};
 use crate::connection::encode::Reply;
+use crate::scripts::arena::Arena;
 
 /// Bytes of replies behind which a batch ends, and the commands after it become another one.
 const BATCH_REPLIES: usize = 256 << 10;
@@ -26,12 +25,15 @@ pub fn execute(txn: &mut Txn) -> Verdict {
     let mut output = std::mem::take(&mut txn.output);
     output.clear();
     let (mut values, mut asked) = (Vec::new(), Vec::new());
-    let done = run(txn, &mut output, &mut values, &mut asked);
+    let arena = Arena::default();
+    let done = run(txn, &arena, (&mut output, &mut values), &mut asked);
     txn.output = output;
     match done {
         Ok(_) if !asked.is_empty() => {
             txn.output.clear();
-            asked.into_iter().for_each(|row| _ = txn.read(row));
+            for (row, writes) in asked {
+                _ = if writes { txn.write(row) } else { txn.read(row) };
+            }
             Verdict::More
         }
         Ok(updates) => {
@@ -50,33 +52,39 @@ pub fn execute(txn: &mut Txn) -> Verdict {
     }
 }
 
-/// Runs the plan, or fills `asked` with records that it needs besides: then its other results mean
-/// nothing.
-fn run(
-    txn: &Txn,
-    output: &mut Vec<u8>,
-    values: &mut Vec<u8>,
-    asked: &mut Vec<Key>,
+/// Runs the plan, or fills `asked` with records that it needs besides, and whether to write them:
+/// then its other results mean nothing.
+fn run<'t>(
+    txn: &'t Txn,
+    arena: &'t Arena,
+    (output, values): (&mut Vec<u8>, &mut Vec<u8>),
+    asked: &mut Vec<(Key, bool)>,
 ) -> Result<Updates, record::Malformed> {
     let plan = Plan::parse(txn.args())?;
-    match plan.kind {
-        Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
-        Kind::Batch | Kind::Walk => {
-            let mut work = Work::new(txn, &plan, type_of);
-            OutputHead::begin(output);
-            let executed = batch(&mut work, &plan, output)?;
-            *asked = work.take_asked();
-            let (updates, growth) = work.updates(values)?;
-            let changed = !updates.is_empty();
-            OutputHead { executed, lookups: work.lookups(), growth, changed }
-                .finish(output, work.news());
-            Ok(updates)
-        }
-        Kind::Exec => {
-            OutputHead::begin(output);
-            exec(txn, &plan, (output, values), asked)
-        }
+    if plan.kind == Kind::Watch {
+        return observe(txn, &plan, output).map(|()| Vec::new());
     }
+    OutputHead::begin(output);
+    let mut work = Work::new(txn, &plan, arena, &COMMANDS);
+    let executed = match plan.kind {
+        Kind::Batch | Kind::Walk | Kind::Watch => batch(&mut work, &plan, output)?,
+        Kind::Exec | Kind::Script => match whole(&mut work, &plan, (txn, output))? {
+            Whole::Done => plan.commands,
+            Whole::Refused => {
+                let nothing = OutputHead { executed: plan.commands, ..OutputHead::default() };
+                nothing.finish(output, &[]);
+                return Ok(Vec::new());
+            }
+        },
+    };
+    *asked = work.take_asked();
+    if !asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (updates, growth) = work.updates(values)?;
+    let changed = !updates.is_empty();
+    OutputHead { executed, lookups: work.lookups(), growth, changed }.finish(output, work.news());
+    Ok(updates)
 }
 
 fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), record::Malformed> {
@@ -141,100 +149,49 @@ fn batch<'t>(
     Ok(plan.commands)
 }
 
-/// Executes the body of a MULTI, unless a watched key has changed or it is too large.
-fn exec(
-    txn: &Txn,
-    plan: &Plan<'_>,
-    (output, values): (&mut Vec<u8>, &mut Vec<u8>),
-    asked: &mut Vec<Key>,
-) -> Result<Updates, record::Malformed> {
-    let nothing = OutputHead { executed: plan.commands, ..OutputHead::default() };
+/// How a list ended of which all commands are executed or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    Done,
+    /// It has no effect, and its reply says why.
+    Refused,
+}
+
+/// Executes a script or the body of a MULTI, unless a watched key has changed or it is too large.
+fn whole<'t>(
+    work: &mut Work<'t>,
+    plan: &Plan<'t>,
+    (txn, output): (&'t Txn, &mut Vec<u8>),
+) -> Result<Whole, record::Malformed> {
     for watch in plan.watches()? {
         if !unchanged(txn, watch, plan.now)? {
             Reply::new(output, plan.protocol).null_array();
-            nothing.finish(output, &[]);
-            return Ok(Vec::new());
+            return Ok(Whole::Refused);
         }
     }
-    let (mut work, before) = (Work::new(txn, plan, type_of), output.len());
-    if !all(&mut work, plan, output)? {
-        output.truncate(before);
-        Reply::new(output, plan.protocol).error(TOO_LARGE);
-        nothing.finish(output, &[]);
-        return Ok(Vec::new());
-    }
-    *asked = work.take_asked();
-    let (updates, growth) = work.updates(values)?;
-    let changed = !updates.is_empty();
-    OutputHead { executed: plan.commands, lookups: work.lookups(), growth, changed }
-        .finish(output, work.news());
-    Ok(updates)
+    let before = output.len();
+    let refused = match all(work, plan, output) {
+        Ok(()) => return Ok(Whole::Done),
+        // What failed has not seen all of its records.
+        Err(_) if work.asked() > 0 => return Ok(Whole::Done),
+        Err(Stop::Overflow) => TOO_LARGE,
+        Err(Stop::Spent(text)) => text,
+        Err(_) => return Err(record::Malformed),
+    };
+    output.truncate(before);
+    Reply::new(output, plan.protocol).error(refused);
+    Ok(Whole::Refused)
 }
 
-/// Executes every command; `false` if they do not fit the budget.
-fn all<'t>(
-    work: &mut Work<'t>,
-    plan: &Plan<'t>,
-    output: &mut Vec<u8>,
-) -> Result<bool, record::Malformed> {
+/// Executes every command. Errors: it does not fit a budget.
+fn all<'t>(work: &mut Work<'t>, plan: &Plan<'t>, output: &mut Vec<u8>) -> Result<(), Stop> {
     let (mut cursor, mut args) = (plan.cursor(), Vec::new());
-    Reply::new(output, plan.protocol).array(plan.commands);
+    if plan.kind == Kind::Exec {
+        Reply::new(output, plan.protocol).array(plan.commands);
+    }
     for _ in 0..plan.commands {
         let op = cursor.command(&mut args)?;
-        match command(work, plan, (op, &args), output) {
-            Ok(()) => {}
-            Err(Stop::Overflow) => return Ok(false),
-            Err(_) => return Err(record::Malformed),
-        }
+        command(work, plan, (op, &args), output)?;
     }
-    Ok(true)
-}
-
-/// Executes one command; an error that it answers stands in place of its reply.
-fn command<'t>(
-    work: &mut Work<'t>,
-    plan: &Plan<'t>,
-    (op, args): (Op, &[Arg<'t>]),
-    output: &mut Vec<u8>,
-) -> Result<(), Stop> {
-    let start = output.len();
-    let spec = op.place().and_then(|place| TABLE.get(place));
-    work.begin(
-        plan.tells
-            && spec
-                .is_some_and(|spec| ["getdel", "getex", "getset", "pfmerge"].contains(&spec.name)),
-    );
-    let mut reply = Reply::new(output, plan.protocol);
-    let done = match (op, args) {
-        (Op::LITERAL, [text]) => {
-            work.spend(text.bytes.len())?;
-            output.extend_from_slice(text.bytes);
-            Ok(())
-        }
-        (Op::LIST, [row]) => work.list(row, &mut reply),
-        (Op::EMPTY, [row]) => work.empty(row).map(|keys| reply.integer(keys)),
-        (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
-        (_, args) => match spec.map(|spec| (spec.name, spec.action)) {
-            Some((name, Action::Data(_, run))) => {
-                run(work, args, &mut reply).map(|()| work.tell(name, args))
-            }
-            Some((_, Action::Admin(Admin::Publish { sharded }, _))) => {
-                work.publish(sharded, start, args)?;
-                output.extend_from_slice(NO_RECEIVERS);
-                Ok(())
-            }
-            Some((_, Action::Admin(..))) | None => Err(Stop::Malformed),
-        },
-    };
-    if done == Err(Stop::More) {
-        // Those behind it may ask for more; then all run again.
-        output.truncate(start);
-        return Ok(());
-    }
-    if let Err(Stop::Error(text)) = done {
-        output.truncate(start);
-        Reply::new(output, plan.protocol).error(text);
-        return Ok(());
-    }
-    done
+    Ok(())
 }

@@ -5,10 +5,12 @@
 //! what a type of value writes is told apart from the others by the number in its record.
 
 mod events;
+mod scripts;
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
+use std::time::Instant;
 
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, Txn, VALUE_MAX};
@@ -17,8 +19,11 @@ use super::news::News;
 use super::output::{Growth, Lookups};
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
+pub use super::stop::Stop;
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
+use crate::scripts::arena::Arena;
+use crate::scripts::caller::Caller;
 
 pub const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -27,37 +32,6 @@ const TOO_MANY: &[u8] =
       proto-max-bulk-len)";
 
 const TOO_MANY_KEYS: &[u8] = b"ERR too many keys: BY and GET name more than a transaction may have";
-
-/// Why a command was not executed. It has had no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// Malformed arguments, or a malformed record.
-    Malformed,
-    /// The transaction's budget of bytes is spent.
-    Overflow,
-    /// It has asked for records: the procedure is to be run again with them.
-    More,
-    /// The command answers this error.
-    Error(&'static [u8]),
-}
-
-impl From<&'static [u8]> for Stop {
-    fn from(text: &'static [u8]) -> Self {
-        Self::Error(text)
-    }
-}
-
-impl From<record::Malformed> for Stop {
-    fn from(_: record::Malformed) -> Self {
-        Self::Malformed
-    }
-}
-
-impl From<super::plan::Malformed> for Stop {
-    fn from(_: super::plan::Malformed) -> Self {
-        Self::Malformed
-    }
-}
 
 /// A key as the commands so far have left it.
 #[derive(Debug)]
@@ -89,6 +63,17 @@ pub enum Peek {
     Asked,
 }
 
+/// What a transaction needs of the commands, which need it.
+#[derive(Debug)]
+pub struct Commands {
+    /// The type of a number.
+    pub types: fn(u8) -> Option<&'static Type>,
+    /// Runs the command of a script, into a buffer.
+    pub call: for<'t> fn(&mut Work<'t>, &mut Caller<'t>, &mut Vec<u8>) -> Result<(), Stop>,
+    /// Whether its user may have it run. Errors: what is wrong with it.
+    pub may_call: fn(&Caller<'_>) -> Result<bool, &'static [u8]>,
+}
+
 /// New records: where each lies in a buffer, or its deletion.
 pub type Updates = Vec<(usize, Option<Range<usize>>)>;
 
@@ -96,15 +81,21 @@ pub type Updates = Vec<(usize, Option<Range<usize>>)>;
 pub struct Work<'t> {
     txn: &'t Txn,
     plan: Plan<'t>,
-    /// The type of a number.
-    types: fn(u8) -> Option<&'static Type>,
+    commands: &'static Commands,
     slots: Vec<Slot<'t>>,
     /// Entries whose records are to be rewritten without what has expired.
     purged: Vec<usize>,
     /// Entries whose records are to be deleted.
     emptied: Vec<usize>,
-    /// Records that commands have asked for.
-    asked: Vec<Key>,
+    /// Records that commands have asked for, and whether to write them.
+    asked: Vec<(Key, bool)>,
+    /// Where scripts keep the arguments of their commands.
+    arena: &'t Arena,
+    /// Rows that are taken for absent, since their records have been asked for: their entries are
+    /// behind those of the transaction. `None`: a run that lacks a record ends.
+    guessed: Option<Vec<Key>>,
+    /// What scripts have left of their budget, and until when; `None`: there was none yet.
+    script_budget: Option<(u64, Instant)>,
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
@@ -120,17 +111,25 @@ pub struct Work<'t> {
 }
 
 impl<'t> Work<'t> {
-    pub fn new(txn: &'t Txn, plan: &Plan<'t>, types: fn(u8) -> Option<&'static Type>) -> Self {
+    pub fn new(
+        txn: &'t Txn,
+        plan: &Plan<'t>,
+        arena: &'t Arena,
+        commands: &'static Commands,
+    ) -> Self {
         let heads = vec![None; txn.entries().len()];
         let slots = Vec::with_capacity(plan.commands);
         Self {
             txn,
             plan: *plan,
-            types,
+            commands,
             slots,
             purged: Vec::new(),
             emptied: Vec::new(),
             asked: Vec::new(),
+            arena,
+            guessed: None,
+            script_budget: None,
             heads,
             spent: Cell::new(0),
             lookups: Lookups::default(),
@@ -173,7 +172,7 @@ impl<'t> Work<'t> {
     }
 
     fn slot(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
-        let entry = entry(self.txn, key.row.ok_or(Stop::Malformed)?)?;
+        let entry = self.entry_of(key.row.ok_or(Stop::Malformed)?)?;
         let mut at = self.heads[entry];
         while let Some(slot) = at {
             if self.slots[slot].key == key.bytes {
@@ -182,7 +181,7 @@ impl<'t> Work<'t> {
             }
             at = self.slots[slot].next;
         }
-        let pair = match self.txn.value(entry) {
+        let pair = match self.record(entry) {
             Some(record) => record::find(record, key.bytes)?,
             None => None,
         };
@@ -221,7 +220,7 @@ impl<'t> Work<'t> {
             if self.txn.entries().len() + self.asked.len() >= KEYS_MAX {
                 return Err(Stop::Error(TOO_MANY_KEYS));
             }
-            self.asked.push(row);
+            self.asked.push((row, false));
             return Ok(Peek::Asked);
         };
         let slots = std::iter::successors(self.heads[entry], |slot| self.slots[*slot].next);
@@ -237,11 +236,12 @@ impl<'t> Work<'t> {
         Ok(value.map_or(Peek::Absent, |value| Peek::Value(kind, value.to_vec())))
     }
 
-    /// The records that commands have asked for, each once.
-    pub fn take_asked(&mut self) -> Vec<Key> {
+    /// The records that commands have asked for, each once, and whether to write them.
+    pub fn take_asked(&mut self) -> Vec<(Key, bool)> {
         let mut asked = std::mem::take(&mut self.asked);
-        asked.sort_unstable();
-        asked.dedup();
+        // Those to be written stand first among equal ones.
+        asked.sort_unstable_by_key(|(row, writes)| (*row, !writes));
+        asked.dedup_by_key(|(row, _)| *row);
         asked
     }
 
@@ -266,7 +266,7 @@ impl<'t> Work<'t> {
         let slot = &self.slots[found.0];
         match slot.value {
             None => Ok(None),
-            Some(_) => (self.types)(slot.kind).map(Some).ok_or(Stop::Malformed),
+            Some(_) => (self.commands.types)(slot.kind).map(Some).ok_or(Stop::Malformed),
         }
     }
 
@@ -384,8 +384,9 @@ impl<'t> Work<'t> {
         value: Option<Cow<'t, [u8]>>,
         expires: Option<i64>,
     ) -> Result<(), Stop> {
+        let is_written = self.is_written(self.slots[found.0].entry);
         let slot = &mut self.slots[found.0];
-        if !self.txn.entries()[slot.entry].write {
+        if !is_written {
             return Err(Stop::Malformed);
         }
         let over = expires.is_some_and(|deadline| deadline <= self.plan.now);
@@ -541,6 +542,9 @@ impl<'t> Work<'t> {
                 }
             }
             for slot in chain().map(|slot| &self.slots[slot]).filter(|slot| slot.dirty) {
+                if self.script_budget.is_some() {
+                    self.news.wrote(self.txn.entries()[entry].key, slot.key);
+                }
                 if let Some(value) = &slot.value {
                     let Slot { key, kind, expires, .. } = *slot;
                     record::push(values, Pair { key, kind, value, expires });
@@ -554,8 +558,10 @@ impl<'t> Work<'t> {
             }
             let put = (values.len() > start).then_some(start..values.len());
             updates.push((entry, put));
-            let database = Database::of(self.txn.entries()[entry].key);
-            growth.add(database.ok_or(record::Malformed)?, grown);
+            // The front's own records are in no database.
+            if let Some(database) = Database::of(self.txn.entries()[entry].key) {
+                growth.add(database, grown);
+            }
         }
         self.news.tell_ended(self.txn, &ended);
         self.lookups.expired += expired;

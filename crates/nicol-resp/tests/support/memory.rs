@@ -10,7 +10,7 @@ use nicol_core::serving::Walked;
 use nicol_resp::{Backend, Done, Request, Response};
 
 /// Rounds of execution after which a procedure that keeps asking for more keys is refused.
-const ROUNDS_MAX: usize = 8;
+const ROUNDS_MAX: usize = 64;
 /// Keys of one step of a walk.
 const STEP: usize = 16;
 

@@ -115,14 +115,14 @@ pub fn read_reply(from: &mut impl Read) -> Vec<u8> {
         let line = std::str::from_utf8(&reply[start..reply.len() - 2]).unwrap();
         let (kind, number) = (line.as_bytes()[0], line[1..].parse::<usize>().ok());
         match (kind, number) {
-            (b'$', Some(len)) => {
+            (b'$' | b'=', Some(len)) => {
                 let end = reply.len();
                 reply.resize(end + len + 2, 0);
                 from.read_exact(&mut reply[end..]).unwrap();
             }
             (b'*' | b'~' | b'>', Some(len)) => left += len,
             (b'%', Some(len)) => left += 2 * len,
-            (b'+' | b'-' | b':' | b'$' | b'*' | b'_' | b',', _) => {}
+            (b'+' | b'-' | b':' | b'$' | b'*' | b'_' | b',' | b'#' | b'(', _) => {}
             _ => panic!("not a reply: {line}"),
         }
     }

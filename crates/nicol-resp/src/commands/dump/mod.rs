@@ -135,3 +135,38 @@ fn object(payload: &[u8]) -> Option<&[u8]> {
     let known = u16::from_le_bytes(*version) <= NEWEST;
     (known && checksum == crc64(&payload[..payload.len() - 8])).then_some(object)
 }
+
+/// What begins a library in a payload.
+const LIBRARY: u8 = 0xf5;
+
+/// The payload of libraries, of which these are the codes.
+pub fn payload_of(codes: &[&[u8]]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for code in codes {
+        payload.push(LIBRARY);
+        rdb::write_string(&mut payload, code);
+    }
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let checksum = crc64(&payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+    payload
+}
+
+/// The codes of the libraries in a payload.
+///
+/// # Errors
+/// The text that the command answers.
+pub fn libraries_of(payload: &[u8]) -> Result<Vec<Vec<u8>>, &'static [u8]> {
+    let mut rest = object(payload).ok_or(WRONG_TAIL)?;
+    let mut codes = Vec::new();
+    while let Some((kind, behind)) = rest.split_first() {
+        if *kind != LIBRARY {
+            return Err(b"ERR given type is not a function");
+        }
+        let (code, behind) =
+            rdb::read_string(behind).ok_or(&b"ERR Failed loading library data"[..])?;
+        codes.push(code);
+        rest = behind;
+    }
+    Ok(codes)
+}

@@ -92,7 +92,7 @@ fn write_length(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-fn write_string(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn write_string(out: &mut Vec<u8>, bytes: &[u8]) {
     match parse_i64(bytes) {
         Some(number) if i8::try_from(number).is_ok() => out.extend([INT_8, number as u8]),
         Some(number) if i16::try_from(number).is_ok() => {
@@ -180,6 +180,13 @@ fn paired(all: Elements) -> Option<Vec<(f64, Vec<u8>)>> {
     let (pairs, rest) = all.as_chunks::<2>();
     let pair = |[member, score]: &[Vec<u8>; 2]| Some((parse_double(score)?, member.clone()));
     if rest.is_empty() { pairs.iter().map(pair).collect() } else { None }
+}
+
+/// The string with which `bytes` begins, and what follows it.
+pub fn read_string(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut reader = Reader { rest: bytes, max: usize::MAX };
+    let text = reader.string()?;
+    Some((text, reader.rest))
 }
 
 /// Reads an object.

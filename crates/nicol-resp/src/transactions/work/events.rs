@@ -162,13 +162,15 @@ impl<'t> Work<'t> {
 
     /// The class of events about values of the key's type.
     fn class(&self, slot: usize) -> Class {
-        let kind = (self.types)(self.slots[slot].kind);
+        let kind = (self.commands.types)(self.slots[slot].kind);
         kind.map_or(Class::String, |kind| Class::of_type(kind.name))
     }
 
     fn event(&mut self, class: Class, event: &str, slot: usize) {
         let slot = &self.slots[slot];
-        if let Some(database) = Database::of(self.txn.entries()[slot.entry].key) {
+        if let Ok(row) = self.row_of(slot.entry)
+            && let Some(database) = Database::of(row)
+        {
             self.news.event(class, database, event, slot.key);
         }
     }
