@@ -19,6 +19,7 @@ use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, waits_in_words};
+use crate::milestones::Milestones;
 use crate::refused::refuse;
 use crate::report::{BenchRun, Check};
 use crate::{hardware, memory, settings, summary};
@@ -338,6 +339,7 @@ fn drive(
         simulated,
         media,
         befell,
+        milestones: Milestones::default(),
         started_s,
         wall_s,
     })

@@ -18,6 +18,7 @@ use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated, waits_in_words};
+use crate::observer::Observer;
 use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
@@ -139,7 +140,7 @@ fn run_clients(
     world: &SimCluster,
     cluster: &Cluster,
     bounds: &Bounds,
-    window: &mut Window<'_>,
+    (window, observer): (&mut Window<'_>, &mut Observer<'_>),
 ) -> Option<String> {
     let run = &*cluster.run;
     let mut watch = bounds.silence.map(|silence| Watch { run, silence, look_at: silence });
@@ -147,6 +148,7 @@ fn run_clients(
     let stops = !cluster.goes_on();
     let mut ended = |now: Nanos| {
         window.pass(now);
+        observer.pass(now);
         if stops && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
@@ -219,7 +221,8 @@ fn simulate(
     world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
     let mut window = Window::of(&world, cluster);
-    let stuck = run_clients(&world, cluster, &bounds, &mut window);
+    let mut observer = Observer::new(&world, cluster);
+    let stuck = run_clients(&world, cluster, &bounds, (&mut window, &mut observer));
     let measured_until = world.now();
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
@@ -262,6 +265,7 @@ fn simulate(
             digest: world.report().digest,
         }),
         befell,
+        milestones: observer.seen(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
     }
