@@ -32,7 +32,7 @@ pub(crate) struct Measured {
     pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
     /// What its faults did.
     pub(crate) befell: ByKind,
-    /// What became of its membership; only the simulator looks.
+    /// What became of its membership.
     pub(crate) milestones: Milestones,
     /// The time that starting every engine took.
     pub(crate) started_s: f64,

@@ -50,7 +50,7 @@ pub struct BenchReport {
     /// What these did, by kind; nothing where there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub befell: ByKind,
-    /// What became of the membership of a simulated run, if it changed.
+    /// What became of the membership, if it changed.
     #[serde(skip_serializing_if = "Milestones::are_none")]
     pub milestones: Milestones,
     /// Operations that the plan schedules; `None` if it ends by time.
