@@ -52,6 +52,7 @@ pub(crate) fn report(
         seed: config.seed,
         faults: faults(config),
         befell: measured.befell.clone(),
+        toll: measured.toll,
         planned: planned(cluster.run.plan()),
         done: whole.committed + whole.refused,
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),
