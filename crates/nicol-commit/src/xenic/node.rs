@@ -525,8 +525,7 @@ impl NodeState for Node {
     }
 
     fn audit(&self) -> Audit {
-        let own = self.shard.map(|shard| (shard, self.primary.digest()));
-        let mut digests: Vec<_> = own.into_iter().collect();
+        let mut digests = Vec::from_iter(self.shard.map(|shard| (shard, self.primary.digest())));
         digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
         let locked = self.awaiting_recovery();
         let pinned: usize = self.indices().map(|(_, index)| index.pinned_count()).sum();
