@@ -144,6 +144,12 @@ pub trait NodeState: Send + Sync + 'static {
         false
     }
 
+    /// Whether it serves `shard`, which the current view has it lead. Default: at once.
+    fn serves(&self, shard: ShardId) -> bool {
+        let _at_once = shard;
+        true
+    }
+
     /// True if it has nothing left to do: every log is applied, every lock released.
     fn is_settled(&self) -> bool;
 

@@ -19,6 +19,7 @@ use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, waits_in_words};
+use crate::milestones::Milestones;
 use crate::refused::refuse;
 use crate::report::{BenchRun, Check};
 use crate::toll::{Toll, lost};
@@ -345,6 +346,7 @@ fn drive(
         media,
         befell,
         toll,
+        milestones: Milestones::default(),
         started_s,
         wall_s,
     })

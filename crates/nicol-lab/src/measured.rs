@@ -11,6 +11,7 @@ use nicol_workload::driver::Waiting;
 
 use crate::befell::ByKind;
 use crate::binding::Resource;
+use crate::milestones::Milestones;
 use crate::toll::Toll;
 
 /// Clients that a report of a stuck run names; more are counted.
@@ -34,6 +35,8 @@ pub(crate) struct Measured {
     pub(crate) befell: ByKind,
     /// What they may take.
     pub(crate) toll: Toll,
+    /// What became of its membership; only the simulator looks.
+    pub(crate) milestones: Milestones,
     /// The time that starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,

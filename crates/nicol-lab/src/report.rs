@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::befell::ByKind;
 use crate::binding::{Binding, Resource};
+use crate::milestones::Milestones;
 use crate::toll::Toll;
 
 /// The schema's name, first in every object.
@@ -53,6 +54,9 @@ pub struct BenchReport {
     /// What they may take, and so what the load must do.
     #[serde(skip)]
     pub toll: Toll,
+    /// What became of the membership of a simulated run, if it changed.
+    #[serde(skip_serializing_if = "Milestones::are_none")]
+    pub milestones: Milestones,
     /// Operations that the plan schedules; `None` if it ends by time.
     pub planned: Option<u64>,
     /// Operations that committed or were refused by the application, whenever.

@@ -20,6 +20,7 @@ use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated, waits_in_words};
+use crate::observer::Observer;
 use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
@@ -142,7 +143,7 @@ fn run_clients(
     world: &SimCluster,
     cluster: &Cluster,
     bounds: &Bounds,
-    window: &mut Window<'_>,
+    (window, observer): (&mut Window<'_>, &mut Observer<'_>),
 ) -> Option<String> {
     let run = &*cluster.run;
     let mut watch = bounds.silence.map(|silence| Watch { run, silence, look_at: silence });
@@ -150,6 +151,7 @@ fn run_clients(
     let stops = !cluster.goes_on();
     let mut ended = |now: Nanos| {
         window.pass(now);
+        observer.pass(now);
         if stops && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
@@ -236,7 +238,8 @@ fn simulate(
     world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
     let mut window = Window::of(&world, cluster);
-    let stuck = run_clients(&world, cluster, &bounds, &mut window);
+    let mut observer = Observer::new(&world, cluster);
+    let stuck = run_clients(&world, cluster, &bounds, (&mut window, &mut observer));
     let measured_until = world.now();
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
@@ -283,6 +286,7 @@ fn simulate(
         }),
         befell,
         toll: Toll::of(&plan, &cluster.view, LEASE),
+        milestones: observer.seen(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
     }
