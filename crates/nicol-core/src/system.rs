@@ -156,6 +156,12 @@ pub trait NodeState: Send + Sync + 'static {
     /// The state of its memory; meaningful once the cluster is quiet.
     fn audit(&self) -> Audit;
 
+    /// Locks that transactions hold now on records of the shards that it leads, as its memory tells
+    /// even in the moment of its crash. Default: it does not tell.
+    fn locks_held(&self) -> u64 {
+        0
+    }
+
     /// Its counts so far.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicol_core::faults::{FaultFamilies, FaultPlan};
+use nicol_core::faults::{FaultFamilies, FaultPlan, Spared};
 use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
 use nicol_core::view::ViewError;
@@ -146,9 +146,19 @@ impl BenchConfig {
         if self.client_nodes > 0 { self.client_nodes } else { self.nodes }
     }
 
-    /// The faults of the run.
+    /// The faults of the run. Those that are drawn leave a replica of every shard, unless they take
+    /// everything down.
     pub fn drawn_faults(&self) -> FaultPlan {
-        self.fault_plan.clone().unwrap_or_else(|| self.faults.draw(self.seed))
+        let drawn = || {
+            let engines = self.host_engines.zip(self.nic_engines);
+            self.faults.draw(self.seed).sparing(&Spared {
+                nodes: self.nodes + self.client_nodes,
+                holding: self.nodes,
+                backups: self.replicas.saturating_sub(1),
+                engines: engines.map(|(host, nic)| host + nic),
+            })
+        };
+        self.fault_plan.clone().unwrap_or_else(drawn)
     }
 
     /// How long a lease on threads is.

@@ -12,7 +12,7 @@ use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
 use nicol_workload::driver::{RunControl, RunPlan};
 
-use crate::befell::befell;
+use crate::befell::{Befell, befell};
 use crate::binding::Resource;
 use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
@@ -22,6 +22,7 @@ use crate::measured::{Measured, waits_in_words};
 use crate::observer::Observer;
 use crate::refused::refuse;
 use crate::report::{BenchRun, Check};
+use crate::toll::{Toll, lost};
 use crate::{hardware, memory, settings, summary};
 
 /// Measured time where the user says nothing.
@@ -330,7 +331,12 @@ fn drive(
     let LiveReport { busy, cpu, nodes, stats, faults, .. } = world.stop()?;
     let ended = Nanos((wall_s * 1e9) as u64);
     let plan = live.faults.as_ref();
-    let befell = plan.map(|plan| befell(plan, ended, &faults)).unwrap_or_default();
+    let lost = |plan: &FaultPlan| lost(plan, &cluster.view, config.live_lease()).len();
+    let [begun, felt] = cluster.primaries_lost();
+    let primaries_lost = Befell { drawn: plan.map_or(0, lost) as u64, begun, felt };
+    let befell = plan.map(|plan| befell(plan, ended, &faults, primaries_lost)).unwrap_or_default();
+    // Its clients do not work for as long as a recovery takes.
+    let toll = if primaries_lost.drawn > 0 { Toll::Unserved } else { Toll::Nothing };
     let server_cpu = server_cpu(view, &nodes, &cpu);
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),
@@ -350,6 +356,7 @@ fn drive(
         media,
         befell,
         milestones: observer.seen(),
+        toll,
         started_s,
         wall_s,
     })

@@ -6,13 +6,15 @@ use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
 use nicol_core::faults::{CrashScope, FaultPlan, Partition};
 use nicol_core::units::Nanos;
+use nicol_core::view::Succession;
 use nicol_rt::LogDevice;
 use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
-use nicol_workload::driver::RunControl;
+use nicol_workload::driver::{Bursts, Load, RunControl};
 
-use crate::befell::befell;
+use crate::befell::{Befell, befell};
 use crate::built::Build;
+use crate::bursts;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
@@ -23,6 +25,7 @@ use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
+use crate::toll::{Toll, lost};
 use crate::window::Window;
 
 /// Measured time where the user says nothing.
@@ -194,6 +197,17 @@ fn is_whole_until_all(plan: &FaultPlan) -> bool {
         && plan.stalls.iter().all(|stall| stall.span < LEASE)
 }
 
+/// Lets a closed load of so many operations last until the nodes that `plan` takes are lost, and
+/// the others have recovered.
+fn spread_load(plan: &FaultPlan, cluster: &Cluster) {
+    let run = cluster.run.plan();
+    if let (Some(each), Load::Closed) = (run.operations_per_client, run.load) {
+        let heirs = cluster.view.succession() == Succession::Backups;
+        let operations = each * u64::from(run.clients);
+        cluster.run.work_in(Bursts::new(&bursts::starts(plan), operations, heirs));
+    }
+}
+
 /// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
 #[inline(never)]
 fn simulate(
@@ -212,6 +226,9 @@ fn simulate(
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
     cluster.expect_back(&sim.faults);
+    if sim.view_service {
+        spread_load(&sim.faults, cluster);
+    }
     let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);
     let tuning = &mut sim.tuning;
     tuning.aggregation = cluster.outline.engine.aggregation.unwrap_or(tuning.aggregation);
@@ -231,7 +248,10 @@ fn simulate(
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
-    let befell = befell(&plan, measured_until, &report.faults);
+    let [begun, felt] = cluster.primaries_lost();
+    let drawn = lost(&plan, &cluster.view, LEASE).len() as u64;
+    let primaries_lost = Befell { drawn, begun, felt };
+    let befell = befell(&plan, measured_until, &report.faults, primaries_lost);
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
     // Where survivors cannot go on, work of theirs may wait for the dead.
@@ -269,6 +289,7 @@ fn simulate(
             digest: world.report().digest,
         }),
         befell,
+        toll: Toll::of(&plan, &cluster.view, LEASE),
         milestones: observer.seen(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),

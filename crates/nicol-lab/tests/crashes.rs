@@ -7,6 +7,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::NodeSet;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::report::BenchReport;
+use nicol_lab::toll::Toll;
 use nicol_lab::workloads::WorkloadSpec;
 
 fn config(system: &str, workload: &str, on: &str, seed: u64) -> BenchConfig {
@@ -42,6 +43,28 @@ fn no_system_answers_wrongly_under_crashes_and_messages_that_are_lost() {
         }
         assert!(unknown > 20, "{system}: crashes cut attempts off, which are unknown: {unknown}");
     }
+}
+
+#[test]
+fn a_load_outlasts_its_crashes_where_survivors_recover() {
+    let families = ["messages,crashes", "crashes,partitions", "crashes,pauses"];
+    let (mut must, mut felt) = (0, 0);
+    for seed in 0..18 {
+        let workload = ["smallbank", "churn"][seed as usize % 2];
+        let (nodes, replicas) = [(3, 2), (5, 3)][seed as usize / 2 % 2];
+        let faults = families[seed as usize % 3].parse().unwrap();
+        let config = config("xenic", workload, "liquidio3", seed);
+        let settings = [&config.settings[..], &["recovery=prepared".to_owned()]].concat();
+        let length = Some(Length::Transactions(2_000));
+        let report = held(&BenchConfig { nodes, replicas, faults, settings, length, ..config });
+        if report.toll == Toll::Beyond {
+            continue;
+        }
+        assert_eq!((report.toll, report.invalid()), (Toll::Recovered, None), "seed {seed}");
+        must += 1;
+        felt += u64::from(report.befell["primary_lost"].felt > 0);
+    }
+    assert!(must >= 14 && felt * 4 >= must * 3, "{felt} of {must} lost a primary in use");
 }
 
 #[test]

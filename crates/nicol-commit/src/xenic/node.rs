@@ -528,19 +528,16 @@ impl NodeState for Node {
     }
 
     fn audit(&self) -> Audit {
-        let own = self.shard.map(|shard| (shard, self.primary.digest()));
-        let mut digests: Vec<_> = own.into_iter().collect();
+        let mut digests = Vec::from_iter(self.shard.map(|shard| (shard, self.primary.digest())));
         digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
         let locked = self.awaiting_recovery();
-        let sum = |count: fn(&NicIndex) -> usize| self.indices().map(|(_, of)| count(of)).sum();
-        let (held, pinned): (usize, usize) =
-            (sum(NicIndex::locked_count), sum(NicIndex::pinned_count));
-        let locks = held - locked.len();
+        let pinned: usize = self.indices().map(|(_, index)| index.pinned_count()).sum();
+        let locks = self.locks_held() - locked.len() as u64;
         let undecided = self.undecided_of_lost();
         let awaiting = [("locks", locked.len()), ("undecided_writes", undecided.len())];
         Audit {
             leaks: vec![
-                ("locks", locks as u64),
+                ("locks", locks),
                 ("pinned_objects", pinned as u64),
                 ("ranges_held", self.write_counters.inserting_count() as u64),
             ],
@@ -548,6 +545,10 @@ impl NodeState for Node {
             keys_awaiting_recovery: [locked, undecided].concat(),
             digests,
         }
+    }
+
+    fn locks_held(&self) -> u64 {
+        self.indices().map(|(_, index)| index.locked_count() as u64).sum()
     }
 
     fn counters(&self) -> Vec<Counter> {
