@@ -22,6 +22,7 @@ pub mod key_places;
 mod keys;
 pub mod kind;
 mod list;
+mod listpack;
 mod long_double;
 pub mod number;
 mod object;
@@ -33,6 +34,7 @@ mod set;
 pub mod sort;
 mod sorted_set;
 pub mod spec;
+mod stream;
 mod string;
 
 use self::kind::Type;
@@ -45,6 +47,7 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
     (&set::TYPE, set::COMMANDS),
     (&sorted_set::TYPE, sorted_set::COMMANDS),
     (&hash::TYPE, hash::COMMANDS),
+    (&stream::TYPE, stream::COMMANDS),
 ];
 
 /// Commands that belong to no type of value.

@@ -8,7 +8,7 @@ mod active_expiry;
 mod in_flight;
 mod joined;
 mod lock_table;
-mod news;
+pub mod news;
 pub mod output;
 pub mod plan;
 pub mod planner;

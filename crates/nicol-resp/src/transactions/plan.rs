@@ -14,6 +14,7 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::serving::Request;
 use nicol_core::txn::ProcedureId;
 
+use crate::connection::blocked::Turn;
 use crate::connection::encode::Protocol;
 
 /// Commands that one plan can hold.
@@ -161,7 +162,7 @@ pub struct PlanBuilder {
     arguments: usize,
     op_writes: bool,
     expiring: Vec<(i64, Key)>,
-    waits: Option<Duration>,
+    waits: Option<(Duration, Turn)>,
     tells: bool,
     publishes: bool,
 }
@@ -254,9 +255,9 @@ impl PlanBuilder {
     }
 
     /// The current command, the only one of its plan, may wait so many milliseconds for something
-    /// to pop; 0: without end.
-    pub fn waits(&mut self, millis: u64) {
-        self.waits = Some(Duration::from_millis(millis));
+    /// to pop or read, 0: without end, in the queue of `turn`.
+    pub fn waits(&mut self, millis: u64, turn: Turn) {
+        self.waits = Some((Duration::from_millis(millis), turn));
     }
 
     /// Whether it writes keys so far, or publishes.
@@ -338,13 +339,22 @@ pub struct Planned {
     commands: usize,
     runs: Runs,
     now: i64,
-    waits: Option<Duration>,
+    waits: Option<(Duration, Turn)>,
 }
 
 impl Planned {
-    /// How long its client waits for something to pop, 0 without end; `None`: not at all.
-    pub fn waits(&self) -> Option<Duration> {
+    /// How long its client waits for something to pop or read, 0 without end, and in which queue;
+    /// `None`: not at all.
+    pub fn waits(&self) -> Option<(Duration, Turn)> {
         self.waits
+    }
+
+    /// The last argument of its last command becomes `last`, which is as long.
+    pub fn settle(&mut self, last: &[u8]) {
+        let mut request = Request::clone(&self.request);
+        let start = request.args.len().saturating_sub(last.len());
+        request.args.splice(start.., last.iter().copied());
+        self.request = Arc::new(request);
     }
 
     /// The request; every attempt of a plan has one of its own.

@@ -7,6 +7,7 @@ mod crc64;
 mod lzf;
 mod packs;
 mod rdb;
+mod streams;
 
 use self::crc64::crc64;
 use super::expiry::Expiry;

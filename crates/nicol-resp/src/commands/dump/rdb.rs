@@ -2,11 +2,12 @@
 
 use super::lzf::expand;
 use super::packs::{Elements, intset, listpack, ziplist};
+use super::streams::{self, Form};
 use crate::commands::float::parse_double;
 use crate::commands::kind::Type;
 use crate::commands::number::parse_i64;
 use crate::commands::packed::{elements, pack};
-use crate::commands::{hash, list, set, sorted_set, string};
+use crate::commands::{hash, list, set, sorted_set, stream, string};
 use crate::transactions::work::Stop;
 
 /// Types of objects.
@@ -26,7 +27,10 @@ mod of {
     pub const HASH_LISTPACK: u8 = 16;
     pub const SORTED_SET_LISTPACK: u8 = 17;
     pub const LIST_QUICKLIST_2: u8 = 18;
+    pub const STREAM: u8 = 15;
+    pub const STREAM_COUNTED: u8 = 19;
     pub const SET_LISTPACK: u8 = 20;
+    pub const STREAM_ACTIVE: u8 = 21;
 }
 
 /// What stands behind the two highest bits of a length: a string that is none, but a number or
@@ -75,12 +79,17 @@ pub fn write(kind: &Type, value: &[u8]) -> Result<Vec<u8>, Stop> {
                 out.extend_from_slice(&score.to_le_bytes());
             }
         }
+        number if number == stream::TYPE.number => {
+            out.push(of::STREAM_COUNTED);
+            streams::write(&mut out, value)?;
+        }
         _ => return Err(Stop::Malformed),
     }
     Ok(out)
 }
 
-fn write_length(out: &mut Vec<u8>, len: usize) {
+/// Appends a length of 32 bits at most.
+pub fn write_length(out: &mut Vec<u8>, len: usize) {
     match len {
         0..0x40 => out.push(len as u8),
         0x40..0x4000 => out.extend_from_slice(&(len as u16 | 0x4000).to_be_bytes()),
@@ -92,7 +101,8 @@ fn write_length(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-fn write_string(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a string, as a number if it is one.
+pub fn write_string(out: &mut Vec<u8>, bytes: &[u8]) {
     match parse_i64(bytes) {
         Some(number) if i8::try_from(number).is_ok() => out.extend([INT_8, number as u8]),
         Some(number) if i16::try_from(number).is_ok() => {
@@ -139,6 +149,9 @@ pub fn read(object: &[u8], max: usize) -> Option<(&'static Type, Vec<u8>)> {
         of::SORTED_SET_LISTPACK => {
             (&sorted_set::TYPE, sorted_set_of(paired(listpack(&from.string()?)?)?)?)
         }
+        of::STREAM => (&stream::TYPE, streams::read(&mut from, Form::First)?),
+        of::STREAM_COUNTED => (&stream::TYPE, streams::read(&mut from, Form::Counted)?),
+        of::STREAM_ACTIVE => (&stream::TYPE, streams::read(&mut from, Form::Active)?),
         _ => return None,
     };
     from.rest.is_empty().then_some(read)
@@ -183,7 +196,7 @@ fn paired(all: Elements) -> Option<Vec<(f64, Vec<u8>)>> {
 }
 
 /// Reads an object.
-struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
     max: usize,
 }
@@ -195,22 +208,27 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    fn length(&mut self) -> Option<usize> {
+    pub fn length(&mut self) -> Option<usize> {
+        usize::try_from(self.number()?).ok()
+    }
+
+    /// A number as lengths are written.
+    pub fn number(&mut self) -> Option<u64> {
         let [code] = self.array()?;
         Some(match code {
             0..0x40 => code.into(),
-            0x40..0x80 => usize::from(code & 63) << 8 | usize::from(self.array::<1>()?[0]),
-            0x80 => u32::from_be_bytes(self.array()?) as usize,
-            0x81 => usize::try_from(u64::from_be_bytes(self.array()?)).ok()?,
+            0x40..0x80 => u64::from(code & 63) << 8 | u64::from(self.array::<1>()?[0]),
+            0x80 => u32::from_be_bytes(self.array()?).into(),
+            0x81 => u64::from_be_bytes(self.array()?),
             _ => return None,
         })
     }
 
-    fn string(&mut self) -> Option<Vec<u8>> {
+    pub fn string(&mut self) -> Option<Vec<u8>> {
         let number = match *self.rest.first()? {
             INT_8 => i64::from(i8::from_le_bytes([self.array::<2>()?[1]])),
             INT_16 => {
