@@ -20,8 +20,24 @@ const WORDS: &[(&str, &[&str])] = &[
     (
         "@id",
         &[
-            "1", "2-0", "2-1", "3-5", "5", "7-2", "9", "0", "0-0", "12-1", "x", "-", "3-", "1-x",
-            "18446744073709551615-18446744073709551615", "18446744073709551616", "01-2", "+3",
+            "1",
+            "2-0",
+            "2-1",
+            "3-5",
+            "5",
+            "7-2",
+            "9",
+            "0",
+            "0-0",
+            "12-1",
+            "x",
+            "-",
+            "3-",
+            "1-x",
+            "18446744073709551615-18446744073709551615",
+            "18446744073709551616",
+            "01-2",
+            "+3",
         ],
     ),
     ("@new", &["1-1", "2-1", "5-*", "7-*", "9-1", "0-0", "0-1", "x", "12-*", "20-5", "21", "*-1"]),
@@ -171,9 +187,11 @@ fn random_commands_are_answered_as_by_redis() {
             let sent: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             said.push(text(&sent.join(&b' ')));
             // What waits without end is sent to neither.
-            if sent[0].starts_with(b"XREAD") && sent.windows(2).any(|two| {
-                two[0] == b"BLOCK" && matches!(two[1], b"0" | b"100" | b"5" | b"3" | b"2")
-            }) {
+            if sent[0].starts_with(b"XREAD")
+                && sent.windows(2).any(|two| {
+                    two[0] == b"BLOCK" && matches!(two[1], b"0" | b"100" | b"5" | b"3" | b"2")
+                })
+            {
                 continue;
             }
             let [here, there] = both.each_mut().map(|client| {
@@ -186,7 +204,8 @@ fn random_commands_are_answered_as_by_redis() {
             }
             if ours != theirs {
                 let before = said[said.len().saturating_sub(25)..].join("\n");
-                failures.push(format!("seed {seed}\n{ours}\nredis:\n{theirs}\nafter\n{before}"));
+                let (ours, theirs) = difference(&ours, &theirs);
+                failures.push(format!("seed {seed}: {ours}\nredis: {theirs}\nafter\n{before}"));
                 for client in &mut both {
                     client.send(&command(&[b"DEL", b"s", b"t", b"u"]));
                     client.reply();
@@ -200,6 +219,15 @@ fn random_commands_are_answered_as_by_redis() {
         let name = template.split(' ').next().unwrap();
         assert!(answered.get(name).is_some_and(|count| *count >= 5), "{name} was not answered");
     }
+}
+
+/// Some lines from before the first one on in which they differ.
+fn difference(ours: &str, theirs: &str) -> (String, String) {
+    let same = ours.lines().zip(theirs.lines()).take_while(|(one, other)| one == other).count();
+    let some = |text: &str| {
+        text.lines().skip(same.saturating_sub(4)).take(12).collect::<Vec<_>>().join(" ")
+    };
+    (some(ours), some(theirs))
 }
 
 /// The template of a step.
@@ -231,7 +259,9 @@ fn many_entries_lie_in_nodes_as_in_redis() {
         // Alike ones, then others, then long ones: nodes end by their number or their bytes.
         match entry {
             0..=500 => ask(&format!("XADD s {entry} item {entry} value abc")),
-            501..=700 => ask(&format!("XADD s {entry} item{} {entry} n {}", entry % 3, entry << 20)),
+            501..=700 => {
+                ask(&format!("XADD s {entry} item{} {entry} n {}", entry % 3, entry << 20))
+            }
             _ => ask(&format!("XADD s {entry} item {long} x {}", entry % 128)),
         };
     }
@@ -432,7 +462,8 @@ fn readers_wait_as_in_redis() {
                 party.ask(1, &format!("HELLO {protocol}"));
                 party.ask(1, &format!("{waits} ;"));
                 std::thread::sleep(Duration::from_millis(30));
-                let done = if meanwhile.is_empty() { String::new() } else { party.ask(0, meanwhile) };
+                let done =
+                    if meanwhile.is_empty() { String::new() } else { party.ask(0, meanwhile) };
                 let heard = party.rest(1);
                 let pending = party.ask(0, "XPENDING s g");
                 format!("{done}\n{heard}\n{pending}")

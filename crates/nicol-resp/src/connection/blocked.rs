@@ -10,8 +10,8 @@
 //! Who takes nothing away, as an XREAD, is woken by every change, and the readers of each group of
 //! a stream have a queue of their own: what one group gets is there for the others too.
 
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

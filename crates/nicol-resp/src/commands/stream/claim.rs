@@ -5,7 +5,7 @@ use super::id::{Id, parse_first, parse_last};
 use super::value::Stream;
 use super::{TYPE, ids, integer, is, no_group, store};
 use crate::commands::errors::SYNTAX;
-use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
+use crate::commands::number::parse_i64;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Stop, Work};
@@ -150,8 +150,8 @@ struct Claim<'t> {
 }
 
 impl<'t> Claim<'t> {
-    /// Gives the entry to the consumer, if it may, and answers it; whether it did. An entry that is
-    /// there no longer is no longer pending either.
+    /// Gives the entry to the consumer, if it may, and answers it; a consumer that gets one begins to
+    /// be. An entry that is there no longer is no longer pending either.
     fn take(
         &self,
         stream: &Stream<'_>,
@@ -174,6 +174,7 @@ impl<'t> Claim<'t> {
         let count = self.count.unwrap_or(count + u64::from(!self.ids_only));
         let pending = Pending { consumer: self.consumer, since: self.since, count };
         group.pending.insert(id, pending);
+        group.consumers.insert(self.consumer, self.now);
         match self.ids_only {
             true => id.answer(reply),
             false => entry.answer(reply)?,
@@ -238,7 +239,11 @@ fn options<'t>(
     Ok(Some(last))
 }
 
-pub fn xclaim<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn xclaim<'t>(
+    work: &mut Work<'t>,
+    args: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     let [key, name, consumer, idle, rest @ ..] = args else { return Err(Stop::Malformed) };
     let found = work.typed(key, &TYPE)?;
     let old = work.contents(found);
@@ -262,16 +267,20 @@ pub fn xclaim<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) 
     };
     let ids: Vec<_> = rest.iter().map_while(|arg| Id::parse(arg.bytes, 0).ok()).collect();
     let Some(last) = options(&rest[ids.len()..], &mut claim, reply)? else { return Ok(()) };
+    let moved = last > group.last;
     group.last = group.last.max(last);
-    let created = group.consumers.insert(consumer.bytes, now).is_none();
+    let (consumers, pending) = (group.consumers.len(), group.pending.len());
     let (mut taken, mut body) = (0, Vec::new());
     let mut part = reply.beside(&mut body);
     for id in ids {
         taken += usize::from(claim.take(&stream, group, id, &mut part)? == Taken::Yes);
     }
     work.spend(body.len())?;
-    stream.set_groups(&groups);
-    store(work, found, &stream, if created { &["xgroup-createconsumer"] } else { &[] })?;
+    let created = group.consumers.len() > consumers;
+    if moved || taken > 0 || group.pending.len() != pending {
+        stream.set_groups(&groups);
+        store(work, found, &stream, if created { &["xgroup-createconsumer"] } else { &[] })?;
+    }
     reply.array(taken);
     reply.replies(&body);
     Ok(())
@@ -290,11 +299,8 @@ fn auto_options(args: &[Arg<'_>]) -> Result<(usize, bool), Stop> {
             continue;
         }
         let value = args.next().filter(|_| is(option, b"count")).ok_or(SYNTAX)?;
-        let number = parse_i64(value.bytes).ok_or(NOT_AN_INTEGER)?;
-        if !(1..=COUNT_MAX).contains(&number) {
-            return Err(Stop::Error(b"ERR COUNT must be > 0"));
-        }
-        count = number as usize;
+        let number = parse_i64(value.bytes).filter(|number| (1..=COUNT_MAX).contains(number));
+        count = number.ok_or(&b"ERR COUNT must be > 0"[..])? as usize;
     }
     Ok((count, ids_only))
 }
@@ -320,9 +326,10 @@ pub fn xautoclaim<'t>(
     let now = work.now();
     let (consumer, forced) = (consumer.bytes, false);
     let claim = Claim { consumer, idle, now, since: now, count: None, forced, ids_only };
-    let created = group.consumers.insert(consumer, now).is_none();
+    let consumers = group.consumers.len();
     let mut attempts = count.saturating_mul(ATTEMPTS);
-    let mut pending = group.pending.range(start..).map(|(id, _)| *id).collect::<Vec<_>>().into_iter();
+    let mut pending =
+        group.pending.range(start..).map(|(id, _)| *id).collect::<Vec<_>>().into_iter();
     let (mut taken, mut gone, mut body) = (0, Vec::new(), Vec::new());
     let mut part = reply.beside(&mut body);
     while attempts > 0 && count > 0 {
@@ -337,8 +344,11 @@ pub fn xautoclaim<'t>(
     }
     let next = pending.next().unwrap_or(Id::ZERO);
     work.spend(body.len())?;
-    stream.set_groups(&groups);
-    store(work, found, &stream, if created { &["xgroup-createconsumer"] } else { &[] })?;
+    let created = group.consumers.len() > consumers;
+    if taken > 0 || !gone.is_empty() {
+        stream.set_groups(&groups);
+        store(work, found, &stream, if created { &["xgroup-createconsumer"] } else { &[] })?;
+    }
     reply.array(3);
     next.answer(reply);
     reply.array(taken);

@@ -38,7 +38,7 @@ const HELP: [&str; 15] = [
 const SUBCOMMANDS: [(&str, i32); 5] =
     [("create", -5), ("setid", -5), ("destroy", 4), ("createconsumer", 5), ("delconsumer", 5)];
 
-/// Adds a command with subcommands about a key to a plan: the key, the place of the subcommand in
+/// Adds a command with subcommands about a key to a plan: the key, the subcommand, which is one of
 /// `known`, and the arguments behind; or the lines of HELP.
 pub fn plan_subcommand(
     (planner, plan): (&Planner<'_>, &mut PlanBuilder),
@@ -65,7 +65,7 @@ pub fn plan_subcommand(
     arity(known[place].1)?;
     spec.begin(plan);
     planner.key(plan, command.arg(2));
-    plan.plain(&[place as u8]);
+    plan.plain(command.arg(1));
     command.args(3).for_each(|arg| plan.plain(arg));
     Ok(())
 }
@@ -138,11 +138,20 @@ impl<'a> Given<'a> {
     }
 }
 
+/// The subcommand that `word` names.
+pub fn named(known: &[(&'static str, i32)], word: &Arg<'_>) -> Result<&'static str, Stop> {
+    let found = known.iter().find(|(name, _)| is(word, name.as_bytes()));
+    found.map(|(name, _)| *name).ok_or(Stop::Malformed)
+}
+
 /// XGROUP.
-pub fn xgroup<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
-    let [key, place, name, rest @ ..] = args else { return Err(Stop::Malformed) };
-    let &[place] = place.bytes else { return Err(Stop::Malformed) };
-    let (subcommand, _) = *SUBCOMMANDS.get(usize::from(place)).ok_or(Stop::Malformed)?;
+pub fn xgroup<'t>(
+    work: &mut Work<'t>,
+    args: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
+    let [key, word, name, rest @ ..] = args else { return Err(Stop::Malformed) };
+    let subcommand = named(&SUBCOMMANDS, word)?;
     let found = work.typed(key, &TYPE)?;
     let given = match subcommand {
         "create" | "setid" => Some(Given::parse(rest).ok_or(Stop::Malformed)?),

@@ -1,10 +1,10 @@
 //! XINFO: what a stream, its groups and their consumers are like.
 
-use super::group::plan_subcommand;
+use super::group::{named, plan_subcommand};
 use super::groups::{Group, Groups};
 use super::value::Stream;
 use super::{TYPE, integer, is};
-use crate::commands::errors::wrong_subcommand;
+use crate::commands::errors::wrong_subcommand_of;
 use crate::commands::spec::Spec;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
@@ -36,28 +36,12 @@ pub fn plan(
     spec: &'static Spec,
     command: &Command<'_>,
 ) -> Result<(), Vec<u8>> {
-    let is_stream = command.arg(1).eq_ignore_ascii_case(b"stream");
-    let word = |place: usize, word: &[u8]| command.arg(place).eq_ignore_ascii_case(word);
-    let wrong = match command.len() {
-        4 => !word(3, b"full"),
-        6 => !word(3, b"full") || !word(4, b"count"),
-        len => len == 5 || len > 6,
-    };
-    if is_stream && command.len() > 3 && wrong {
-        return Err(wrong_subcommand(command));
-    }
     plan_subcommand((planner, plan), spec, command, &SUBCOMMANDS, &HELP)
 }
 
 pub fn xinfo<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
-    let [key, place, rest @ ..] = args else { return Err(Stop::Malformed) };
-    let &[place] = place.bytes else { return Err(Stop::Malformed) };
-    let (subcommand, _) = *SUBCOMMANDS.get(usize::from(place)).ok_or(Stop::Malformed)?;
-    let full = match rest {
-        [full, _, count] if is(full, b"full") => Some(integer(count)?),
-        [full] if is(full, b"full") => Some(FULL_COUNT),
-        _ => None,
-    };
+    let [key, word, rest @ ..] = args else { return Err(Stop::Malformed) };
+    let subcommand = named(&SUBCOMMANDS, word)?;
     let found = work.typed(key, &TYPE)?;
     let value = work.value(found).ok_or(&b"ERR no such key"[..])?;
     let stream = Stream::parse(value)?;
@@ -66,9 +50,19 @@ pub fn xinfo<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
     let mut body = Vec::new();
     let mut part = reply.beside(&mut body);
     match (subcommand, rest) {
-        ("stream", _) => {
-            let count = full.map(|count| if count < 0 { FULL_COUNT } else { count });
-            about_stream(&stream, &groups, count, &mut part)?;
+        ("stream", options) => {
+            let full = match options {
+                [] => None,
+                [full] if is(full, b"full") => Some(FULL_COUNT),
+                [full, name, count] if is(full, b"full") && is(name, b"count") => {
+                    Some(integer(count)?).map(|count| if count < 0 { FULL_COUNT } else { count })
+                }
+                _ => {
+                    reply.error(&wrong_subcommand_of(b"xinfo", word.bytes));
+                    return Ok(());
+                }
+            };
+            about_stream(&stream, &groups, full, &mut part)?;
         }
         ("groups", _) => {
             part.array(groups.0.len());
@@ -230,9 +224,7 @@ fn about_group(
     reply.map(6);
     reply.bulk(b"name");
     reply.bulk(name);
-    for (name, count) in
-        [("consumers", group.consumers.len()), ("pending", group.pending.len())]
-    {
+    for (name, count) in [("consumers", group.consumers.len()), ("pending", group.pending.len())] {
         reply.bulk(name.as_bytes());
         reply.integer(count as i64);
     }

@@ -119,7 +119,12 @@ fn is(arg: &Arg<'_>, word: &[u8]) -> bool {
 }
 
 /// Stores a changed stream and tells of it.
-fn store(work: &mut Work<'_>, found: Found, stream: &Stream<'_>, events: &[&str]) -> Result<(), Stop> {
+fn store(
+    work: &mut Work<'_>,
+    found: Found,
+    stream: &Stream<'_>,
+    events: &[&str],
+) -> Result<(), Stop> {
     work.put(found, stream.pack())?;
     work.announce(found, events);
     Ok(())

@@ -232,7 +232,10 @@ impl<'a> Node<'a> {
 
     /// Marks the entries as deleted for which `chosen` says so, up to the first for which it says
     /// nothing; returns how many were.
-    pub fn delete(&mut self, mut chosen: impl FnMut(&Entry<'_>) -> Option<bool>) -> Result<u64, Stop> {
+    pub fn delete(
+        &mut self,
+        mut chosen: impl FnMut(&Entry<'_>) -> Option<bool>,
+    ) -> Result<u64, Stop> {
         let mut places = Vec::new();
         for entry in &self.entries()? {
             match chosen(entry) {

@@ -107,7 +107,7 @@ impl<'a> Asked<'a> {
                 }
                 (b"streams", 1..) => {
                     if more % 2 != 0 {
-                        return Err(unbalanced(FOR_GROUP));
+                        return Err(UNBALANCED.to_vec());
                     }
                     asked.streams = (at + 1, more / 2);
                     break;
@@ -142,20 +142,9 @@ fn timeout(text: &[u8]) -> Result<u64, Vec<u8>> {
     u64::try_from(millis).map_err(|_| b"ERR timeout is negative".to_vec())
 }
 
-fn unbalanced(for_group: bool) -> Vec<u8> {
-    let (name, sign) = if for_group { ("xreadgroup", '>') } else { ("xread", '$') };
-    format!(
-        "ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{sign}' must be \
-         specified."
-    )
-    .into()
-}
-
 fn only_for_groups(option: &str) -> Vec<u8> {
-    format!(
-        "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
-    )
-    .into()
+    format!("ERR The {option} option is only supported by XREADGROUP. You called XREAD instead.")
+        .into()
 }
 
 /// Adds an XREAD or XREADGROUP to a plan: the keys, the ids, the group and the consumer, and the
@@ -222,8 +211,7 @@ impl<'t, 'a> Reading<'t, 'a> {
         };
         let (keys, ids) = rest.split_at_checked(rest.len() / 2)?;
         let whole = last.bytes.len() == IDS_AT + keys.len() * Id::LEN && keys.len() == ids.len();
-        let reading =
-            Self { keys, ids, group, last: last.bytes, count, flags, again: again != 0 };
+        let reading = Self { keys, ids, group, last: last.bytes, count, flags, again: again != 0 };
         whole.then_some(reading)
     }
 
@@ -263,9 +251,7 @@ impl<'t, 'a> Reading<'t, 'a> {
             }
             let from = match (id.bytes, self.group) {
                 (b"$", Some(_)) => return Err(Stop::Error(DOLLAR)),
-                (b"$", None) if self.again => {
-                    From::Id(self.settled(place).ok_or(Stop::Malformed)?)
-                }
+                (b"$", None) if self.again => From::Id(self.settled(place).ok_or(Stop::Malformed)?),
                 (b"$", None) => {
                     From::Id(Stream::parse(work.value(found).unwrap_or_default())?.last)
                 }
@@ -298,9 +284,8 @@ impl<'t, 'a> Reading<'t, 'a> {
             (false, None) if self.again => {
                 reply.error(b"UNBLOCKED the stream key no longer exists");
             }
-            (false, Some(_)) if self.again => reply.error(
-                b"NOGROUP the consumer group this client was blocked on no longer exists",
-            ),
+            (false, Some(_)) if self.again => reply
+                .error(b"NOGROUP the consumer group this client was blocked on no longer exists"),
             (false, _) => no_group(key, group, " in XREADGROUP with GROUP option", reply),
         }
         Ok(has)
@@ -332,6 +317,9 @@ impl<'t, 'a> Reading<'t, 'a> {
     }
 }
 
+/// Redis says the same of an XREADGROUP.
+const UNBALANCED: &[u8] =
+    b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";
 const DOLLAR: &[u8] =
     b"ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
       this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would \
@@ -347,6 +335,8 @@ pub fn xread<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
     let (mut served, mut body) = (0, Vec::new());
     let mut changed = Changed::new();
     for (key, &(found, from)) in reading.keys.iter().zip(&starts) {
+        // Redis looks each up a second time, and counts it.
+        work.find(key)?;
         let mut one = Vec::new();
         let mut part = reply.beside(&mut one);
         let was = changed.iter().rfind(|(changed, ..)| *changed == found);
@@ -417,16 +407,13 @@ impl Delivery<'_, '_> {
             From::Id(_) => true,
             From::New => stream.has_behind(group.last)?,
         };
-        let created = !group.consumers.contains_key(consumer);
-        if !serves && !created && self.reading.again {
-            // Nothing new: a write would wake it again.
+        if !serves {
             return Ok((false, None));
         }
-        group.consumers.insert(consumer, self.now);
+        let created = group.consumers.insert(consumer, self.now).is_none();
         let (mut len, mut body) = (0, Vec::new());
         let mut part = reply.beside(&mut body);
         match self.from {
-            _ if !serves => {}
             From::Id(id) => {
                 let pending: Vec<_> = group.pending_of(consumer).map(|(id, _)| id).collect();
                 let behind = pending.into_iter().filter(|pending| *pending > id);
@@ -461,12 +448,10 @@ impl Delivery<'_, '_> {
                 }
             }
         }
-        if serves {
-            reply.bulk(key);
-            reply.array(len);
-            reply.replies(&body);
-        }
+        reply.bulk(key);
+        reply.array(len);
+        reply.replies(&body);
         stream.set_groups(&groups);
-        Ok((serves, Some((stream.pack(), created))))
+        Ok((true, Some((stream.pack(), created))))
     }
 }

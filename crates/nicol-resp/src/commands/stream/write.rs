@@ -14,8 +14,7 @@ const TWO_STRATEGIES: &[u8] =
 const NO_STRATEGY: &[u8] =
     b"ERR syntax error, LIMIT cannot be used without specifying a trimming strategy";
 const NOTHING_TO_TRIM: &[u8] = b"ERR syntax error, XTRIM must be called with a trimming strategy";
-const EXACT_LIMIT: &[u8] =
-    b"ERR syntax error, LIMIT cannot be used without the special ~ option";
+const EXACT_LIMIT: &[u8] = b"ERR syntax error, LIMIT cannot be used without the special ~ option";
 const NOT_GREATER: &[u8] =
     b"ERR The ID specified in XADD is equal or smaller than the target stream top item";
 const EXHAUSTED: &[u8] =
@@ -179,7 +178,11 @@ pub fn xdel<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-pub fn xsetid<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+pub fn xsetid<'t>(
+    work: &mut Work<'t>,
+    args: &[Arg<'t>],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     let [key, last, rest @ ..] = args else { return Err(Stop::Malformed) };
     let last = Id::parse(last.bytes, 0)?;
     let (mut added, mut deleted) = (None, Id::ZERO);
@@ -207,11 +210,6 @@ pub fn xsetid<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) 
     }
     let old = work.contents(found);
     let mut stream = Stream::parse(&old)?;
-    if last < stream.max_deleted {
-        return Err(Stop::Error(
-            b"ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
-        ));
-    }
     if stream.last_entry()?.is_some_and(|entry| last < entry.id) {
         return Err(Stop::Error(
             b"ERR The ID specified in XSETID is smaller than the target stream top item",
@@ -220,6 +218,11 @@ pub fn xsetid<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) 
     if stream.length > 0 && added.is_some_and(|added| added < stream.length) {
         return Err(Stop::Error(
             b"ERR The entries_added specified in XSETID is smaller than the target stream length",
+        ));
+    }
+    if last < stream.max_deleted {
+        return Err(Stop::Error(
+            b"ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
         ));
     }
     stream.last = last;
