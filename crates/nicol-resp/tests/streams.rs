@@ -448,7 +448,10 @@ fn readers_wait_as_in_redis() {
         ("XREADGROUP GROUP g d BLOCK 0 STREAMS s >", "MULTI ; DEL s ; SADD s e ; EXEC"),
         ("XREADGROUP GROUP g d BLOCK 0 STREAMS s >", "FLUSHALL"),
         ("XREADGROUP GROUP g d BLOCK 0 STREAMS s >", "XGROUP DESTROY s g"),
-        ("XREADGROUP GROUP g d BLOCK 0 STREAMS s >", "XGROUP SETID s g 0 ; XADD s 904 a 1"),
+        (
+            "XREADGROUP GROUP g d BLOCK 0 STREAMS s >",
+            "MULTI ; XGROUP SETID s g 0 ; XADD s 904 a 1 ; EXEC",
+        ),
         ("XREADGROUP GROUP g d BLOCK 0 STREAMS s >", "XGROUP DELCONSUMER s g d ; XADD s 905 a 1"),
         ("MULTI ; XREAD BLOCK 0 STREAMS s $ ; XREADGROUP GROUP g c BLOCK 0 STREAMS s > ; EXEC", ""),
     ];

@@ -14,6 +14,7 @@ pub mod plan;
 pub mod planner;
 pub mod procedure;
 pub mod record;
+mod runs;
 pub mod work;
 
 use std::cmp::Reverse;

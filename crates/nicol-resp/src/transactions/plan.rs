@@ -14,6 +14,7 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::serving::Request;
 use nicol_core::txn::ProcedureId;
 
+use super::runs::Runs;
 use crate::connection::blocked::Turn;
 use crate::connection::encode::Protocol;
 
@@ -48,8 +49,8 @@ pub enum Kind {
     Walk,
 }
 
-/// What is done to the records that a command of a plan names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is done to the records that a command of a plan names; by default, nothing: a literal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Op(u16);
 
 impl Op {
@@ -121,34 +122,6 @@ pub struct Arg<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The commands of a plan in their order, equal neighbours counted: pipelines mostly repeat one.
-#[derive(Clone, Debug)]
-struct Runs {
-    earlier: Vec<(Op, usize)>,
-    last: (Op, usize),
-}
-
-impl Default for Runs {
-    fn default() -> Self {
-        Self { earlier: Vec::new(), last: (Op::LITERAL, 0) }
-    }
-}
-
-impl Runs {
-    fn push(&mut self, op: Op, count: usize) {
-        if self.last.0 == op {
-            self.last.1 += count;
-        } else {
-            let run = std::mem::replace(&mut self.last, (op, count));
-            self.earlier.push(run);
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (Op, usize)> {
-        self.earlier.iter().chain([&self.last]).copied()
-    }
-}
-
 /// Writes a plan, command by command.
 #[derive(Clone, Debug, Default)]
 pub struct PlanBuilder {
@@ -156,7 +129,7 @@ pub struct PlanBuilder {
     reads: Vec<Key>,
     writes: Vec<Key>,
     commands: usize,
-    runs: Runs,
+    runs: Runs<Op>,
     /// Where the number of arguments of the current command stands.
     arguments_at: usize,
     arguments: usize,
@@ -337,7 +310,7 @@ pub struct Planned {
     kind: Kind,
     protocol: Protocol,
     commands: usize,
-    runs: Runs,
+    runs: Runs<Op>,
     now: i64,
     waits: Option<(Duration, Turn)>,
 }

@@ -4,6 +4,7 @@
 //! checksum of all before it (8 bytes, little-endian).
 
 mod crc64;
+mod elements;
 mod lzf;
 mod packs;
 mod rdb;

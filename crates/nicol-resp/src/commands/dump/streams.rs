@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::rdb::{Reader, write_length, write_string};
+use super::elements::{Reader, write_length, write_string};
 use crate::commands::stream::groups::{Group, Groups, Pending};
 use crate::commands::stream::id::Id;
 use crate::commands::stream::node::Node;
 use crate::commands::stream::value::Stream;
 use crate::transactions::work::Stop;
 
-/// What later forms tell besides: the first id, the last deleted one and counts from Redis 7.0 on,
-/// and when a consumer got something last from 7.2 on.
+/// How a stream is written: at first, from Redis 7.0 on with counts and the ids of what was first
+/// and last deleted, and from 7.2 on with when a consumer got something last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     First,
@@ -108,7 +108,7 @@ pub fn read(from: &mut Reader<'_>, form: Form) -> Option<Vec<u8>> {
     for (name, group) in &owned {
         groups.0.insert(name, group.lent()?);
     }
-    stream.set_groups(&groups);
+    stream.set_groups(groups.pack());
     Some(stream.pack())
 }
 

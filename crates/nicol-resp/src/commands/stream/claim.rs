@@ -24,7 +24,7 @@ pub fn xack<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) ->
         }
     }
     if acknowledged > 0 {
-        stream.set_groups(&groups);
+        stream.set_groups(groups.pack());
         store(work, found, &stream, &[])?;
     }
     reply.integer(acknowledged);
@@ -150,8 +150,8 @@ struct Claim<'t> {
 }
 
 impl<'t> Claim<'t> {
-    /// Gives the entry to the consumer, if it may, and answers it; a consumer that gets one begins to
-    /// be. An entry that is there no longer is no longer pending either.
+    /// Gives the entry to the consumer, if it may, and answers it; a new consumer comes to be with
+    /// that. An entry that is there no longer is no longer pending either.
     fn take(
         &self,
         stream: &Stream<'_>,
@@ -278,7 +278,7 @@ pub fn xclaim<'t>(
     work.spend(body.len())?;
     let created = group.consumers.len() > consumers;
     if moved || taken > 0 || group.pending.len() != pending {
-        stream.set_groups(&groups);
+        stream.set_groups(groups.pack());
         store(work, found, &stream, if created { &["xgroup-createconsumer"] } else { &[] })?;
     }
     reply.array(taken);
@@ -346,7 +346,7 @@ pub fn xautoclaim<'t>(
     work.spend(body.len())?;
     let created = group.consumers.len() > consumers;
     if taken > 0 || !gone.is_empty() {
-        stream.set_groups(&groups);
+        stream.set_groups(groups.pack());
         store(work, found, &stream, if created { &["xgroup-createconsumer"] } else { &[] })?;
     }
     reply.array(3);

@@ -211,7 +211,7 @@ pub fn xgroup<'t>(
         _ => return Err(Stop::Malformed),
     }
     if let Some(event) = done {
-        stream.set_groups(&groups);
+        stream.set_groups(groups.pack());
         store(work, found, &stream, &[event])?;
     }
     match subcommand {

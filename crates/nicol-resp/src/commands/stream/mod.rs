@@ -1,7 +1,7 @@
 //! Streams: entries of fields, each with an id behind all before it, and groups of consumers that
 //! share them.
 //!
-//! `id` reads ids, `node` keeps entries in listpacks as Redis does, `value` makes a stream of nodes,
+//! `id` reads ids, `node` keeps entries in listpacks as Redis does, `value` makes a stream of them,
 //! `groups` keeps the groups. The commands: `write` adds and removes entries, `read` reads them,
 //! `group` is about groups, `claim` about what their consumers have pending, `info` tells of both.
 

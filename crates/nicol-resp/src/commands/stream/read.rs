@@ -344,15 +344,14 @@ pub fn xread<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
             Some((_, value, _)) => Cow::Owned(value.clone()),
             None => work.contents(found),
         };
+        let before = changed.len();
         let serves = match reading.group {
             None => reading.read(&value, from, &mut part, key.bytes)?,
             Some(names) => {
                 let delivery = Delivery { now: work.now(), names, reading: &reading, from };
-                let (serves, new) = delivery.serve(&value, &mut part, key.bytes)?;
-                if let Some((value, created)) = new {
-                    changed.push((found, value, created));
-                }
-                serves
+                let new = delivery.serve(&value, &mut part, key.bytes)?;
+                changed.extend(new.map(|(value, created)| (found, value, created)));
+                changed.len() > before
             }
         };
         if serves {
@@ -390,14 +389,14 @@ struct Delivery<'t, 'a> {
 }
 
 impl Delivery<'_, '_> {
-    /// Writes the entries for the consumer behind the key; whether there are any, and the new value
-    /// of the stream with whether the consumer is new.
+    /// Writes the entries for the consumer behind the key, if there are any: the new value of the
+    /// stream, and whether the consumer is new.
     fn serve(
         &self,
         value: &[u8],
         reply: &mut Reply<'_>,
         key: &[u8],
-    ) -> Result<(bool, Option<(Vec<u8>, bool)>), Stop> {
+    ) -> Result<Option<(Vec<u8>, bool)>, Stop> {
         let mut stream = Stream::parse(value)?;
         let bytes = stream.group_bytes();
         let mut groups = Groups::parse(&bytes)?;
@@ -408,7 +407,7 @@ impl Delivery<'_, '_> {
             From::New => stream.has_behind(group.last)?,
         };
         if !serves {
-            return Ok((false, None));
+            return Ok(None);
         }
         let created = group.consumers.insert(consumer, self.now).is_none();
         let (mut len, mut body) = (0, Vec::new());
@@ -451,7 +450,7 @@ impl Delivery<'_, '_> {
         reply.bulk(key);
         reply.array(len);
         reply.replies(&body);
-        stream.set_groups(&groups);
-        Ok((true, Some((stream.pack(), created))))
+        stream.set_groups(groups.pack());
+        Ok(Some((stream.pack(), created)))
     }
 }

@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 
-use super::groups::Groups;
 use super::id::Id;
 use super::node::{Entry, Node};
 use crate::transactions::work::Stop;
@@ -110,13 +109,13 @@ impl<'a> Stream<'a> {
         value
     }
 
-    /// The groups' bytes, for [`Groups::parse`].
+    /// The bytes of the groups, as `groups` reads them.
     pub fn group_bytes(&self) -> Cow<'a, [u8]> {
         self.groups.clone()
     }
 
-    pub fn set_groups(&mut self, groups: &Groups<'_>) {
-        self.groups = Cow::Owned(groups.pack());
+    pub fn set_groups(&mut self, packed: Vec<u8>) {
+        self.groups = Cow::Owned(packed);
     }
 
     /// The live entries from `from` to `to`, both included.
