@@ -21,6 +21,7 @@ mod hyperloglog;
 pub mod key_places;
 mod keys;
 pub mod kind;
+mod lcs;
 mod list;
 mod listpack;
 mod long_double;
@@ -51,7 +52,7 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 11] = [
+const OTHERS: [&[Spec]; 12] = [
     bitfield::COMMANDS,
     bitmap::COMMANDS,
     blocking::COMMANDS,
@@ -59,6 +60,7 @@ const OTHERS: [&[Spec]; 11] = [
     geo::COMMANDS,
     hyperloglog::COMMANDS,
     keys::COMMANDS,
+    lcs::COMMANDS,
     sort::COMMANDS,
     deadlines::COMMANDS,
     pubsub::COMMANDS,
