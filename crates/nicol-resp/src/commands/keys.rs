@@ -36,7 +36,7 @@ pub const COMMANDS: &[Spec] = &[
         "generic",
         "object",
         -2,
-        (SLOW_READ, KeyPlaces { first: 2, last: 2, step: 1, counted: 0 }),
+        (SLOW_READ, KeyPlaces { first: 2, last: 2, ..KeyPlaces::ONE }),
         (object::plan, object::run),
         "Tell how the value of a key is kept",
     ),

@@ -8,12 +8,13 @@ mod active_expiry;
 mod in_flight;
 mod joined;
 mod lock_table;
-mod news;
+pub mod news;
 pub mod output;
 pub mod plan;
 pub mod planner;
 pub mod procedure;
 pub mod record;
+mod runs;
 pub mod work;
 
 use std::cmp::Reverse;

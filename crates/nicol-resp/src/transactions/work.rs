@@ -323,15 +323,23 @@ impl<'t> Work<'t> {
 
     /// Stores the packed elements of two collections, as [`Work::put`] does; both or none.
     pub fn put_both(&mut self, both: [(Found, Vec<u8>); 2]) -> Result<(), Stop> {
-        for (_, packed) in &both {
-            self.reserve(packed)?;
-        }
-        for (found, packed) in both {
+        self.put_all(both.into())
+    }
+
+    /// Stores the packed elements of several collections, as [`Work::put`] does; all or none.
+    pub fn put_all(&mut self, all: Vec<(Found, Vec<u8>)>) -> Result<(), Stop> {
+        all.iter().try_for_each(|(_, packed)| self.reserve(packed))?;
+        for (found, packed) in all {
             let expires = self.expires(found);
             let value = (!packed.is_empty()).then_some(Cow::Owned(packed));
             self.replace(found, value, expires)?;
         }
         Ok(())
+    }
+
+    /// The command, which waits, goes on with `last` as its last argument if it is tried again.
+    pub fn settle(&mut self, last: &[u8]) {
+        self.news.settle(last);
     }
 
     /// Stores the packed elements of a collection of `kind` without a deadline, whatever the key

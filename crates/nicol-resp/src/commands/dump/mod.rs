@@ -4,9 +4,11 @@
 //! checksum of all before it (8 bytes, little-endian).
 
 mod crc64;
+mod elements;
 mod lzf;
 mod packs;
 mod rdb;
+mod streams;
 
 use self::crc64::crc64;
 use super::expiry::Expiry;
