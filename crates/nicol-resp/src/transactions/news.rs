@@ -5,10 +5,12 @@
 //! them: so what is aborted or tried again is told once, or not at all.
 //!
 //! Layout, numbers little-endian, one after the other: kind (1 byte: 0 a message, 1 a message on a
-//! sharded channel, 2 an event), a number (4), two lengths (4 each), two texts. Of a message: where
-//! the reply stands that tells its number of receivers, the channel, the message. Of an event: its
-//! class in the lower half and the database in the upper one, the event, the key.
+//! sharded channel, 2 an event, 3 a grave), a number (4), two lengths (4 each), two texts. Of a
+//! message: where the reply stands that tells its number of receivers, the channel, the message. Of
+//! an event: its class in the lower half and the database in the upper one, the event, the key. Of
+//! a grave: 0, its record, nothing.
 
+use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
 
 use crate::connection::encode::{Protocol, Reply};
@@ -22,6 +24,7 @@ const HEAD_LEN: usize = 13;
 const MESSAGE: u8 = 0;
 const SHARDED: u8 = 1;
 const EVENT: u8 = 2;
+const GRAVE: u8 = 3;
 /// The reply of a PUBLISH until its receivers are known.
 pub const NO_RECEIVERS: &[u8] = b":0\r\n";
 
@@ -39,6 +42,11 @@ impl News {
     pub fn event(&mut self, class: Class, database: Database, event: &str, key: &[u8]) {
         let number = class as u32 | u32::from(database.number()) << 16;
         push(&mut self.0, EVENT, number, event.as_bytes(), key);
+    }
+
+    /// The record `row` holds pages that are to be freed.
+    pub fn grave(&mut self, row: Key) {
+        push(&mut self.0, GRAVE, 0, &row.0.to_le_bytes(), b"");
     }
 
     /// Keys, each with its entry of `txn`, were found expired: that was before all else.
@@ -66,11 +74,13 @@ fn push(out: &mut Vec<u8>, kind: u8, number: u32, first: &[u8], second: &[u8]) {
     out.extend_from_slice(second);
 }
 
-/// Sends what a committed transaction tells in `output`, and completes its replies.
-pub fn send(shared: &Shared, output: &mut Vec<u8>) {
+/// Sends what a committed transaction tells in `output`, and completes its replies. Returns the
+/// records of its graves.
+pub fn send(shared: &Shared, output: &mut Vec<u8>) -> Vec<Key> {
+    let mut graves = Vec::new();
     let news = OutputHead::news(output);
     if news.is_empty() {
-        return;
+        return graves;
     }
     let (mut rest, mut receivers) = (news, Vec::new());
     while let Some((head, behind)) = rest.split_first_chunk::<HEAD_LEN>() {
@@ -84,6 +94,7 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) {
         match head[0] {
             MESSAGE => receivers.push((number, pubsub.publish(first, second))),
             SHARDED => receivers.push((number, pubsub.publish_sharded(first, second))),
+            GRAVE => graves.extend(first.first_chunk().map(|row| Key(u64::from_le_bytes(*row)))),
             _ => {
                 if let Some(database) = Database::new((number >> 16) as i64) {
                     shared.notices.send(pubsub, number & 0xffff, database, first, second);
@@ -99,4 +110,5 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) {
             output.splice(at..at + NO_RECEIVERS.len(), reply);
         }
     }
+    graves
 }
