@@ -11,6 +11,8 @@ use nicol_workload::driver::Waiting;
 
 use crate::befell::ByKind;
 use crate::binding::Resource;
+use crate::milestones::Milestones;
+use crate::toll::Toll;
 
 /// Clients that a report of a stuck run names; more are counted.
 const WAITING_SHOWN: usize = 5;
@@ -31,6 +33,10 @@ pub(crate) struct Measured {
     pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
     /// What its faults did.
     pub(crate) befell: ByKind,
+    /// What they may take.
+    pub(crate) toll: Toll,
+    /// What became of its membership.
+    pub(crate) milestones: Milestones,
     /// The time that starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,

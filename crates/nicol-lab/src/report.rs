@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::befell::ByKind;
 use crate::binding::{Binding, Resource};
+use crate::milestones::Milestones;
+use crate::toll::Toll;
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.bench/1";
@@ -49,6 +51,12 @@ pub struct BenchReport {
     /// What these did, by kind; nothing where there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub befell: ByKind,
+    /// What they may take, and so what the load must do.
+    #[serde(skip)]
+    pub toll: Toll,
+    /// What became of the membership, if it changed.
+    #[serde(skip_serializing_if = "Milestones::are_none")]
+    pub milestones: Milestones,
     /// Operations that the plan schedules; `None` if it ends by time.
     pub planned: Option<u64>,
     /// Operations that committed or were refused by the application, whenever.

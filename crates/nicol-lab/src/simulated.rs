@@ -6,22 +6,26 @@ use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
 use nicol_core::faults::{CrashScope, FaultPlan, Partition};
 use nicol_core::units::Nanos;
+use nicol_core::view::Succession;
 use nicol_rt::LogDevice;
 use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
-use nicol_workload::driver::RunControl;
+use nicol_workload::driver::{Bursts, Load, RunControl};
 
-use crate::befell::befell;
+use crate::befell::{Befell, befell};
 use crate::built::Build;
+use crate::bursts;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated, waits_in_words};
+use crate::observer::Observer;
 use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
+use crate::toll::{Toll, lost};
 use crate::window::Window;
 
 /// Measured time where the user says nothing.
@@ -55,6 +59,10 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
             "a simulated world has its profile's",
             "leave it out, or run `on` threads"
         )
+    );
+    ensure!(
+        config.lease.is_none(),
+        refuse("lease_ms", "", "a simulated lease is 10 ms", "leave it out, or run `on` threads")
     );
     ensure!(
         config.turn.is_none(),
@@ -139,7 +147,7 @@ fn run_clients(
     world: &SimCluster,
     cluster: &Cluster,
     bounds: &Bounds,
-    window: &mut Window<'_>,
+    (window, observer): (&mut Window<'_>, &mut Observer<'_>),
 ) -> Option<String> {
     let run = &*cluster.run;
     let mut watch = bounds.silence.map(|silence| Watch { run, silence, look_at: silence });
@@ -147,6 +155,7 @@ fn run_clients(
     let stops = !cluster.goes_on();
     let mut ended = |now: Nanos| {
         window.pass(now);
+        observer.pass(now, |epoch| world.view_after(epoch));
         if stops && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
@@ -188,6 +197,17 @@ fn is_whole_until_all(plan: &FaultPlan) -> bool {
         && plan.stalls.iter().all(|stall| stall.span < LEASE)
 }
 
+/// Lets a closed load of so many operations last until the nodes that `plan` takes are lost, and
+/// the others have recovered.
+fn spread_load(plan: &FaultPlan, cluster: &Cluster) {
+    let run = cluster.run.plan();
+    if let (Some(each), Load::Closed) = (run.operations_per_client, run.load) {
+        let heirs = cluster.view.succession() == Succession::Backups;
+        let operations = each * u64::from(run.clients);
+        cluster.run.work_in(Bursts::new(&bursts::starts(plan), operations, heirs));
+    }
+}
+
 /// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
 #[inline(never)]
 fn simulate(
@@ -206,6 +226,9 @@ fn simulate(
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
     cluster.expect_back(&sim.faults);
+    if sim.view_service {
+        spread_load(&sim.faults, cluster);
+    }
     let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);
     let tuning = &mut sim.tuning;
     tuning.aggregation = cluster.outline.engine.aggregation.unwrap_or(tuning.aggregation);
@@ -219,12 +242,16 @@ fn simulate(
     world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
     let mut window = Window::of(&world, cluster);
-    let stuck = run_clients(&world, cluster, &bounds, &mut window);
+    let mut observer = Observer::new(cluster);
+    let stuck = run_clients(&world, cluster, &bounds, (&mut window, &mut observer));
     let measured_until = world.now();
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
-    let befell = befell(&plan, measured_until, &report.faults);
+    let [begun, felt] = cluster.primaries_lost();
+    let drawn = lost(&plan, &cluster.view, LEASE).len() as u64;
+    let primaries_lost = Befell { drawn, begun, felt };
+    let befell = befell(&plan, measured_until, &report.faults, primaries_lost);
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
     // Where survivors cannot go on, work of theirs may wait for the dead.
@@ -262,6 +289,8 @@ fn simulate(
             digest: world.report().digest,
         }),
         befell,
+        toll: Toll::of(&plan, &cluster.view, LEASE),
+        milestones: observer.seen(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
     }

@@ -52,6 +52,8 @@ pub(crate) fn report(
         seed: config.seed,
         faults: faults(config),
         befell: measured.befell.clone(),
+        toll: measured.toll,
+        milestones: measured.milestones.clone(),
         planned: planned(cluster.run.plan()),
         done: whole.committed + whole.refused,
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),
