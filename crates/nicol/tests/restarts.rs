@@ -515,15 +515,17 @@ fn large_lists_and_the_freeing_of_their_pages_outlive_kill_9() {
     client.ask("DEL gone");
     client.ask("DEL kept");
     kill(server);
-    // What frees the pages is killed, too, until nothing is left.
-    let (begun, mut left) = (Instant::now(), before);
+    // What frees the pages is killed, too: at first before it begins, a quarter of a second after
+    // the start, and then ever later.
+    let (begun, mut left, mut lasts) = (Instant::now(), before, Duration::from_millis(200));
     while left > 0 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{left} records are left");
         let (server, _) = live_with(&mut command(&dir, &[]));
         let now = read_back(&server.before);
         assert!(now <= left, "{now} records after {left}");
         left = now;
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(lasts);
+        lasts += Duration::from_millis(25);
         kill(server);
     }
 }
