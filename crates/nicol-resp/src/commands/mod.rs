@@ -31,6 +31,7 @@ mod packed;
 mod pubsub;
 pub mod rights;
 pub mod scan;
+mod sequence;
 mod set;
 pub mod sort;
 mod sorted_set;

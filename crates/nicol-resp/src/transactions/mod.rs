@@ -10,6 +10,7 @@ mod joined;
 mod lock_table;
 pub mod news;
 pub mod output;
+pub mod page;
 pub mod plan;
 pub mod planner;
 pub mod procedure;
@@ -325,7 +326,9 @@ impl Transactions {
                 self.shared.keyspace.grow(database, keys.into());
             }
             changed = head.changed;
-            news::send(&self.shared, &mut response.output);
+            for row in news::send(&self.shared, &mut response.output) {
+                self.expiry.remember(0, row, &self.shared);
+            }
         }
         if changed {
             self.shared.blocked.changed(&request.writes);

@@ -8,11 +8,12 @@
 //! way.
 //!
 //! Layout, numbers little-endian, one after the other: kind (1 byte: 0 a message, 1 a message on a
-//! sharded channel, 2 an event, 3 what was settled), a number (4), two lengths (4 each), two texts.
-//! Of a message: where the reply stands that tells its number of receivers, the channel, the
-//! message. Of an event: its class in the lower half and the database in the upper one, the event,
-//! the key. Of what was settled: 0, an argument, nothing.
+//! sharded channel, 2 an event, 3 what was settled, 4 a grave), a number (4), two lengths (4 each),
+//! two texts. Of a message: where the reply stands that tells its number of receivers, the channel,
+//! the message. Of an event: its class in the lower half and the database in the upper one, the
+//! event, the key. Of what was settled: 0, an argument, nothing. Of a grave: 0, its record, nothing.
 
+use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
 
 use crate::connection::encode::{Protocol, Reply};
@@ -27,6 +28,7 @@ const MESSAGE: u8 = 0;
 const SHARDED: u8 = 1;
 const EVENT: u8 = 2;
 const SETTLED: u8 = 3;
+const GRAVE: u8 = 4;
 /// The reply of a PUBLISH until its receivers are known.
 pub const NO_RECEIVERS: &[u8] = b":0\r\n";
 
@@ -49,6 +51,11 @@ impl News {
     /// The last argument of a command that waits is this one from now on.
     pub fn settle(&mut self, last: &[u8]) {
         push(&mut self.0, SETTLED, 0, last, &[]);
+    }
+
+    /// The record `row` holds pages that are to be freed.
+    pub fn grave(&mut self, row: Key) {
+        push(&mut self.0, GRAVE, 0, &row.0.to_le_bytes(), b"");
     }
 
     /// Keys, each with its entry of `txn`, were found expired: that was before all else.
@@ -100,11 +107,13 @@ pub fn settled(output: &[u8]) -> Option<&[u8]> {
     settled.next().map(|(_, _, last, _)| last)
 }
 
-/// Sends what a committed transaction tells in `output`, and completes its replies.
-pub fn send(shared: &Shared, output: &mut Vec<u8>) {
+/// Sends what a committed transaction tells in `output`, and completes its replies. Returns the
+/// records of its graves.
+pub fn send(shared: &Shared, output: &mut Vec<u8>) -> Vec<Key> {
+    let mut graves = Vec::new();
     let news = OutputHead::news(output);
     if news.is_empty() {
-        return;
+        return graves;
     }
     let mut receivers = Vec::new();
     for (kind, number, first, second) in parts(news) {
@@ -112,6 +121,7 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) {
         match kind {
             MESSAGE => receivers.push((number, pubsub.publish(first, second))),
             SHARDED => receivers.push((number, pubsub.publish_sharded(first, second))),
+            GRAVE => graves.extend(first.first_chunk().map(|row| Key(u64::from_le_bytes(*row)))),
             EVENT => {
                 if let Some(database) = Database::new((number >> 16) as i64) {
                     shared.notices.send(pubsub, number & 0xffff, database, first, second);
@@ -128,4 +138,5 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) {
             output.splice(at..at + NO_RECEIVERS.len(), reply);
         }
     }
+    graves
 }
