@@ -8,10 +8,11 @@
 //! way.
 //!
 //! Layout, numbers little-endian, one after the other: kind (1 byte: 0 a message, 1 a message on a
-//! sharded channel, 2 an event, 3 what was settled, 4 a grave), a number (4), two lengths (4 each),
-//! two texts. Of a message: where the reply stands that tells its number of receivers, the channel,
-//! the message. Of an event: its class in the lower half and the database in the upper one, the
-//! event, the key. Of what was settled: 0, an argument, nothing. Of a grave: 0, its record, nothing.
+//! sharded channel, 2 an event, 3 what was settled, 4 a grave), a number (4), two lengths (4
+//! each), two texts. Of a message: where the reply stands that tells its number of receivers, the
+//! channel, the message. Of an event: its class in the lower half and the database in the upper
+//! one, the event, the key. Of what was settled: 0, an argument, nothing. Of a grave: 0, its
+//! record, nothing.
 
 use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
