@@ -7,7 +7,7 @@ mod slow;
 
 use serde::{Deserialize, Serialize};
 
-pub use crashes::{Crash, CrashScope};
+pub use crashes::{Crash, CrashScope, Spared};
 pub use families::{FaultFamilies, UnknownFamily};
 pub use slow::Slow;
 

@@ -144,11 +144,23 @@ pub trait NodeState: Send + Sync + 'static {
         false
     }
 
+    /// Whether it serves `shard`, which the current view has it lead. Default: at once.
+    fn serves(&self, shard: ShardId) -> bool {
+        let _at_once = shard;
+        true
+    }
+
     /// True if it has nothing left to do: every log is applied, every lock released.
     fn is_settled(&self) -> bool;
 
     /// The state of its memory; meaningful once the cluster is quiet.
     fn audit(&self) -> Audit;
+
+    /// Locks that transactions hold now on records of the shards that it leads, as its memory tells
+    /// even in the moment of its crash. Default: it does not tell.
+    fn locks_held(&self) -> u64 {
+        0
+    }
 
     /// Its counts so far.
     fn counters(&self) -> Vec<Counter> {

@@ -220,6 +220,11 @@ impl View {
         self
     }
 
+    /// What becomes of a shard whose primary is lost.
+    pub const fn succession(&self) -> Succession {
+        self.succession
+    }
+
     /// The same view with these replicas of each shard, in the order of the shards.
     ///
     /// # Errors

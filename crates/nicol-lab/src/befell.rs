@@ -22,8 +22,14 @@ pub struct Befell {
 pub(crate) type ByKind = BTreeMap<&'static str, Befell>;
 
 /// What `plan` did to a run whose last client ended at `ended`, and in which faults struck as
-/// `counts` says.
-pub(crate) fn befell(plan: &FaultPlan, ended: Nanos, counts: &FaultCounts) -> ByKind {
+/// `counts` says. `primaries_lost`: nodes that lead shards, those that the plan may take, that
+/// were lost, and that were lost while transactions held locks there.
+pub(crate) fn befell(
+    plan: &FaultPlan,
+    ended: Nanos,
+    counts: &FaultCounts,
+    primaries_lost: Befell,
+) -> ByKind {
     let chance = |per_million: u32, felt| {
         let drawn = u64::from(per_million > 0);
         Befell { drawn, begun: drawn * u64::from(plan.quiet_after > Nanos::ZERO), felt }
@@ -46,7 +52,9 @@ pub(crate) fn befell(plan: &FaultPlan, ended: Nanos, counts: &FaultCounts) -> By
         ("corrupted", chance(plan.corrupt, counts.corrupted)),
         ("cut", timed(&mut cuts, last, counts.cut)),
         ("stalled", timed(&mut stalls, last, counts.stalled)),
-        ("crashed", timed(&mut crashes, ended, counts.dead)),
+        // A crash of everything ends the last client.
+        ("crashed", timed(&mut crashes, ended + Nanos(1), counts.dead)),
+        ("primary_lost", primaries_lost),
     ];
     all.into_iter().filter(|(_, one)| one.drawn > 0).collect()
 }
@@ -69,7 +77,7 @@ mod tests {
             ..FaultPlan::none()
         };
         let counts = FaultCounts { lost: 3, dead: 2, ..FaultCounts::default() };
-        let told = befell(&plan, Nanos(50), &counts);
+        let told = befell(&plan, Nanos(50), &counts, Befell::default());
         assert_eq!(told["crashed"], Befell { drawn: 2, begun: 1, felt: 2 });
         assert_eq!(told["stalled"], Befell { drawn: 1, begun: 0, felt: 0 });
         assert_eq!(told["lost"], Befell { drawn: 1, begun: 1, felt: 3 });
@@ -80,7 +88,8 @@ mod tests {
     fn every_family_is_of_a_kind_that_is_told() {
         for name in FaultFamilies::NAMES {
             let families = name.parse::<FaultFamilies>().unwrap();
-            let told = |seed| befell(&families.draw(seed), Nanos::MAX, &FaultCounts::default());
+            let (counts, none, end) = (FaultCounts::default(), Befell::default(), Nanos(1 << 60));
+            let told = |seed| befell(&families.draw(seed), end, &counts, none);
             assert!((0..20).any(|seed| !told(seed).is_empty()), "{name}");
         }
     }

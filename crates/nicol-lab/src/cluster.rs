@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Result;
@@ -43,6 +43,9 @@ pub(crate) struct Cluster {
     down: Vec<AtomicBool>,
     /// Whether the host of any node has crashed.
     host_crashed: AtomicBool,
+    /// Nodes that have lost shards which they led, and how many of them while transactions held
+    /// locks there.
+    primaries_lost: [AtomicU64; 2],
     /// The nodes that must serve again before the cluster is at rest.
     returning: OnceLock<Vec<NodeId>>,
 }
@@ -127,6 +130,7 @@ pub(crate) fn load<Y: Family>(
         clients_per_node,
         down: view.node_ids().map(|_| AtomicBool::default()).collect(),
         host_crashed: AtomicBool::default(),
+        primaries_lost: Default::default(),
         returning: OnceLock::new(),
     });
     let engines = Arc::new(Engines::<Y> { cluster: cluster.clone(), nodes, workload });
@@ -155,9 +159,22 @@ impl Cluster {
     /// Sides have crashed: from now on the data of the nodes that lost theirs is not audited.
     fn note_loss(&self, loss: &Loss) {
         let takes = |&side: &Side| loss.of(side) && self.view.halves().are_lost_with(side);
-        if [Side::Host, Side::Nic].iter().any(takes) {
-            self.down[loss.node.index()].store(true, Ordering::Relaxed);
+        if ![Side::Host, Side::Nic].iter().any(takes) {
+            return;
         }
+        let was_down = self.down[loss.node.index()].swap(true, Ordering::Relaxed);
+        if !was_down && self.view.led_by(loss.node).next().is_some() {
+            let held = self.nodes[loss.node.index()].locks_held() > 0;
+            let [lost, felt] = &self.primaries_lost;
+            lost.fetch_add(1, Ordering::Relaxed);
+            felt.fetch_add(u64::from(held), Ordering::Relaxed);
+        }
+    }
+
+    /// How many nodes have lost shards which they led, and how many of them while transactions held
+    /// locks there, as far as the system [tells](NodeState::locks_held).
+    pub(crate) fn primaries_lost(&self) -> [u64; 2] {
+        [0, 1].map(|place| self.primaries_lost[place].load(Ordering::Relaxed))
     }
 
     /// Whether no host has crashed, so that their memory is whole.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicol_core::faults::{FaultFamilies, FaultPlan};
+use nicol_core::faults::{FaultFamilies, FaultPlan, Spared};
 use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
 use nicol_core::view::ViewError;
@@ -69,6 +69,8 @@ pub struct BenchConfig {
     /// The time of a turn of the live world's only thread, if its turns tell the time.
     pub turn: Option<Nanos>,
     /// Whether a history is recorded and judged: in the live world that of a second run.
+    /// How long a lease on threads is; the world's default without one.
+    pub lease: Option<Nanos>,
     pub recorded_run: bool,
     pub log_device: LogDevice,
     /// Whether simulated log devices call a write durable without syncing it. For negative tests
@@ -77,6 +79,8 @@ pub struct BenchConfig {
     pub syncs_nothing: bool,
     /// The sink that records the measured run, if any.
     pub trace: Option<Arc<Sink>>,
+    /// Tell what each step of the protocol costs, in a simulated world. Not beside a trace.
+    pub steps: bool,
 }
 
 /// A view that there cannot be, under the field that asked for it.
@@ -115,10 +119,12 @@ impl BenchConfig {
             threads: None,
             silence: None,
             turn: None,
+            lease: None,
             recorded_run: true,
             log_device: LogDevice::Memory,
             syncs_nothing: false,
             trace: None,
+            steps: false,
         }
     }
 
@@ -143,9 +149,24 @@ impl BenchConfig {
         if self.client_nodes > 0 { self.client_nodes } else { self.nodes }
     }
 
-    /// The faults of the run.
+    /// The faults of the run. Those that are drawn leave a replica of every shard, unless they take
+    /// everything down.
     pub fn drawn_faults(&self) -> FaultPlan {
-        self.fault_plan.clone().unwrap_or_else(|| self.faults.draw(self.seed))
+        let drawn = || {
+            let engines = self.host_engines.zip(self.nic_engines);
+            self.faults.draw(self.seed).sparing(&Spared {
+                nodes: self.nodes + self.client_nodes,
+                holding: self.nodes,
+                backups: self.replicas.saturating_sub(1),
+                engines: engines.map(|(host, nic)| host + nic),
+            })
+        };
+        self.fault_plan.clone().unwrap_or_else(drawn)
+    }
+
+    /// How long a lease on threads is.
+    pub(crate) fn live_lease(&self) -> Nanos {
+        self.lease.unwrap_or(nicol_rt::LEASE)
     }
 
     /// Whether it runs on this machine's threads.

@@ -11,6 +11,9 @@ use nicol_workload::driver::Waiting;
 
 use crate::befell::ByKind;
 use crate::binding::Resource;
+use crate::milestones::Milestones;
+use crate::toll::Toll;
+use crate::trace::StepCost;
 
 /// Clients that a report of a stuck run names; more are counted.
 const WAITING_SHOWN: usize = 5;
@@ -21,6 +24,9 @@ pub(crate) struct Measured {
     pub(crate) resources: Vec<Resource>,
     /// Only the simulator knows.
     pub(crate) core_time: Vec<Spending>,
+    /// The costs of steps in the measured time, if they were asked for, and from when on they are
+    /// missing for want of room.
+    pub(crate) steps: (Vec<StepCost>, Option<Nanos>),
     /// The CPU time of the servers' threads, where clients had threads of their own.
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) settled: bool,
@@ -31,6 +37,10 @@ pub(crate) struct Measured {
     pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
     /// What its faults did.
     pub(crate) befell: ByKind,
+    /// What they may take.
+    pub(crate) toll: Toll,
+    /// What became of its membership.
+    pub(crate) milestones: Milestones,
     /// The time that starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,

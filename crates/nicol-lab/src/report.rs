@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::befell::ByKind;
 use crate::binding::{Binding, Resource};
+use crate::milestones::Milestones;
+use crate::toll::Toll;
+use crate::trace::StepCost;
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.bench/1";
@@ -49,6 +52,12 @@ pub struct BenchReport {
     /// What these did, by kind; nothing where there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub befell: ByKind,
+    /// What they may take, and so what the load must do.
+    #[serde(skip)]
+    pub toll: Toll,
+    /// What became of the membership, if it changed.
+    #[serde(skip_serializing_if = "Milestones::are_none")]
+    pub milestones: Milestones,
     /// Operations that the plan schedules; `None` if it ends by time.
     pub planned: Option<u64>,
     /// Operations that committed or were refused by the application, whenever.
@@ -106,6 +115,10 @@ pub struct BenchReport {
     /// not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub core_time: Vec<CoreTime>,
+    /// The same of the measured time by step of the protocol, and what was sent, if that was asked
+    /// for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepCost>,
     /// Microseconds of a core that the threads of servers took per committed transaction, the time
     /// before the measured one included; where clients ran on threads of their own.
     #[serde(skip_serializing_if = "Option::is_none")]

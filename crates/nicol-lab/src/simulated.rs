@@ -1,27 +1,34 @@
 //! Benchmarks in the simulated world.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
 use nicol_core::faults::{CrashScope, FaultPlan, Partition};
+use nicol_core::trace::{Limits, Sink};
 use nicol_core::units::Nanos;
+use nicol_core::view::Succession;
 use nicol_rt::LogDevice;
 use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
-use nicol_workload::driver::RunControl;
+use nicol_workload::driver::{Bursts, Load, RunControl, RunPlan};
 
-use crate::befell::befell;
+use crate::befell::{Befell, befell};
 use crate::built::Build;
+use crate::bursts;
 use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::hardware::Hardware;
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated, waits_in_words};
+use crate::observer::Observer;
 use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
+use crate::toll::{Toll, lost};
+use crate::trace::{self, StepCost};
 use crate::window::Window;
 
 /// Measured time where the user says nothing.
@@ -57,6 +64,10 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
         )
     );
     ensure!(
+        config.lease.is_none(),
+        refuse("lease_ms", "", "a simulated lease is 10 ms", "leave it out, or run `on` threads")
+    );
+    ensure!(
         config.turn.is_none(),
         refuse("turn_us", "", "only `on` threads has a clock of its own", "leave it out")
     );
@@ -81,6 +92,9 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
         judge_read_back(cluster, media, &history, &mut check);
     }
     let mut report = summary::report(config, cluster, Some(&profile), &measured, check);
+    let (steps, cut) = measured.steps;
+    report.steps = steps;
+    report.warnings.extend(cut.map(steps_cut));
     report.warnings.extend(config.unjudged());
     Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
@@ -139,7 +153,7 @@ fn run_clients(
     world: &SimCluster,
     cluster: &Cluster,
     bounds: &Bounds,
-    window: &mut Window<'_>,
+    (window, observer): (&mut Window<'_>, &mut Observer<'_>),
 ) -> Option<String> {
     let run = &*cluster.run;
     let mut watch = bounds.silence.map(|silence| Watch { run, silence, look_at: silence });
@@ -147,6 +161,7 @@ fn run_clients(
     let stops = !cluster.goes_on();
     let mut ended = |now: Nanos| {
         window.pass(now);
+        observer.pass(now, |epoch| world.view_after(epoch));
         if stops && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
@@ -188,6 +203,60 @@ fn is_whole_until_all(plan: &FaultPlan) -> bool {
         && plan.stalls.iter().all(|stall| stall.span < LEASE)
 }
 
+/// Lets a closed load of so many operations last until the nodes that `plan` takes are lost, and
+/// the others have recovered.
+fn spread_load(plan: &FaultPlan, cluster: &Cluster) {
+    let run = cluster.run.plan();
+    if let (Some(each), Load::Closed) = (run.operations_per_client, run.load) {
+        let heirs = cluster.view.succession() == Succession::Backups;
+        let operations = each * u64::from(run.clients);
+        cluster.run.work_in(Bursts::new(&bursts::starts(plan), operations, heirs));
+    }
+}
+
+/// Events of a run whose steps are told.
+const STEP_EVENTS: u64 = 10_000_000;
+
+/// Records the measured time.
+fn steps_sink(plan: &RunPlan) -> Arc<Sink> {
+    Sink::new(Limits { events: STEP_EVENTS, window: plan.warmup_until..plan.stop_at })
+}
+
+/// The costs of steps by transaction that has committed in the measured time, and from when on they
+/// are missing.
+fn told_steps(sink: &Sink, cluster: &Cluster) -> (Vec<StepCost>, Option<Nanos>) {
+    let recorded = sink.take();
+    let result = cluster.run.result();
+    let committed = result.kinds.iter().map(|kind| kind.committed_in_window).sum();
+    (trace::steps(&recorded, committed), recorded.full_at)
+}
+
+/// Whether nothing is left to do, or what is left waits for the dead of a system whose survivors
+/// cannot go on.
+fn becomes_quiet(world: &SimCluster, cluster: &Cluster) -> bool {
+    let limit = world.now().saturating_add(SETTLE);
+    let waits = !cluster.goes_on() && !cluster.is_whole();
+    loop {
+        // A task that waits for a timer does not keep the world from settling: ask the memory
+        // first. What is under way may lock once more, for a node whose loss only the next view
+        // tells.
+        let waited = world.run_until(&mut |_| waits || cluster.is_settled(), limit);
+        let settled = world.settle(limit);
+        if waits || cluster.is_settled() || waited != RunEnd::Done || settled == RunEnd::Limit {
+            return waits || settled != RunEnd::Limit && cluster.is_settled();
+        }
+    }
+}
+
+/// The warning that steps are told of a part of the measured time only.
+fn steps_cut(at: Nanos) -> String {
+    format!(
+        "steps are told up to {:.6} s only, and by all transactions: there was no room for more events; measure \
+         for a shorter time",
+        at.as_secs_f64()
+    )
+}
+
 /// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
 #[inline(never)]
 fn simulate(
@@ -197,7 +266,8 @@ fn simulate(
 ) -> Measured {
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = config.drawn_faults();
-    sim.trace = config.trace.clone();
+    let steps = config.steps.then(|| steps_sink(cluster.run.plan()));
+    sim.trace = steps.clone().or_else(|| config.trace.clone());
     sim.syncs_nothing = config.syncs_nothing;
     // Without crashes, cuts or pauses nobody needs views or leases, and no figure moves.
     sim.view_service = cluster.goes_on() && gives_up(&sim.faults);
@@ -206,12 +276,11 @@ fn simulate(
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
     cluster.expect_back(&sim.faults);
+    if sim.view_service {
+        spread_load(&sim.faults, cluster);
+    }
     let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);
-    let tuning = &mut sim.tuning;
-    tuning.aggregation = cluster.outline.engine.aggregation.unwrap_or(tuning.aggregation);
-    tuning.dma_vector = cluster.outline.engine.dma_vector.unwrap_or(tuning.dma_vector);
-    tuning.dma_async = cluster.outline.engine.dma_async.unwrap_or(tuning.dma_async);
-    tuning.doorbell_batch = cluster.outline.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    cluster.outline.engine.apply(&mut sim.tuning);
     let bounds = Bounds::of(config, &sim.faults, cluster.outline.longest_wait);
     let plan = sim.faults.clone();
     let started = Instant::now();
@@ -219,28 +288,17 @@ fn simulate(
     world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
     let mut window = Window::of(&world, cluster);
-    let stuck = run_clients(&world, cluster, &bounds, &mut window);
+    let mut observer = Observer::new(cluster);
+    let stuck = run_clients(&world, cluster, &bounds, (&mut window, &mut observer));
     let measured_until = world.now();
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
-    let befell = befell(&plan, measured_until, &report.faults);
-    let limit = measured_until.saturating_add(SETTLE);
-    // A task that waits for a timer does not keep the world from settling: ask the memory first.
-    // Where survivors cannot go on, work of theirs may wait for the dead.
-    let waits = !cluster.goes_on() && !cluster.is_whole();
-    // What is under way may lock once more, for a node whose loss only the next view tells.
-    let at_rest = loop {
-        if stuck.is_some() {
-            break false;
-        }
-        let waited = world.run_until(&mut |_| waits || cluster.is_settled(), limit);
-        let settled = world.settle(limit);
-        if waits || cluster.is_settled() || waited != RunEnd::Done || settled == RunEnd::Limit {
-            break settled != RunEnd::Limit && cluster.is_settled();
-        }
-    };
-    let quiet = stuck.is_none() && (at_rest || waits);
+    let [begun, felt] = cluster.primaries_lost();
+    let drawn = lost(&plan, &cluster.view, LEASE).len() as u64;
+    let primaries_lost = Befell { drawn, begun, felt };
+    let befell = befell(&plan, measured_until, &report.faults, primaries_lost);
+    let quiet = stuck.is_none() && becomes_quiet(&world, cluster);
     // Logs of nodes that went one after the other tell of different times.
     let at_once =
         is_whole_until_all(&config.drawn_faults()) && cluster.survivors().next().is_none();
@@ -248,8 +306,9 @@ fn simulate(
         let of = |node| (node, world.medium_writes(node));
         cluster.view.node_ids().map(of).collect()
     });
-    Measured {
+    let mut measured = Measured {
         media,
+        steps: Default::default(),
         stats: report.stats,
         resources,
         core_time: report.spent,
@@ -262,7 +321,15 @@ fn simulate(
             digest: world.report().digest,
         }),
         befell,
+        toll: Toll::of(&plan, &cluster.view, LEASE),
+        milestones: observer.seen(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
+    };
+    if let Some(sink) = steps {
+        // What engines still keep is handed over when they end.
+        drop(world);
+        measured.steps = told_steps(&sink, cluster);
     }
+    measured
 }

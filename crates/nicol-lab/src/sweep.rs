@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
-use nicol_core::faults::{FaultPlan, LONG_CUT, Stall};
+use nicol_core::faults::FaultPlan;
 use nicol_core::trace::{Limits, Sink};
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveError, panic_text};
@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::befell::ByKind;
 use crate::bench::{self, BenchConfig, BenchRun, Length};
 use crate::report::BenchReport;
+use crate::toll::Toll;
 use crate::trace::{MessageRow, messages_about};
 use crate::{replay, shrink, systems};
 
@@ -62,18 +63,23 @@ pub struct SweepReport {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub befell: ByKind,
     /// Of a hundred planned operations those that were done: in the run with the fewest, in one of
-    /// twenty at most, and in half of the runs at most.
+    /// twenty at most, and in half of the runs at most. Of runs that are left a replica of every
+    /// shard.
     pub done_percent: Shares,
+    /// Runs whose faults take more nodes than shards have backups, such as all: nobody can do their
+    /// load.
+    pub beyond_backups: u64,
+    /// Runs that must do their load: no node is lost, or the others take over what it led.
+    pub must_run: u64,
+    /// Invalid ones among these, in percent: more than 5 fail the sweep.
+    pub must_run_invalid_percent: f64,
     /// Runs that did less than half of what their plan schedules.
     pub invalid_runs: u64,
     /// These, by name, and why.
     pub invalid: Vec<Invalid>,
-    /// Runs under faults that take no node down.
+    /// Invalid ones among those that must do their load.
     #[serde(skip)]
-    pub whole: u64,
-    /// Invalid ones among these.
-    #[serde(skip)]
-    pub whole_invalid: u64,
+    pub must_run_invalid: u64,
     /// What each run did of its plan, in percent.
     #[serde(skip)]
     pub shares: Vec<u8>,
@@ -115,7 +121,7 @@ pub struct Invalid {
     pub why: String,
 }
 
-/// Invalid runs among a hundred from which on a sweep fails whose faults take no node down.
+/// Invalid runs among a hundred that must do their load, from which on a sweep fails.
 const INVALID_PERCENT_MAX: u64 = 5;
 
 /// The runs of one system under one workload in one world.
@@ -187,7 +193,8 @@ impl SweepReport {
         part.runs += 1;
         part.committed += report.committed;
         part.unknown += report.unknown;
-        part.invalid += u64::from(report.invalid().is_some());
+        let counts = report.toll != Toll::Beyond;
+        part.invalid += u64::from(counts && report.invalid().is_some());
         self.add_faults(config, report, world);
         if !report.check.held() {
             let violations = report.check.violations.clone();
@@ -203,14 +210,18 @@ impl SweepReport {
             sum.begun += u64::from(one.begun > 0);
             sum.felt += u64::from(one.felt > 0);
         }
+        if report.toll == Toll::Beyond {
+            self.beyond_backups += 1;
+            return;
+        }
         if let Some(planned) = report.planned.filter(|planned| *planned > 0) {
             self.shares.push((report.done.min(planned) * 100 / planned) as u8);
         }
-        let whole = !takes_nodes(config);
-        self.whole += u64::from(whole);
+        let must = report.toll.leaves_load();
+        self.must_run += u64::from(must);
         if let Some(why) = report.invalid() {
             self.invalid_runs += 1;
-            self.whole_invalid += u64::from(whole);
+            self.must_run_invalid += u64::from(must);
             self.invalid.push(Invalid {
                 workload: report.workload.clone(),
                 system: report.system.clone(),
@@ -221,14 +232,14 @@ impl SweepReport {
         }
     }
 
-    /// Why the sweep shows too little, in words: more than one in twenty of its runs under faults
-    /// that take no node down did less than half of their plan.
+    /// Why the sweep shows too little, in words: more than one in twenty of the runs that must do
+    /// their load did less than half of it.
     pub fn shows_too_little(&self) -> Option<String> {
-        let Self { whole, whole_invalid, .. } = *self;
-        (whole_invalid * 100 > whole * INVALID_PERCENT_MAX).then(|| {
+        let Self { must_run, must_run_invalid, .. } = *self;
+        (must_run_invalid * 100 > must_run * INVALID_PERCENT_MAX).then(|| {
             format!(
-                "{whole_invalid} of {whole} runs did less than half of their plan, although no node \
-                 was lost: they show nothing"
+                "{must_run_invalid} of {must_run} runs did less than half of their plan, although no \
+                 shard was lost: they show nothing"
             )
         })
     }
@@ -346,13 +357,6 @@ fn key_in(violation: &str) -> Option<u64> {
     u64::from_str_radix(&rest[..end], 16).ok()
 }
 
-/// May a run lose a node, by a crash or since its lease ends?
-fn takes_nodes(config: &BenchConfig) -> bool {
-    let plan = config.drawn_faults();
-    let outlasts = |stall: &Stall| stall.span >= LONG_CUT;
-    crashes(&plan) || !plan.partitions.is_empty() || plan.stalls.iter().any(outlasts)
-}
-
 fn crashes(plan: &FaultPlan) -> bool {
     !plan.crashes.is_empty()
 }
@@ -441,6 +445,8 @@ pub fn run(
         }
     }
     report.done_percent = Shares::of(&mut report.shares);
+    let per_thousand = report.must_run_invalid * 1_000 / report.must_run.max(1);
+    report.must_run_invalid_percent = per_thousand as f64 / 10.0;
     report.interrupted = report.runs < report.planned_runs;
     let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
     report.failures.sort_by_key(order);
@@ -451,8 +457,6 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::faults::FaultFamilies;
-
     use super::*;
     use crate::workloads::WorkloadSpec;
 
@@ -516,34 +520,28 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_did_nothing_are_counted_apart_and_fail_a_sweep_that_lost_no_node() {
+    fn runs_that_did_nothing_are_counted_apart_and_fail_a_sweep_that_lost_no_shard() {
         let whole = bench::run(&config(1)).unwrap().report;
         let planned = whole.planned.unwrap();
         assert!(planned >= 30 && planned.is_multiple_of(2) && whole.invalid().is_none());
-        let of = |crashes, done: u64| {
-            let mut config = config(1);
-            config.faults.crashes = crashes;
-            (config, BenchReport { done, ..whole.clone() })
-        };
-        let crashing = (0..).find(|seed| {
-            let families = FaultFamilies { crashes: true, ..FaultFamilies::NONE };
-            !families.draw(*seed).crashes.is_empty()
-        });
         let mut sweep = SweepReport::default();
-        for (crashes, done) in [(true, 0), (false, planned / 2), (true, planned)] {
-            let (mut config, report) = of(crashes, done);
-            config.seed = crashing.unwrap();
-            sweep.add(&config, &report);
-        }
-        assert_eq!((sweep.invalid_runs, sweep.invalid.len(), sweep.parts[0].invalid), (1, 1, 1));
-        assert_eq!(sweep.shows_too_little(), None, "a node was lost");
-        assert_eq!(Shares::of(&mut sweep.shares), Shares { least: 0, twentieth: 0, median: 50 });
+        let mut add = |toll, done| {
+            sweep.add(&config(1), &BenchReport { done, toll, ..whole.clone() });
+            sweep.clone()
+        };
+        add(Toll::Unserved, 0);
+        add(Toll::Nothing, planned / 2);
+        let held = add(Toll::Beyond, 0);
+        assert_eq!((held.runs, held.invalid_runs, held.parts[0].invalid), (3, 1, 1));
+        assert_eq!((held.must_run, held.beyond_backups), (1, 1));
+        assert_eq!(held.shows_too_little(), None, "nobody served a shard");
         let done = planned / 2 - 1;
-        let (config, report) = of(false, done);
-        sweep.add(&config, &report);
-        let why = sweep.shows_too_little().unwrap();
+        let mut failed = add(Toll::Recovered, done);
+        let why = failed.shows_too_little().unwrap();
         assert!(why.starts_with("1 of 2 runs"), "{why}");
-        assert_eq!(sweep.invalid[1].why, format!("{done} of {planned} operations were done"));
+        assert_eq!(failed.invalid[1].why, format!("{done} of {planned} operations were done"));
+        let shares = Shares::of(&mut failed.shares);
+        assert_eq!((shares.least, shares.median), (0, 49), "not of what nobody could do");
     }
 
     #[test]

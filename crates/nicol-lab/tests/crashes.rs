@@ -7,6 +7,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::NodeSet;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::report::BenchReport;
+use nicol_lab::toll::Toll;
 use nicol_lab::workloads::WorkloadSpec;
 
 fn config(system: &str, workload: &str, on: &str, seed: u64) -> BenchConfig {
@@ -45,6 +46,28 @@ fn no_system_answers_wrongly_under_crashes_and_messages_that_are_lost() {
 }
 
 #[test]
+fn a_load_outlasts_its_crashes_where_survivors_recover() {
+    let families = ["messages,crashes", "crashes,partitions", "crashes,pauses"];
+    let (mut must, mut felt) = (0, 0);
+    for seed in 0..18 {
+        let workload = ["smallbank", "churn"][seed as usize % 2];
+        let (nodes, replicas) = [(3, 2), (5, 3)][seed as usize / 2 % 2];
+        let faults = families[seed as usize % 3].parse().unwrap();
+        let config = config("xenic", workload, "liquidio3", seed);
+        let settings = [&config.settings[..], &["recovery=prepared".to_owned()]].concat();
+        let length = Some(Length::Transactions(2_000));
+        let report = held(&BenchConfig { nodes, replicas, faults, settings, length, ..config });
+        if report.toll == Toll::Beyond {
+            continue;
+        }
+        assert_eq!((report.toll, report.invalid()), (Toll::Recovered, None), "seed {seed}");
+        must += 1;
+        felt += u64::from(report.befell["primary_lost"].felt > 0);
+    }
+    assert!(must >= 14 && felt * 4 >= must * 3, "{felt} of {must} lost a primary in use");
+}
+
+#[test]
 fn no_system_answers_wrongly_when_engines_crash_on_threads() {
     for system in ["xenic", "farm", "drtm-h"] {
         let (mut unknown, mut committed) = (0, 0);
@@ -62,6 +85,33 @@ fn no_system_answers_wrongly_when_engines_crash_on_threads() {
         }
         assert!(unknown > 10 && committed > 100, "{system}: {unknown} and {committed}");
     }
+}
+
+#[test]
+fn a_backup_leads_the_shard_of_a_lost_node_on_threads_once_its_lease_has_ended() {
+    let at = Nanos::from_millis(100);
+    let crash = Crash { scope: CrashScope::Node, node: 1, at, restart_after: None };
+    let report = held(&BenchConfig {
+        settings: vec!["recovery=prepared".to_owned()],
+        fault_plan: Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() }),
+        lease: Some(Nanos::from_millis(100)),
+        threads: Some(2),
+        length: Some(Length::Time(Nanos::from_millis(900))),
+        ..config("xenic", "smallbank", "threads", 7)
+    });
+    let [view] = &report.milestones.views[..] else { panic!("{:?}", report.milestones) };
+    let [shard] = &report.milestones.inherited[..] else { panic!("{:?}", report.milestones) };
+    assert_eq!((&view.without[..], shard.shard, shard.by), (&[1][..], 1, 2));
+    // Its last lease began up to a renewal before the crash.
+    assert!(view.at_ns > (at + Nanos::from_millis(85)).0, "{view:?}");
+    assert!(shard.at_ns >= view.at_ns, "{shard:?}");
+    // Those who meet the lost shard fail until it is led again, and not for ever.
+    assert!(
+        report.failed * 5 < report.committed,
+        "{} failed, {} committed",
+        report.failed,
+        report.committed
+    );
 }
 
 #[test]

@@ -107,6 +107,27 @@ fn keys_need_not_be_declared_however_many_they_are() {
 }
 
 #[test]
+fn large_lists_and_streams_are_reached_from_scripts() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    // So many elements that they stand in pages, and so many pages that records are guessed.
+    let fill = "for l = 1, 8 do for i = 1, 100 do \
+                redis.call('rpush', 'list' .. l, i, string.rep('x', 100)) end end \
+                return redis.call('llen', 'list8')";
+    assert_eq!(eval(&mut client, fill), ":200");
+    let sum = "local sum = 0 for l = 1, 8 do for i = 1, 50 do \
+               sum = sum + redis.call('lpop', 'list' .. l) redis.call('lpop', 'list' .. l) end \
+               redis.call('rpush', 'list' .. l, 'end') end return sum";
+    assert_eq!(eval(&mut client, sum), format!(":{}", 8 * 50 * 51 / 2));
+    assert_eq!(ask(&mut client, &["LRANGE", "list7", "-1", "-1"]), "*1 $3 end");
+    assert_eq!(ask(&mut client, &["LLEN", "list7"]), ":101");
+    let stream = "for i = 1, 5 do redis.call('xadd', 's', i .. '-1', 'f', i) end \
+                  local read = redis.call('xread', 'streams', 's', '3-1') \
+                  return {redis.call('xlen', 's'), read[1][2][1][1]}";
+    assert_eq!(eval(&mut client, stream), "*2 :5 $3 4-1");
+}
+
+#[test]
 fn time_stands_still_and_what_is_drawn_differs_between_scripts() {
     let server = serve(|_| {});
     let mut client = Client::connect(&server);

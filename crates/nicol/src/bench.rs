@@ -14,6 +14,7 @@ use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::report::{BenchReport, CoreTime, Deferred, Memory};
 use nicol_lab::systems;
+use nicol_lab::trace::StepCost;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
@@ -201,24 +202,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         (None, None) => None,
     };
     let fault_plan = args.fault_plan.as_deref().map(fault_plan).transpose()?;
-    ensure!(args.threads != Some(0), "--threads 0: give at least 1");
-    ensure!(
-        args.threads.is_none() || args.on == THREADS,
-        "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
-    );
     let faulty = args.faults.any() || fault_plan.is_some();
-    ensure!(
-        args.stuck_after.is_none() || args.on == THREADS && !faulty,
-        "--stuck-after: only on threads and without faults; other runs have bounds of their own"
-    );
-    if let Some(turn) = args.turn_us {
-        ensure!(turn > 0, "--turn-us 0: give at least 1");
-        let alone = args.threads == Some(1) && args.log_device == LogDevice::Memory;
-        ensure!(
-            alone && !faulty,
-            "--turn-us: only with --threads 1, --log-device memory and no faults"
-        );
-    }
+    ensure_fits_world(args, faulty)?;
     ensure!(
         args.history.is_none() || !args.no_recorded_run,
         "--history: with --no-recorded-run there is none; leave one of them out"
@@ -257,10 +242,45 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         threads: args.threads,
         silence: args.stuck_after.map(|span| seconds("--stuck-after", span, 0.5)).transpose()?,
         turn: args.turn_us.map(Nanos::from_micros),
+        lease: args.lease_ms.map(Nanos::from_millis),
+        steps: args.steps,
         recorded_run: !args.no_recorded_run,
         log_device: args.log_device.clone(),
         ..config
     })
+}
+
+/// Errors: a flag that says nothing in the run's world, with or without faults.
+fn ensure_fits_world(args: &BenchArgs, faulty: bool) -> Result<()> {
+    ensure!(args.threads != Some(0), "--threads 0: give at least 1");
+    ensure!(
+        args.threads.is_none() || args.on == THREADS,
+        "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
+    );
+    ensure!(
+        args.stuck_after.is_none() || args.on == THREADS && !faulty,
+        "--stuck-after: only on threads and without faults; other runs have bounds of their own"
+    );
+    ensure!(
+        !args.steps || args.on != THREADS,
+        "--steps: only in the simulated world, which knows what a step takes; give --on PROFILE"
+    );
+    if let Some(lease) = args.lease_ms {
+        ensure!(
+            args.on == THREADS && faulty,
+            "--lease-ms: only on threads and with --faults or --fault-plan; a simulated lease is 10 ms"
+        );
+        ensure!((5..=60_000).contains(&lease), "--lease-ms {lease}: give 5 to 60000");
+    }
+    if let Some(turn) = args.turn_us {
+        ensure!(turn > 0, "--turn-us 0: give at least 1");
+        let alone = args.threads == Some(1) && args.log_device == LogDevice::Memory;
+        ensure!(
+            alone && !faulty,
+            "--turn-us: only with --threads 1, --log-device memory and no faults"
+        );
+    }
+    Ok(())
 }
 
 /// Reads a plan of faults.
@@ -437,6 +457,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         let told = format!("{each:.3} us a transaction, {per_second:.0} in a second of a core");
         rows.push(("server threads", told));
     }
+    rows.extend(report.steps.iter().map(|step| ("step", step_words(step))));
     rows.extend(report.lines.iter().cloned());
     // Not every system has several ways.
     rows.retain(|(_, value)| !value.is_empty());
@@ -474,6 +495,18 @@ fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
     let part = |time: &&CoreTime| format!("{} {:.0}", time.on, time.ns_per_txn);
     let parts: Vec<_> = spent.iter().map(part).collect();
     Some(format!("{sum:.0} ns per transaction: {}", parts.join(", ")))
+}
+
+/// What a step costs.
+fn step_words(step: &StepCost) -> String {
+    let StepCost { side, step: name, ns_per_txn, .. } = step;
+    let moves = |count: f64, bytes: f64, what| match count {
+        0.0 => String::new(),
+        count => format!("; {what} {count:.2} with {bytes:.0} bytes"),
+    };
+    let sent = moves(step.messages_per_txn, step.bytes_per_txn, "messages to others");
+    let moved = moves(step.transfers_per_txn, step.transferred_bytes_per_txn, "DMA and verbs");
+    format!("{side}, {name}: {ns_per_txn:.0} ns{sent}{moved}")
 }
 
 /// What the records took.

@@ -230,6 +230,11 @@ pub struct BenchArgs {
     /// Trace only until this time of the run, in seconds.
     #[arg(long, value_name = "S", requires = "trace")]
     pub trace_until: Option<f64>,
+    /// Tell what each step of the protocol costs in the measured time of a simulated run: core
+    /// time, messages to other nodes, DMA and their bytes, by committed transaction. Waiting costs
+    /// nothing.
+    #[arg(long, conflicts_with = "trace")]
+    pub steps: bool,
     /// Engine threads of the live world [default: one per engine if the cores suffice, else one per
     /// node].
     #[arg(long, value_name = "N")]
@@ -244,6 +249,11 @@ pub struct BenchArgs {
     /// --faults [default: 30].
     #[arg(long, value_name = "S")]
     pub stuck_after: Option<f64>,
+    /// Milliseconds that a lease of the view service lasts on threads, with faults. A node that
+    /// stands still for longer is taken for dead: where threads share cores, 25 may be too short
+    /// [default: 500].
+    #[arg(long, value_name = "N")]
+    pub lease_ms: Option<u64>,
     /// Record and judge no history. A run on threads then has no second run that is recorded. Not
     /// with --faults.
     #[arg(long)]

@@ -25,7 +25,6 @@ use nicol_core::system::{
     Audit, Counter, NodeMemory, NodeState, Opening, Origin, ReadBack, SystemNode, TooSmall,
 };
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
-use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, Succession, View};
 use nicol_core::wire::Malformed;
 use nicol_kit::KeyShards;
@@ -46,7 +45,7 @@ use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
 use begun::Begun;
 use grace::Grace;
-use inherited::Inherited;
+use inherited::{Inherited, InheritedShard};
 pub(super) use inserts::OwnInserts;
 use losses::deny;
 pub(super) use path::Path;
@@ -511,6 +510,10 @@ impl NodeState for Node {
         self.lost_sides.lose(loss);
     }
 
+    fn serves(&self, shard: ShardId) -> bool {
+        self.shard == Some(shard) || self.inherited.get(shard).is_some_and(InheritedShard::is_open)
+    }
+
     fn is_settled(&self) -> bool {
         self.indices().all(|(_, index)| index.pinned_count() == 0)
             && self.inherited.iter().all(|one| one.is_settled(|txn| self.lost().have_left(txn)))
@@ -525,19 +528,16 @@ impl NodeState for Node {
     }
 
     fn audit(&self) -> Audit {
-        let own = self.shard.map(|shard| (shard, self.primary.digest()));
-        let mut digests: Vec<_> = own.into_iter().collect();
+        let mut digests = Vec::from_iter(self.shard.map(|shard| (shard, self.primary.digest())));
         digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
         let locked = self.awaiting_recovery();
-        let sum = |count: fn(&NicIndex) -> usize| self.indices().map(|(_, of)| count(of)).sum();
-        let (held, pinned): (usize, usize) =
-            (sum(NicIndex::locked_count), sum(NicIndex::pinned_count));
-        let locks = held - locked.len();
+        let pinned: usize = self.indices().map(|(_, index)| index.pinned_count()).sum();
+        let locks = self.locks_held() - locked.len() as u64;
         let undecided = self.undecided_of_lost();
         let awaiting = [("locks", locked.len()), ("undecided_writes", undecided.len())];
         Audit {
             leaks: vec![
-                ("locks", locks as u64),
+                ("locks", locks),
                 ("pinned_objects", pinned as u64),
                 ("ranges_held", self.write_counters.inserting_count() as u64),
             ],
@@ -545,6 +545,10 @@ impl NodeState for Node {
             keys_awaiting_recovery: [locked, undecided].concat(),
             digests,
         }
+    }
+
+    fn locks_held(&self) -> u64 {
+        self.indices().map(|(_, index)| index.locked_count() as u64).sum()
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -564,14 +568,7 @@ impl NodeState for Node {
     }
 
     fn memory(&self) -> Option<NodeMemory> {
-        let bytes = |replica: &Replica| replica.table.resident().0;
-        // A ring takes memory as it is first gone around.
-        let written = |log: &Arc<LogMemory>| log.size().min(log.reserved());
-        Some(NodeMemory {
-            tables: Bytes(self.replicas().map(bytes).sum()),
-            index: Bytes(self.indices().map(|(_, index)| index.memory().0).sum()),
-            logs: Bytes(self.logs.iter().map(written).sum()),
-        })
+        Some(self.taken_memory())
     }
 
     fn is_full(&self) -> bool {

@@ -158,8 +158,11 @@ fn nobody_waits_for_a_life_that_has_no_lease_yet() {
         let wrong = run(&config, &case, 279, &mut Seen::new());
         assert_eq!(wrong, [""; 0], "{system}");
         // A primary that is lost while WRITEs to another one are awaited.
-        let families = FaultFamilies { crashes: true, messages: true, ..FaultFamilies::NONE };
-        let case = Case { ordered: false, ..case }.replicas(2).faults(families.draw(162));
+        let at = [8_116_675, 8_460_537].map(Nanos);
+        let restart_after = Some(Nanos(229_376));
+        let twice = at.map(|at| Crash { scope: CrashScope::Host, node: 2, at, restart_after });
+        let faults = FaultPlan { crashes: twice.to_vec(), ..FaultPlan::messages(162) };
+        let case = Case { ordered: false, ..case }.replicas(2).faults(faults);
         let wrong = run(&config, &case, 162, &mut Seen::new());
         assert_eq!(wrong, [""; 0], "{system}");
     }

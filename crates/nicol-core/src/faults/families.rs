@@ -118,7 +118,7 @@ impl FromStr for FaultFamilies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::faults::CrashScope;
+    use crate::faults::{CrashScope, LONG_CUT, Partition, Spared, Stall};
     use crate::ids::NodeId;
     use crate::units::Nanos;
 
@@ -155,15 +155,51 @@ mod tests {
     fn crashes_of_every_scope_are_drawn_on_every_scale() {
         let plans: Vec<_> = (0..400).map(|seed| CRASHES.draw(seed)).collect();
         let crashes: Vec<_> = plans.iter().flat_map(|plan| plan.crashes.clone()).collect();
-        for scope in CrashScope::EVERY {
-            let hit = plans.iter().filter(|plan| plan.crashes.iter().any(|c| c.scope == scope));
-            assert!((150..250).contains(&hit.count()), "{scope:?}");
+        let has = |plan: &&FaultPlan, scope| plan.crashes.iter().any(|c| c.scope == scope);
+        let with = |scope| plans.iter().filter(move |plan| has(plan, scope));
+        for scope in [CrashScope::Node, CrashScope::Host, CrashScope::Nic] {
+            assert!((170..290).contains(&with(scope).count()), "{scope:?}");
         }
+        assert!((25..75).contains(&with(CrashScope::All).count()), "one plan in eight");
+        let alone = |plan: &FaultPlan| plan.crashes.iter().all(|c| c.scope == CrashScope::All);
+        assert!(with(CrashScope::All).all(alone));
         let early = crashes.iter().filter(|crash| crash.at < Nanos::from_millis(1)).count();
         assert!(early * 5 > crashes.len() && early < crashes.len(), "{early}");
         let forever = crashes.iter().filter(|crash| crash.restart_after.is_none()).count();
         assert!(forever * 8 > crashes.len() && forever * 2 < crashes.len(), "{forever}");
-        assert!(plans.iter().any(|plan| plan.crashes.is_empty()), "some seeds have none");
+        assert!(plans.iter().all(|plan| !plan.crashes.is_empty()), "every seed has one");
+    }
+
+    #[test]
+    fn no_more_nodes_are_lost_than_shards_have_backups() {
+        let all = FaultFamilies { partitions: true, pauses: true, ..CRASHES };
+        let mut lost = [0; 3];
+        for seed in 0..400 {
+            let drawn = all.draw(seed);
+            let takes_all = drawn.crashes.iter().any(|crash| crash.scope == CrashScope::All);
+            for (nodes, holding, backups) in [(3, 3, 1), (5, 5, 2), (5, 3, 2)] {
+                let spared = Spared { nodes, holding, backups, engines: Some(4) };
+                let plan = drawn.clone().sparing(&spared);
+                if takes_all {
+                    assert_eq!(plan, drawn, "that is meant");
+                    continue;
+                }
+                assert_eq!(plan.crashes.len(), drawn.crashes.len());
+                let long = |cut: &&Partition| cut.until.since(cut.from) >= LONG_CUT;
+                let is_lost = |node: &NodeId| {
+                    let of = |stall: &Stall| stall.engine as usize / 4 == node.index();
+                    plan.crashes.iter().any(|crash| crash.hits(*node, nodes))
+                        || plan.partitions.iter().filter(long).any(|cut| cut.side.contains(*node))
+                        || plan.stalls.iter().any(of)
+                };
+                let taken = (0..holding as u16).map(NodeId).filter(is_lost).count();
+                assert!(taken <= backups, "seed {seed}: {taken} of {nodes}");
+                lost[taken] += 1;
+            }
+            let no_backup = Spared { nodes: 3, holding: 3, backups: 0, engines: Some(4) };
+            assert_eq!(drawn.clone().sparing(&no_backup), drawn);
+        }
+        assert!(lost[1] > 300 && lost[2] > 300, "{lost:?}");
     }
 
     #[test]

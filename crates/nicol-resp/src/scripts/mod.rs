@@ -42,7 +42,7 @@ use self::machine::{Machine, Task};
 use self::run::Run;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
-use crate::transactions::work::{Stop, Work};
+use crate::transactions::work::{Scripted, Stop, Work};
 
 /// The error of a script that writes, or may, where only reads are allowed.
 const WRITES: &[u8] = b"ERR Can not execute a script with write flag using *_ro command.";

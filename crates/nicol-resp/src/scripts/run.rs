@@ -8,7 +8,7 @@ use super::{convert, raise};
 use crate::commands::float::format_double;
 use crate::connection::encode::Protocol;
 use crate::transactions::stop::Stop;
-use crate::transactions::work::Work;
+use crate::transactions::work::{Scripted, Work};
 
 const NO_ARGUMENTS: &[u8] = b"ERR Please specify at least one argument for this redis lib call";
 const NO_TEXT: &[u8] = b"ERR Lua redis lib command arguments must be strings or integers";

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::news::NO_RECEIVERS;
 use super::plan::{Arg, Kind, Op, Plan, PlanBuilder};
-use super::work::{Commands, Stop, Work};
+use super::work::{Commands, Scripted, Stop, Work};
 use crate::acl::selector::Denied;
 use crate::acl::user::User;
 use crate::commands::number::database;
@@ -164,6 +164,11 @@ fn execute<'t>(
     caller.commands += 1;
     let (whole, mut builder, mut expiring) = (work.plan(), PlanBuilder::new(), Vec::new());
     spec.plan(&caller.planner(whole.now), &mut builder, &caller.words.command());
+    if builder.is_alone() {
+        let text = "command is not allowed with BLOCK option from scripts";
+        Reply::new(output, caller.version).error(format!("ERR {} {text}", spec.name).as_bytes());
+        return Ok(());
+    }
     builder.take_expiring(&mut expiring);
     let planned = builder.finish(Kind::Batch, caller.version, whole.value_max, &[], whole.now);
     let mut plan = Plan::parse(caller.kept.keep(planned.request().args.clone()))?;

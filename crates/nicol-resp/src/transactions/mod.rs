@@ -9,12 +9,14 @@ mod calls;
 mod in_flight;
 mod joined;
 mod lock_table;
-mod news;
+pub mod news;
 pub mod output;
+pub mod page;
 pub mod plan;
 pub mod planner;
 pub mod procedure;
 pub mod record;
+mod runs;
 pub mod stop;
 pub mod work;
 

@@ -11,7 +11,7 @@ use super::calls::{COMMANDS, command};
 use super::output::OutputHead;
 use super::plan::{Kind, Plan, Watch};
 use super::record;
-use super::work::{Stop, Updates, Work, entry};
+use super::work::{Scripted, Stop, Updates, Work, entry};
 use crate::connection::encode::Reply;
 use crate::scripts::arena::Arena;
 
@@ -32,7 +32,10 @@ pub fn execute(txn: &mut Txn) -> Verdict {
         Ok(_) if !asked.is_empty() => {
             txn.output.clear();
             for (row, writes) in asked {
-                _ = if writes { txn.write(row) } else { txn.read(row) };
+                match writes {
+                    true => txn.write(row),
+                    false => txn.read(row),
+                };
             }
             Verdict::More
         }
@@ -82,6 +85,8 @@ fn run<'t>(
         return Ok(Vec::new());
     }
     let (updates, growth) = work.updates(values)?;
+    // Pages that are written need their records.
+    *asked = work.take_asked();
     let changed = !updates.is_empty();
     OutputHead { executed, lookups: work.lookups(), growth, changed }.finish(output, work.news());
     Ok(updates)

@@ -5,6 +5,8 @@
 //! what a type of value writes is told apart from the others by the number in its record.
 
 mod events;
+mod pages;
+mod rows;
 mod scripts;
 
 use std::borrow::Cow;
@@ -15,8 +17,11 @@ use std::time::Instant;
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, Txn, VALUE_MAX};
 
+use self::pages::Pages;
+use self::rows::Rows;
 use super::news::News;
 use super::output::{Growth, Lookups};
+use super::page::Place;
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
 pub use super::stop::Stop;
@@ -24,6 +29,8 @@ use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
 use crate::scripts::arena::Arena;
 use crate::scripts::caller::Caller;
+
+pub use self::{pages::Page, scripts::Scripted};
 
 pub const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -87,13 +94,12 @@ pub struct Work<'t> {
     purged: Vec<usize>,
     /// Entries whose records are to be deleted.
     emptied: Vec<usize>,
-    /// Records that commands have asked for, and whether to write them.
+    /// Records that commands have asked for, to read or to write.
     asked: Vec<(Key, bool)>,
+    pages: Pages<'t>,
     /// Where scripts keep the arguments of their commands.
     arena: &'t Arena,
-    /// Rows that are taken for absent, since their records have been asked for: their entries are
-    /// behind those of the transaction. `None`: a run that lacks a record ends.
-    guessed: Option<Vec<Key>>,
+    rows: Rows<'t>,
     /// What scripts have left of their budget, and until when; `None`: there was none yet.
     script_budget: Option<(u64, Instant)>,
     /// Per entry of the transaction, its first slot.
@@ -117,20 +123,19 @@ impl<'t> Work<'t> {
         arena: &'t Arena,
         commands: &'static Commands,
     ) -> Self {
-        let heads = vec![None; txn.entries().len()];
-        let slots = Vec::with_capacity(plan.commands);
         Self {
             txn,
             plan: *plan,
             commands,
-            slots,
+            slots: Vec::with_capacity(plan.commands),
             purged: Vec::new(),
             emptied: Vec::new(),
             asked: Vec::new(),
+            pages: Pages::default(),
             arena,
-            guessed: None,
+            rows: Rows::new(txn),
             script_budget: None,
-            heads,
+            heads: vec![None; txn.entries().len()],
             spent: Cell::new(0),
             lookups: Lookups::default(),
             news: News::default(),
@@ -172,7 +177,10 @@ impl<'t> Work<'t> {
     }
 
     fn slot(&mut self, key: &Arg<'t>) -> Result<Found, Stop> {
-        let entry = self.entry_of(key.row.ok_or(Stop::Malformed)?)?;
+        let entry = self.rows.entry(key.row.ok_or(Stop::Malformed)?)?;
+        if entry == self.heads.len() {
+            self.heads.push(None);
+        }
         let mut at = self.heads[entry];
         while let Some(slot) = at {
             if self.slots[slot].key == key.bytes {
@@ -181,7 +189,7 @@ impl<'t> Work<'t> {
             }
             at = self.slots[slot].next;
         }
-        let pair = match self.record(entry) {
+        let pair = match self.rows.record(entry) {
             Some(record) => record::find(record, key.bytes)?,
             None => None,
         };
@@ -323,15 +331,23 @@ impl<'t> Work<'t> {
 
     /// Stores the packed elements of two collections, as [`Work::put`] does; both or none.
     pub fn put_both(&mut self, both: [(Found, Vec<u8>); 2]) -> Result<(), Stop> {
-        for (_, packed) in &both {
-            self.reserve(packed)?;
-        }
-        for (found, packed) in both {
+        self.put_all(both.into())
+    }
+
+    /// Stores the packed elements of several collections, as [`Work::put`] does; all or none.
+    pub fn put_all(&mut self, all: Vec<(Found, Vec<u8>)>) -> Result<(), Stop> {
+        all.iter().try_for_each(|(_, packed)| self.reserve(packed))?;
+        for (found, packed) in all {
             let expires = self.expires(found);
             let value = (!packed.is_empty()).then_some(Cow::Owned(packed));
             self.replace(found, value, expires)?;
         }
         Ok(())
+    }
+
+    /// The command, which waits, goes on with `last` as its last argument if it is tried again.
+    pub fn settle(&mut self, last: &[u8]) {
+        self.news.settle(last);
     }
 
     /// Stores the packed elements of a collection of `kind` without a deadline, whatever the key
@@ -384,7 +400,7 @@ impl<'t> Work<'t> {
         value: Option<Cow<'t, [u8]>>,
         expires: Option<i64>,
     ) -> Result<(), Stop> {
-        let is_written = self.is_written(self.slots[found.0].entry);
+        let is_written = self.rows.is_written(self.slots[found.0].entry);
         let slot = &mut self.slots[found.0];
         if !is_written {
             return Err(Stop::Malformed);
@@ -428,13 +444,12 @@ impl<'t> Work<'t> {
         self.replace(to, value, expires)
     }
 
-    /// Copies the value of one key, its type and its deadline to another.
-    pub fn copy(&mut self, from: Found, to: Found) -> Result<(), Stop> {
-        self.spend(self.len(from))?;
-        let Slot { value, kind, expires, .. } = &self.slots[from.0];
-        let (value, kind, expires) = (value.clone(), *kind, *expires);
+    /// Gives a key the type and the deadline of another, and a copy of its value.
+    pub fn copy(&mut self, from: Found, to: Found, value: Cow<'t, [u8]>) -> Result<(), Stop> {
+        self.spend(value.len())?;
+        let Slot { kind, expires, .. } = self.slots[from.0];
         self.slots[to.0].kind = kind;
-        self.replace(to, value, expires)
+        self.replace(to, Some(value), expires)
     }
 
     /// Answers the keys of a row that are there, each with the number of its type.
@@ -468,6 +483,9 @@ impl<'t> Work<'t> {
     pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
         let key = row.row.ok_or(Stop::Malformed)?;
         let entry = self.txn.find(key).ok_or(Stop::Malformed)?;
+        if Place::is_grave(key) {
+            return self.free_graves(entry);
+        }
         let (mut next, mut over) = (None, false);
         for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
             let pair = pair?;
@@ -511,7 +529,8 @@ impl<'t> Work<'t> {
     }
 
     /// The new records, in `values`: what the old one held of other keys, then the changed ones.
-    /// Also by how many keys they exceed the old ones.
+    /// Also by how many keys they exceed the old ones. More records may have been asked for: then
+    /// these are not all.
     pub fn updates(
         &mut self,
         values: &mut Vec<u8>,
@@ -565,6 +584,8 @@ impl<'t> Work<'t> {
         }
         self.news.tell_ended(self.txn, &ended);
         self.lookups.expired += expired;
+        self.bury_lost(&updates, values)?;
+        self.page_updates(values, &mut updates)?;
         Ok((updates, growth))
     }
 }

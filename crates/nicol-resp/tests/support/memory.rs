@@ -61,6 +61,15 @@ impl MemoryBackend {
         Response { outcome: Outcome::Aborted(Abort::Refused), output: Vec::new() }
     }
 
+    /// All records.
+    #[allow(dead_code, reason = "each program uses its part")]
+    pub fn all(&self) -> Vec<(Key, Vec<u8>)> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let there =
+            table.records.iter().filter_map(|(key, (_, value))| Some((*key, value.clone()?)));
+        there.collect()
+    }
+
     /// Records that are present.
     #[allow(dead_code, reason = "each program uses its part")]
     pub fn records(&self) -> u64 {

@@ -16,7 +16,7 @@ use nicol_core::engine::{
     CrashSabotage, DoorbellBatch, Engine, EngineStats, Lives, StartOn, Tuning,
 };
 use nicol_core::fabric::Local;
-use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::ids::{EngineId, Epoch, NodeId, Side};
 use nicol_core::medium::Medium;
 use nicol_core::memory::Region;
 use nicol_core::rng::{Purpose, Stream};
@@ -255,6 +255,16 @@ impl SimCluster {
 
     pub fn now(&self) -> Nanos {
         self.shared.now.get()
+    }
+
+    /// The newest view of the view service, if it is another than that of `epoch`. `None` without a
+    /// service.
+    ///
+    /// Cost: a comparison, and a copy of a newer view.
+    pub fn view_after(&self, epoch: Epoch) -> Option<View> {
+        let state = self.shared.state.borrow();
+        let view = state.view_service.as_ref()?.members.view();
+        (view.epoch() != epoch).then(|| view.clone())
     }
 
     /// Events handled so far.

@@ -48,6 +48,9 @@ impl<F: Local, S: Session> Attempts<F, S> {
             self.slot.piece(left);
         }
         self.slot.end(ending, now);
+        if ending == Ending::Unknown {
+            self.slot.rename();
+        }
         now
     }
 

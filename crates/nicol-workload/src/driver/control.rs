@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nicol_core::units::Nanos;
 
+use super::bursts::Bursts;
 use super::plan::RunPlan;
 use super::progress::{Progress, Waiting};
 use super::result::RunResult;
@@ -20,13 +21,15 @@ pub struct RunControl {
     plan: RunPlan,
     kinds: &'static [&'static str],
     running: AtomicU32,
-    /// Clients that took the place of one that a crash ended.
+    /// Clients that took the place of one whose last operation has no known end.
     successors: AtomicU32,
     /// The clients that have begun.
     begun: Mutex<BTreeSet<u32>>,
     /// The activity of each client that has begun.
     progress: Mutex<Vec<Arc<Progress>>>,
     stopped: AtomicBool,
+    /// When clients work; without it, all the time.
+    bursts: OnceLock<Bursts>,
     result: Mutex<RunResult>,
 }
 
@@ -51,12 +54,26 @@ impl RunControl {
             begun: Mutex::new(BTreeSet::new()),
             progress: Mutex::default(),
             stopped: AtomicBool::new(false),
+            bursts: OnceLock::new(),
             result: Mutex::new(RunResult::new(plan, kinds)),
         })
     }
 
     pub fn plan(&self) -> &RunPlan {
         &self.plan
+    }
+
+    /// The clients, none of which has begun, take their operations from `bursts`, instead of a
+    /// number each.
+    ///
+    /// # Panics
+    /// If that was said before.
+    pub fn work_in(&self, bursts: Bursts) {
+        assert!(self.bursts.set(bursts).is_ok(), "a run has its bursts once");
+    }
+
+    pub(super) fn bursts(&self) -> Option<&Bursts> {
+        self.bursts.get()
     }
 
     /// The names of the workload's kinds of operations.
@@ -118,8 +135,8 @@ impl RunControl {
     }
 
     /// The name in the history of a client that begins with this number: the number, or a new one
-    /// if it takes the place of a client that a crash ended. That one never learnt how its last
-    /// operation ended, so no other client may go on under its name.
+    /// if the one that had it never learnt how its last operation ended: it was told so, or a crash
+    /// ended it. Nobody may go on under that name.
     pub(super) fn name(&self, client: u32) -> u32 {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if begun.insert(client) {

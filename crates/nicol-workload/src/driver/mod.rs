@@ -11,9 +11,12 @@
 //! - **Window**: latency is that of operations that took effect and whose start lies in the
 //!   measured window, throughput counts those whose end does. In an open loop an operation starts
 //!   when it is due.
+//! - **Bursts**: a run may have its clients work at some instants only, and take operations from a
+//!   common stock ([`RunControl::work_in`]): so a load lasts as long as a plan of faults.
 //! - **Retries**: an aborted operation is retried with the same arguments after a random wait. Its
 //!   bound grows exponentially and starts at about the duration of the attempt. Refusals and
-//!   unknown outcomes are final.
+//!   unknown outcomes are final. Behind an unknown one the client goes on under a new name: to the
+//!   history it is another client, since its last operation may still be under way.
 //! - **Contention**: where the plan says so, fewer of an engine's clients have an operation under
 //!   way at a time while most attempts abort, and the others wait for their turn (`window`,
 //!   decision 0026). Latency includes that wait.
@@ -30,6 +33,7 @@
 //!   is left out.
 
 mod attempts;
+mod bursts;
 mod control;
 mod deferred;
 mod initial;
@@ -49,6 +53,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use bursts::Bursts;
 pub use control::{CLIENTS_MAX, RETRY, RunControl};
 pub use initial::history;
 pub use latency::{LATENCY_MAX, Latencies, latency_histogram};
@@ -143,6 +148,32 @@ struct Client<F, S: Session> {
 
 impl<F: Local, S: Session> Client<F, S> {
     async fn drive(mut self) {
+        let run = Arc::clone(&self.attempts.run);
+        match run.bursts() {
+            Some(bursts) => self.drive_in(bursts).await,
+            None => self.drive_on().await,
+        }
+        if let Some(deferred) = &self.deferred {
+            deferred.leave();
+        }
+    }
+
+    /// Works in bursts, as long as there is something to do in each.
+    async fn drive_in(&mut self, bursts: &Bursts) {
+        let mut now = self.attempts.fabric.now();
+        for burst in bursts.iter() {
+            if burst.from > now {
+                self.attempts.fabric.sleep_until(burst.from).await;
+                now = self.attempts.fabric.now();
+            }
+            while !self.attempts.must_stop(now) && burst.take() {
+                now = self.operate(now, now).await;
+            }
+        }
+    }
+
+    /// Works until its operations are done, or the run ends.
+    async fn drive_on(&mut self) {
         let plan = *self.attempts.run.plan();
         let fabric = self.attempts.fabric.clone();
         let mut left = plan.operations_per_client.unwrap_or(u64::MAX);
@@ -168,9 +199,6 @@ impl<F: Local, S: Session> Client<F, S> {
         if left > 0 && plan.stop_at < Nanos::MAX {
             let overdue = self.schedule.due_before(plan.stop_at).min(left);
             self.attempts.recorder.add_overdue(overdue);
-        }
-        if let Some(deferred) = &self.deferred {
-            deferred.leave();
         }
     }
 

@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 /// The activity of a client. Its engine writes it; whoever watches the run reads it, at any time.
 #[derive(Debug)]
 pub(super) struct Progress {
-    client: u32,
+    client: AtomicU32,
     /// The kind of the operation under way, or [`NONE`].
     kind: AtomicU32,
     /// Attempts at it that have begun.
@@ -52,12 +52,17 @@ impl fmt::Display for Waiting {
 impl Progress {
     pub(super) fn new(client: u32) -> Self {
         Self {
-            client,
+            client: AtomicU32::new(client),
             kind: AtomicU32::new(NONE),
             attempts: AtomicU32::new(0),
             since: AtomicU64::new(0),
             sign: AtomicU64::new(0),
         }
+    }
+
+    /// The client has another name in the history from now on.
+    pub(super) fn rename(&self, client: u32) {
+        self.client.store(client, Ordering::Relaxed);
     }
 
     /// An operation of `kind`, due at `start`, begins `now`.
@@ -94,7 +99,7 @@ impl Progress {
     pub(super) fn waiting(&self, kinds: &'static [&'static str]) -> Option<Waiting> {
         let kind = kinds.get(self.kind.load(Ordering::Relaxed) as usize)?;
         Some(Waiting {
-            client: self.client,
+            client: self.client.load(Ordering::Relaxed),
             kind,
             since: Nanos(self.since.load(Ordering::Relaxed)),
             attempts: self.attempts.load(Ordering::Relaxed),

@@ -116,6 +116,9 @@ struct Current {
 #[derive(Debug)]
 pub(super) struct ClientSlot<O: ClientOperation> {
     recorder: Rc<Recorder>,
+    /// The client's number.
+    number: u32,
+    /// Its name in the history.
     client: u32,
     /// Does a client of the plan end with it?
     is_client: bool,
@@ -137,12 +140,19 @@ impl<O: ClientOperation> ClientSlot<O> {
         Self::of(recorder, client, false)
     }
 
-    fn of(recorder: Rc<Recorder>, client: u32, is_client: bool) -> Self {
+    fn of(recorder: Rc<Recorder>, number: u32, is_client: bool) -> Self {
         recorder.slots.set(recorder.slots.get() + 1);
-        let client = recorder.run.name(client);
+        let client = recorder.run.name(number);
         let progress = recorder.run.progress(client);
-        let operation = O::default();
-        Self { recorder, client, is_client, operation, current: None, progress, recorded: 0 }
+        let (operation, current, recorded) = (O::default(), None, 0);
+        Self { recorder, number, client, is_client, operation, current, progress, recorded }
+    }
+
+    /// Goes on under a new name: the last operation under the old one may be under way still.
+    pub(super) fn rename(&mut self) {
+        self.client = self.recorder.run.name(self.number);
+        self.progress.rename(self.client);
+        self.recorded = 0;
     }
 
     /// The client's name in the history.

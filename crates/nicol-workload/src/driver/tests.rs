@@ -1,5 +1,6 @@
 //! The driver in a fake world.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nicol_core::history::{End, Operation};
@@ -137,6 +138,46 @@ fn a_fixed_number_of_transactions_is_run() {
 }
 
 #[test]
+fn clients_work_in_bursts_and_those_of_a_crash_leave_their_share_to_the_others() {
+    let plan = RunPlan {
+        stop_at: Nanos::MAX,
+        clients: 2 * CLIENTS,
+        operations_per_client: Some(100),
+        record: true,
+        ..plan(Load::Closed)
+    };
+    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(1, 10_000)));
+    let run = RunControl::new(plan, workload.kinds());
+    run.work_in(Bursts::new(&[0, 200, 400].map(Nanos::from_micros), 802, false));
+    let settings = [0, CLIENTS].map(|first| {
+        let setting = set_up(RunPlan { clients: CLIENTS, ..plan }, 10_000, 500, 0);
+        setting.fabric.crash();
+        spawn_clients(&setting.fabric, &setting.protocol, &workload, &run, first, CLIENTS);
+        setting
+    });
+    for at in 0..150 {
+        settings.iter().for_each(|setting| setting.fabric.run_until(Nanos::from_micros(at)));
+    }
+    // Half of the clients are on an engine that crashes between two bursts.
+    settings[0].fabric.crash();
+    settings[1].fabric.run_until(Nanos::from_secs(1));
+    assert!(run.finished());
+    let result = run.result();
+    assert_eq!((result.whole.issued, result.whole.unknown), (802, 0));
+    let done = |micros: std::ops::Range<u64>| {
+        let within = move |operation: &&Operation| micros.contains(&(operation.invoked / 1_000));
+        let done = |operation: &&Operation| operation.end == End::Ok;
+        result.history.iter().filter(within).filter(done)
+    };
+    let clients = |micros| done(micros).map(|operation| operation.client).collect::<BTreeSet<_>>();
+    assert_eq!(clients(0..100).len(), 8, "both engines' clients");
+    assert_eq!(clients(200..1_000), (4..8).collect());
+    assert_eq!((done(100..200).count(), done(300..400).count()), (0, 0), "nobody works between");
+    let refused = result.whole.refused as usize;
+    assert!(done(200..300).count() + refused >= 267 && done(400..1_000).count() + refused >= 268);
+}
+
+#[test]
 fn retries_are_bounded_and_aborts_counted() {
     let mut plan = plan(Load::Closed);
     plan.clients = 16;
@@ -190,6 +231,13 @@ fn refusals_and_unknowns_are_final() {
     // Payments out of accounts that were amalgamated before.
     assert!(result.whole.refused > 0, "{:?}", result.whole);
     assert_eq!(result.whole.refused, result.whole.aborts[3], "a refusal is not tried again");
+    let mut open = BTreeSet::new();
+    for operation in &result.history {
+        assert!(!open.contains(&operation.client), "it is another client's: {operation:?}");
+        if operation.end == End::Unknown {
+            open.insert(operation.client);
+        }
+    }
     let last = result.whole.refused + result.whole.failed + result.whole.abandoned;
     assert_eq!(result.whole.attempts, result.whole.issued + result.whole.aborted() - last);
 }

@@ -45,6 +45,7 @@ pub(super) fn spawn_recorded<F: Local, C: CommitProtocol>(
         home: home_of(fabric.view(), fabric.here().node, client),
         protocol: protocol.clone(),
         workload: Arc::clone(workload),
+        awaits_recovery: recorder.run().bursts().is_some_and(|bursts| bursts.awaits_recovery),
     });
 }
 
@@ -54,6 +55,8 @@ struct Transactions<C> {
     home: NodeId,
     protocol: C,
     workload: Arc<dyn Workload>,
+    /// May an attempt that a lost node's shard or lock has refused be tried again?
+    awaits_recovery: bool,
 }
 
 impl<C: CommitProtocol> Session for Transactions<C> {
@@ -77,6 +80,11 @@ impl<C: CommitProtocol> Session for Transactions<C> {
                 let again = match reason {
                     Abort::Refused => Again::Refused,
                     Abort::NoResources => Again::WhenFull,
+                    Abort::ShardUnavailable { .. } | Abort::AwaitsRecovery { .. }
+                        if self.awaits_recovery =>
+                    {
+                        Again::WhenFull
+                    }
                     _ if reason.retryable() => Again::Yes,
                     _ => Again::Never,
                 };

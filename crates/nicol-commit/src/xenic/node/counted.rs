@@ -1,16 +1,19 @@
-//! What a node has counted, and who schedules its clients' transactions.
+//! What a node has counted, the memory that it takes, and who schedules its clients' transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nicol_core::commit::{PATHS, WITHOUT_LOST_NODES};
-use nicol_core::system::Counter;
+use nicol_core::system::{Counter, NodeMemory};
+use nicol_core::units::Bytes;
 use nicol_kit::steering::Choice;
 use nicol_schedule::Shared;
 
 use super::{Node, Path};
+use crate::log::LogMemory;
 use crate::survivor::Survivor;
 use crate::xenic::config::Recovery;
+use crate::xenic::replica::Replica;
 use crate::xenic::server::lookup::stats::LookupCounters;
 
 impl Node {
@@ -42,5 +45,17 @@ impl Node {
         let all = paths.into_iter().chain(lookups).chain([doublings]).chain(without);
         let schedule = self.schedule.iter().flat_map(|shared| shared.counters());
         all.chain(planner).chain(schedule).collect()
+    }
+
+    /// The memory that it takes.
+    pub(super) fn taken_memory(&self) -> NodeMemory {
+        let bytes = |replica: &Replica| replica.table.resident().0;
+        // A ring takes memory as it is first gone around.
+        let written = |log: &Arc<LogMemory>| log.size().min(log.reserved());
+        NodeMemory {
+            tables: Bytes(self.replicas().map(bytes).sum()),
+            index: Bytes(self.indices().map(|(_, index)| index.memory().0).sum()),
+            logs: Bytes(self.logs.iter().map(written).sum()),
+        }
     }
 }

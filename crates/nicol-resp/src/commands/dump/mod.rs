@@ -4,14 +4,19 @@
 //! checksum of all before it (8 bytes, little-endian).
 
 mod crc64;
+mod elements;
 mod lzf;
 mod packs;
 mod rdb;
+mod streams;
 
 use self::crc64::crc64;
+use self::elements::{Reader, write_string};
 use super::expiry::Expiry;
 use super::key_places::KeyPlaces;
+use super::list;
 use super::number::{NOT_AN_INTEGER, parse_i64};
+use super::sequence::Sequence;
 use super::spec::{GROW, Run, SLOW_READ, Spec, as_sent};
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
@@ -55,11 +60,15 @@ const REPLACE: u8 = 1;
 fn dump<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key] = args else { return Err(Stop::Malformed) };
     let found = work.find(key)?;
-    let (Some(kind), Some(value)) = (work.type_of(found)?, work.value(found)) else {
+    let Some(kind) = work.type_of(found)? else {
         reply.null();
         return Ok(());
     };
-    let mut payload = rdb::write(kind, value)?;
+    let value = match kind.number == list::TYPE.number {
+        true => Sequence::open(work, found).whole(work)?,
+        false => work.contents(found),
+    };
+    let mut payload = rdb::write(kind, &value)?;
     payload.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = crc64(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
@@ -144,7 +153,7 @@ pub fn payload_of(codes: &[&[u8]]) -> Vec<u8> {
     let mut payload = Vec::new();
     for code in codes {
         payload.push(LIBRARY);
-        rdb::write_string(&mut payload, code);
+        write_string(&mut payload, code);
     }
     payload.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = crc64(&payload);
@@ -157,16 +166,13 @@ pub fn payload_of(codes: &[&[u8]]) -> Vec<u8> {
 /// # Errors
 /// The text that the command answers.
 pub fn libraries_of(payload: &[u8]) -> Result<Vec<Vec<u8>>, &'static [u8]> {
-    let mut rest = object(payload).ok_or(WRONG_TAIL)?;
-    let mut codes = Vec::new();
-    while let Some((kind, behind)) = rest.split_first() {
-        if *kind != LIBRARY {
+    let object = object(payload).ok_or(WRONG_TAIL)?;
+    let (mut reader, mut codes) = (Reader::new(object, usize::MAX), Vec::new());
+    while !reader.is_over() {
+        if reader.array() != Some([LIBRARY]) {
             return Err(b"ERR given type is not a function");
         }
-        let (code, behind) =
-            rdb::read_string(behind).ok_or(&b"ERR Failed loading library data"[..])?;
-        codes.push(code);
-        rest = behind;
+        codes.push(reader.string().ok_or(&b"ERR Failed loading library data"[..])?);
     }
     Ok(codes)
 }

@@ -3,7 +3,7 @@
 //! They follow from how the keys that it wrote were before and are behind it. Most are called like
 //! the command; the tables say which are not.
 
-use super::Work;
+use super::{Found, Work};
 use crate::commands::expiry::Expiry;
 use crate::notices::Class;
 use crate::transactions::plan::Arg;
@@ -121,6 +121,19 @@ impl<'t> Work<'t> {
         self.touched.clear();
     }
 
+    /// Tells what a command has done to a stream, in order.
+    pub fn announce(&mut self, found: Found, events: &[&str]) {
+        if !self.plan.tells {
+            return;
+        }
+        self.tell_new(found.0);
+        self.slots[found.0].was_present = true;
+        for event in events {
+            self.event(Class::Stream, event, found.0);
+        }
+        self.touched.retain(|slot| *slot != found.0);
+    }
+
     /// A command has read a key that is not there.
     pub(super) fn tell_miss(&mut self, slot: usize) {
         self.event(Class::Miss, "keymiss", slot);
@@ -168,7 +181,7 @@ impl<'t> Work<'t> {
 
     fn event(&mut self, class: Class, event: &str, slot: usize) {
         let slot = &self.slots[slot];
-        if let Ok(row) = self.row_of(slot.entry)
+        if let Ok(row) = self.rows.row(slot.entry)
             && let Some(database) = Database::of(row)
         {
             self.news.event(class, database, event, slot.key);

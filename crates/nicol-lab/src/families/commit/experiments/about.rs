@@ -1,9 +1,11 @@
 //! What the figures of Xenic are.
 
+use nicol_core::units::Nanos;
+
 use super::benchmarks::TPCC_NEW_ORDER;
 use super::benchmarks::{Benchmark, NODES, REPLICAS, RETWIS, SMALLBANK, TPCC, TPCC_384};
-use super::{ablations, lookups, study, threads};
-use crate::experiments::{About, Extent, Readings};
+use super::{ablations, lookups, recovery, study, threads};
+use crate::experiments::{About, Extent, Form, Readings};
 
 const SECTION: Readings = Readings::Section("Xenic (SOSP '21)");
 const BOTH: &[&str] = &["liquidio3", "connectx5"];
@@ -72,6 +74,7 @@ pub(crate) fn about(id: &str) -> Option<About> {
             about.scale.push(Extent::same(study::LOAD, ablations::FEW_CLIENTS));
             About { profiles: SMART, ..about }
         }
+        "recovery" | "recovery-throughput" => losses(),
         _ => return None,
     };
     Some(found)
@@ -95,6 +98,30 @@ fn sweep(paper: &'static str, benchmark: &'static Benchmark) -> About {
     lines.push(Extent::same("the paper's load", SWEEP));
     let left_out = &["the paper's number of threads at each point, which it does not give"];
     About { paper, scale: lines, profiles: BOTH, readings: SECTION, left_out }
+}
+
+/// The loss of nodes.
+fn losses() -> About {
+    let ms = |at: Nanos| format!("{} ms", at.0 / 1_000_000);
+    About {
+        paper: "nothing: no paper of these systems measures a failure; 4.2.1 takes FaRM's recovery \
+                over in a paragraph",
+        scale: vec![
+            Extent::same(SMALLBANK.name, SMALLBANK.scale_words(Form::Quick)),
+            Extent::same("nodes", format!("{NODES}, {REPLICAS} copies of each shard")),
+            Extent::of(study::LOAD, |form| form.of(recovery::CLIENTS).to_string()),
+            Extent::of("measured time", |form| {
+                let (lost, ends) = (recovery::LOST_AT, form.of(recovery::ENDS_AT));
+                format!("{}; nodes are lost after {}", ms(ends), ms(lost))
+            }),
+        ],
+        profiles: BOTH,
+        readings: Readings::These(&["AMB-35", "AMB-50"]),
+        left_out: &[
+            "copies made anew: a shard has one backup less from then on",
+            "nodes that come back",
+        ],
+    }
 }
 
 fn scale(benchmark: &'static Benchmark) -> Vec<Extent> {

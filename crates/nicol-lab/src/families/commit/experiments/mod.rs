@@ -6,6 +6,7 @@ pub(crate) mod benchmarks;
 mod components;
 pub(crate) mod figure8;
 mod lookups;
+mod recovery;
 pub(crate) mod study;
 mod threads;
 
@@ -19,8 +20,14 @@ const VERBS: &str = "connectx5";
 
 /// Every experiment, in the order of the paper.
 pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
-    let groups: [&[Experiment]; 5] =
-        [&lookups::ALL, &components::ALL, &figure8::ALL, &threads::ALL, &ablations::ALL];
+    let groups: [&[Experiment]; 6] = [
+        &lookups::ALL,
+        &components::ALL,
+        &figure8::ALL,
+        &threads::ALL,
+        &ablations::ALL,
+        &recovery::ALL,
+    ];
     groups.into_iter().flatten()
 }
 

@@ -23,7 +23,7 @@ const QUICK: [&str; 8] = [
     "stingray",
 ];
 
-const UNHELD: &str = include_str!("../../../profiles/unheld.txt");
+const UNHELD: &str = include_str!("../../../../profiles/unheld.txt");
 
 /// Lines that no move of one number makes fail, and why.
 const WHOLE: [(&str, &str); 5] = [

@@ -43,7 +43,7 @@ fn steps(profile: Profile, with_points: bool) -> Vec<(u8, u64)> {
     list.lock().unwrap().clone()
 }
 
-const TEXT: &str = include_str!("../../../profiles/liquidio3.toml");
+const TEXT: &str = include_str!("../../../../profiles/liquidio3.toml");
 
 fn plain() -> Profile {
     Profile::parse("liquidio3", TEXT).unwrap()

@@ -52,7 +52,7 @@ fn profiles_reproduce_the_component_measurements() {
 
 /// The last column of the tables in `docs/research/calibration.md`, by the row's id.
 fn held_by() -> BTreeMap<&'static str, &'static str> {
-    let document = include_str!("../../../docs/research/calibration.md");
+    let document = include_str!("../../../../docs/research/calibration.md");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| C"));
     let row = |row: &'static str| {
         let cells = row.trim_end_matches([' ', '|']);

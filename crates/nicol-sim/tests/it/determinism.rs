@@ -29,7 +29,7 @@ fn another_process_and_other_threads_give_the_same_digest() {
         assert_eq!(thread.join().unwrap(), mine);
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "another_process_and_other_threads_give_the_same_digest"])
+        .args(["--exact", "determinism::another_process_and_other_threads_give_the_same_digest"])
         .arg("--nocapture")
         .env(CHILD, "1")
         .output()
