@@ -13,16 +13,19 @@ use nicol_core::ids::{EngineId, Key, NodeId, Side};
 use nicol_core::records::Records;
 use nicol_core::steering::Decisions;
 use nicol_core::system::{NodeState, Survival, SystemNode, load_nodes};
+use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 use nicol_rt::LiveWorld;
 use nicol_sim::SimWorld;
 use nicol_workload::driver::{RunControl, RunPlan};
 
+use crate::befell::Befell;
 use crate::config::{BenchConfig, Length};
 use crate::family::{Built, Counters, Family, Judge, JudgeOf, Outline};
 use crate::memory::{self, Loading};
 use crate::parallel;
 use crate::report::Memory;
+use crate::toll::lost;
 
 /// The fields that give fewer records.
 const SIZES: [&str; 6] = ["records", "warehouses", "items", "customers", "replicas", "nodes"];
@@ -171,10 +174,12 @@ impl Cluster {
         }
     }
 
-    /// How many nodes have lost shards which they led, and how many of them while transactions held
-    /// locks there, as far as the system [tells](NodeState::locks_held).
-    pub(crate) fn primaries_lost(&self) -> [u64; 2] {
-        [0, 1].map(|place| self.primaries_lost[place].load(Ordering::Relaxed))
+    /// Nodes with shards: those that `plan` may take where a lease is so long, those that were lost,
+    /// and of these the ones where transactions held locks, as far as the system
+    /// [tells](NodeState::locks_held).
+    pub(crate) fn primaries_lost(&self, plan: &FaultPlan, lease: Nanos) -> Befell {
+        let [begun, felt] = [0, 1].map(|place| self.primaries_lost[place].load(Ordering::Relaxed));
+        Befell { drawn: lost(plan, &self.view, lease).len() as u64, begun, felt }
     }
 
     /// Whether no host has crashed, so that their memory is whole.

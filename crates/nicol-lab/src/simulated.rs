@@ -12,7 +12,7 @@ use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
 use nicol_workload::driver::{Bursts, Load, RunControl};
 
-use crate::befell::{Befell, befell};
+use crate::befell::befell;
 use crate::built::Build;
 use crate::bursts;
 use crate::cluster::{Cluster, Loaded};
@@ -25,7 +25,7 @@ use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
-use crate::toll::{Toll, lost};
+use crate::toll::Toll;
 use crate::window::Window;
 
 /// Measured time where the user says nothing.
@@ -244,9 +244,7 @@ fn simulate(
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
-    let [begun, felt] = cluster.primaries_lost();
-    let drawn = lost(&plan, &cluster.view, LEASE).len() as u64;
-    let primaries_lost = Befell { drawn, begun, felt };
+    let primaries_lost = cluster.primaries_lost(&plan, LEASE);
     let befell = befell(&plan, measured_until, &report.faults, primaries_lost);
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
