@@ -174,8 +174,8 @@ impl Cluster {
         }
     }
 
-    /// Nodes with shards: those that `plan` may take where a lease is so long, those that were lost,
-    /// and of these the ones where transactions held locks, as far as the system
+    /// Nodes with shards: those that `plan` may take where a lease is so long, those that were
+    /// lost, and of these the ones where transactions held locks, as far as the system
     /// [tells](NodeState::locks_held).
     pub(crate) fn primaries_lost(&self, plan: &FaultPlan, lease: Nanos) -> Befell {
         let [begun, felt] = [0, 1].map(|place| self.primaries_lost[place].load(Ordering::Relaxed));

@@ -69,6 +69,8 @@ pub struct BenchConfig {
     /// The time of a turn of the live world's only thread, if its turns tell the time.
     pub turn: Option<Nanos>,
     /// Whether a history is recorded and judged: in the live world that of a second run.
+    /// How long a lease on threads is; the world's default without one.
+    pub lease: Option<Nanos>,
     pub recorded_run: bool,
     pub log_device: LogDevice,
     /// Whether simulated log devices call a write durable without syncing it. For negative tests
@@ -115,6 +117,7 @@ impl BenchConfig {
             threads: None,
             silence: None,
             turn: None,
+            lease: None,
             recorded_run: true,
             log_device: LogDevice::Memory,
             syncs_nothing: false,
@@ -156,6 +159,11 @@ impl BenchConfig {
             })
         };
         self.fault_plan.clone().unwrap_or_else(drawn)
+    }
+
+    /// How long a lease on threads is.
+    pub(crate) fn live_lease(&self) -> Nanos {
+        self.lease.unwrap_or(nicol_rt::LEASE)
     }
 
     /// Whether it runs on this machine's threads.

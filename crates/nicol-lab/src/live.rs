@@ -19,7 +19,7 @@ use crate::cluster::{Cluster, Loaded};
 use crate::config::{BenchConfig, Length};
 use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, waits_in_words};
-use crate::milestones::Milestones;
+use crate::observer::Observer;
 use crate::refused::refuse;
 use crate::report::{BenchRun, Check};
 use crate::toll::Toll;
@@ -36,9 +36,6 @@ const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
 const FAULTY: Nanos = Nanos::from_millis(200);
 /// The factor by which crashes and restarts come later than their plan says, for the same reason.
 const SLOWER: u64 = 10;
-/// The factor by which a lease is longer than in a simulated cluster, for cuts that are to outlast
-/// it.
-const LONGER_LEASE: u64 = nicol_rt::view_service::LEASE.0 / nicol_sim::view_service::LEASE.0;
 /// Time that a system whose survivors cannot go on runs for after a crash.
 const AFTER_CRASH: Duration = Duration::from_millis(250);
 /// Time that the clients of a run under faults may take beyond what a run of its length takes on a
@@ -130,7 +127,7 @@ fn record(
 fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     let mut plan = config.drawn_faults();
     if config.fault_plan.is_none() {
-        stretch(&mut plan);
+        stretch(&mut plan, config.live_lease());
     }
     for crash in &mut plan.crashes {
         // Others meet silence where a node was, for as long as the run goes on.
@@ -139,17 +136,19 @@ fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     plan
 }
 
-fn stretch(plan: &mut FaultPlan) {
+fn stretch(plan: &mut FaultPlan, lease: Nanos) {
+    // Spans are drawn for the simulated lease.
+    let longer = lease.0 / nicol_sim::view_service::LEASE.0;
     plan.quiet_after = plan.quiet_after.max(FAULTY);
     for cut in &mut plan.partitions {
         let span = cut.until.since(cut.from);
         if span >= LONG_CUT {
-            cut.until = cut.from + span * LONGER_LEASE;
+            cut.until = cut.from + span * longer;
             plan.quiet_after = plan.quiet_after.max(cut.until);
         }
     }
     for stall in plan.stalls.iter_mut().filter(|stall| stall.span >= LONG_CUT) {
-        stall.span = stall.span * LONGER_LEASE;
+        stall.span = stall.span * longer;
         plan.quiet_after = plan.quiet_after.max(stall.from + stall.span);
     }
     for crash in &mut plan.crashes {
@@ -159,8 +158,7 @@ fn stretch(plan: &mut FaultPlan) {
 }
 
 /// Whether a node may be given up under this plan.
-fn gives_up(plan: &FaultPlan) -> bool {
-    let lease = nicol_rt::view_service::LEASE;
+fn gives_up(plan: &FaultPlan, lease: Nanos) -> bool {
     let outlasts = plan.stalls.iter().any(|stall| stall.span >= lease);
     !plan.crashes.is_empty() || !plan.partitions.is_empty() || outlasts
 }
@@ -227,7 +225,12 @@ impl Bound {
 /// Runs until every client has ended. If one never does, returns which clients wait. A system whose
 /// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
 /// has not ended is then stopped: attempts under way end as unknown.
-fn run_clients(world: &LiveCluster, cluster: &Cluster, bound: &Bound) -> Result<Option<String>> {
+fn run_clients(
+    world: &LiveCluster,
+    cluster: &Cluster,
+    bound: &Bound,
+    observer: &mut Observer<'_>,
+) -> Result<Option<String>> {
     let (deadline, mut watch) = match *bound {
         Bound::End(limit) => (Instant::now().checked_add(limit), None),
         Bound::Silence(limit) => (None, Some(Watch::new(limit))),
@@ -235,7 +238,10 @@ fn run_clients(world: &LiveCluster, cluster: &Cluster, bound: &Bound) -> Result<
     let mut silent = false;
     let is_over = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
     let mut stop_at = None;
+    let launched = Instant::now();
     let ended = || {
+        let now = Nanos(launched.elapsed().as_nanos() as u64);
+        observer.pass(now, |epoch| world.view_after(epoch));
         if !cluster.goes_on() && !cluster.is_whole() {
             stop_at.get_or_insert_with(|| Instant::now() + AFTER_CRASH);
         }
@@ -289,17 +295,21 @@ fn drive(
         log: config.log_device.clone(),
         // Without crashes or cuts nobody needs views or leases.
         views: match &faults {
-            Some(plan) if cluster.goes_on() && gives_up(plan) => Views::Service,
+            Some(plan) if cluster.goes_on() && gives_up(plan, config.live_lease()) => {
+                Views::Service
+            }
             _ => Views::Frames,
         },
         faults,
+        lease: config.live_lease(),
         trace: config.trace.clone(),
         ..LiveConfig::new(view.clone())
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, engines.clone())?;
     let started_s = started.elapsed().as_secs_f64();
-    let stuck = run_clients(&world, cluster, &Bound::of(config, cluster))?;
+    let mut observer = Observer::new(cluster);
+    let stuck = run_clients(&world, cluster, &Bound::of(config, cluster), &mut observer)?;
     let wall_s = started.elapsed().as_secs_f64();
     // Where survivors cannot go on, work of theirs may wait for the dead.
     let waits = || stuck.is_some() || !cluster.goes_on() && !cluster.is_whole();
@@ -321,9 +331,8 @@ fn drive(
     let LiveReport { busy, cpu, nodes, stats, faults, .. } = world.stop()?;
     let ended = Nanos((wall_s * 1e9) as u64);
     let plan = live.faults.as_ref();
-    let lease = nicol_rt::view_service::LEASE;
     let none = FaultPlan::none();
-    let primaries_lost = cluster.primaries_lost(plan.unwrap_or(&none), lease);
+    let primaries_lost = cluster.primaries_lost(plan.unwrap_or(&none), config.live_lease());
     let befell = plan.map(|plan| befell(plan, ended, &faults, primaries_lost)).unwrap_or_default();
     // Its clients do not work for as long as a recovery takes.
     let toll = if primaries_lost.drawn > 0 { Toll::Unserved } else { Toll::Nothing };
@@ -346,7 +355,7 @@ fn drive(
         media,
         befell,
         toll,
-        milestones: Milestones::default(),
+        milestones: observer.seen(),
         started_s,
         wall_s,
     })

@@ -35,7 +35,7 @@ pub(crate) struct Measured {
     pub(crate) befell: ByKind,
     /// What they may take.
     pub(crate) toll: Toll,
-    /// What became of its membership; only the simulator looks.
+    /// What became of its membership.
     pub(crate) milestones: Milestones,
     /// The time that starting every engine took.
     pub(crate) started_s: f64,

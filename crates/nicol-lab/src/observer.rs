@@ -1,16 +1,14 @@
-//! Looks at a simulated run for what becomes of its membership.
+//! Looks at a run for what becomes of its membership.
 
-use nicol_core::ids::{NodeId, ShardId, Side};
+use nicol_core::ids::{Epoch, NodeId, ShardId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
-use nicol_sim::SimCluster;
 
 use crate::cluster::Cluster;
 use crate::milestones::{Milestones, ShardInherited, ViewMade};
 
 /// The milestones of a run while it goes on.
 pub(crate) struct Observer<'r> {
-    world: &'r SimCluster,
     cluster: &'r Cluster,
     /// The newest view that it has seen.
     view: View,
@@ -20,16 +18,16 @@ pub(crate) struct Observer<'r> {
 }
 
 impl<'r> Observer<'r> {
-    pub(crate) fn new(world: &'r SimCluster, cluster: &'r Cluster) -> Self {
+    pub(crate) fn new(cluster: &'r Cluster) -> Self {
         let (view, awaited, seen) = (cluster.view.clone(), Vec::new(), Milestones::default());
-        Self { world, cluster, view, awaited, seen }
+        Self { cluster, view, awaited, seen }
     }
 
-    /// It is `now`.
+    /// It is `now`; `newer` is the newest view, if it is another than that of an epoch.
     ///
     /// Cost: a comparison, unless the view has changed or a shard waits for its new primary.
-    pub(crate) fn pass(&mut self, now: Nanos) {
-        if let Some(view) = self.world.view_after(self.view.epoch()) {
+    pub(crate) fn pass(&mut self, now: Nanos, newer: impl FnOnce(Epoch) -> Option<View>) {
+        if let Some(view) = newer(self.view.epoch()) {
             self.learn(view, now);
         }
         let (cluster, seen) = (self.cluster, &mut self.seen);

@@ -54,7 +54,7 @@ pub struct BenchReport {
     /// What they may take, and so what the load must do.
     #[serde(skip)]
     pub toll: Toll,
-    /// What became of the membership of a simulated run, if it changed.
+    /// What became of the membership, if it changed.
     #[serde(skip_serializing_if = "Milestones::are_none")]
     pub milestones: Milestones,
     /// Operations that the plan schedules; `None` if it ends by time.

@@ -61,6 +61,10 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
         )
     );
     ensure!(
+        config.lease.is_none(),
+        refuse("lease_ms", "", "a simulated lease is 10 ms", "leave it out, or run `on` threads")
+    );
+    ensure!(
         config.turn.is_none(),
         refuse("turn_us", "", "only `on` threads has a clock of its own", "leave it out")
     );
@@ -151,7 +155,7 @@ fn run_clients(
     let stops = !cluster.goes_on();
     let mut ended = |now: Nanos| {
         window.pass(now);
-        observer.pass(now);
+        observer.pass(now, |epoch| world.view_after(epoch));
         if stops && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
@@ -238,7 +242,7 @@ fn simulate(
     world.start(engines.clone());
     let started_s = started.elapsed().as_secs_f64();
     let mut window = Window::of(&world, cluster);
-    let mut observer = Observer::new(&world, cluster);
+    let mut observer = Observer::new(cluster);
     let stuck = run_clients(&world, cluster, &bounds, (&mut window, &mut observer));
     let measured_until = world.now();
     let resources = window.resources();

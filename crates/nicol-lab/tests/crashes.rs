@@ -88,6 +88,33 @@ fn no_system_answers_wrongly_when_engines_crash_on_threads() {
 }
 
 #[test]
+fn a_backup_leads_the_shard_of_a_lost_node_on_threads_once_its_lease_has_ended() {
+    let at = Nanos::from_millis(100);
+    let crash = Crash { scope: CrashScope::Node, node: 1, at, restart_after: None };
+    let report = held(&BenchConfig {
+        settings: vec!["recovery=prepared".to_owned()],
+        fault_plan: Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() }),
+        lease: Some(Nanos::from_millis(100)),
+        threads: Some(2),
+        length: Some(Length::Time(Nanos::from_millis(900))),
+        ..config("xenic", "smallbank", "threads", 7)
+    });
+    let [view] = &report.milestones.views[..] else { panic!("{:?}", report.milestones) };
+    let [shard] = &report.milestones.inherited[..] else { panic!("{:?}", report.milestones) };
+    assert_eq!((&view.without[..], shard.shard, shard.by), (&[1][..], 1, 2));
+    // Its last lease began up to a renewal before the crash.
+    assert!(view.at_ns > (at + Nanos::from_millis(85)).0, "{view:?}");
+    assert!(shard.at_ns >= view.at_ns, "{shard:?}");
+    // Those who meet the lost shard fail until it is led again, and not for ever.
+    assert!(
+        report.failed * 5 < report.committed,
+        "{} failed, {} committed",
+        report.failed,
+        report.committed
+    );
+}
+
+#[test]
 fn a_crash_of_everything_ends_every_client_with_its_attempt_unknown() {
     let at = Nanos::from_micros(60);
     let crash = Crash { scope: CrashScope::All, node: 0, at, restart_after: None };

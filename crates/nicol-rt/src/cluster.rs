@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nicol_core::engine::{CrashSabotage, DoorbellBatch, EngineStats, Lives, Loss, StartOn, Tuning};
 use nicol_core::faults::FaultCounts;
-use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::ids::{EngineId, Epoch, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 use nicol_core::memory::RegionTable;
 use nicol_core::serving::EventLoop;
@@ -200,7 +200,8 @@ impl LiveCluster {
             slots[assigned[slot.index]].push(slot);
         }
         let control = Arc::<Control>::default();
-        let requests = (config.views == Views::Service).then(Arc::<Requests>::default);
+        let requests =
+            (config.views == Views::Service).then(|| Arc::new(Requests::new(config.lease)));
         let crasher = Arc::new(Crasher::new(
             (shared.clone(), control.clone()),
             start.clone(),
@@ -336,6 +337,12 @@ impl LiveCluster {
     /// every crash.
     pub fn when_views_are_current<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
         self.crasher.when_views_are_current(look)
+    }
+
+    /// The newest view that all its members have installed, if it is another than that of `epoch`.
+    /// Only of a view service.
+    pub fn view_after(&self, epoch: Epoch) -> Option<View> {
+        self.crasher.installed_after(epoch)
     }
 
     /// What crashes did to writes that log devices had not synced.

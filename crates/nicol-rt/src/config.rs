@@ -10,6 +10,12 @@ use nicol_core::view::View;
 
 use crate::log::LogDevice;
 
+/// How long a lease is, unless the configuration says otherwise. Where more threads want the cores
+/// than there are, each may wait for tens of milliseconds, and a renewal passes three waits: of the
+/// engine that asks, of the service, and of the engine that takes the answer. So a lease is several
+/// times what these add up to.
+pub const LEASE: Nanos = Nanos::from_millis(500);
+
 /// How engines learn which sides are up, and which may serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Views {
@@ -19,7 +25,7 @@ pub enum Views {
     /// At once, from a perfect detector. Every engine serves for ever.
     Detector,
     /// From a service outside the nodes, which hands out leases of
-    /// [`LEASE`](crate::view_service::LEASE): an engine without one serves no request.
+    /// [`LiveConfig::lease`]: an engine without one serves no request.
     Service,
 }
 
@@ -58,6 +64,8 @@ pub struct LiveConfig {
     pub faults: Option<FaultPlan>,
     /// How engines learn of crashes.
     pub views: Views,
+    /// How long a lease of the view service is: [`LEASE`] where nothing speaks for another.
+    pub lease: Nanos,
     /// Where the run is recorded, if it is.
     pub trace: Option<Arc<Sink>>,
     /// Crashes broken on purpose; for negative tests only.
@@ -79,6 +87,7 @@ impl LiveConfig {
             log: LogDevice::Memory,
             faults: None,
             views: Views::default(),
+            lease: LEASE,
             trace: None,
             sabotage: CrashSabotage::None,
         }

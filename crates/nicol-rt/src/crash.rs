@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nicol_core::engine::{CrashSabotage, Ending, Life, Lives, Loss, StartOn, restart_name};
 use nicol_core::faults::Crash;
-use nicol_core::ids::{NodeId, Side};
+use nicol_core::ids::{Epoch, NodeId, Side};
 use nicol_core::medium::MediumCounts;
 use nicol_core::memory::Region;
 use nicol_core::rng::{Purpose, Stream};
@@ -132,6 +132,12 @@ impl Crasher {
     /// Every side that is up in `view` has installed it.
     pub(crate) fn have_installed(&self, view: &View) {
         self.books().installed = view.clone();
+    }
+
+    /// That view, if it is another than that of `epoch`.
+    pub(crate) fn installed_after(&self, epoch: Epoch) -> Option<View> {
+        let books = self.books();
+        (books.installed.epoch() != epoch).then(|| books.installed.clone())
     }
 
     /// Looks at what engines share while nothing crashes or starts, if the view service has told of

@@ -19,11 +19,11 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod thread;
-pub mod view_service;
+mod view_service;
 mod world;
 
 pub use cluster::{LiveCluster, LiveReport};
-pub use config::{Clock, LiveConfig, LiveError, Views};
+pub use config::{Clock, LEASE, LiveConfig, LiveError, Views};
 pub use control::panic_text;
 pub use log::{
     FoundManifest, HEADER_LEN, LEAD, ListedRun, LogDevice, LogEntry, LogFile, LogFileError,

@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::orders::{Order, Orders, Rebirth};
 use crate::parker::Parker;
 use crate::ring::{self, Incoming, Outgoing};
-use crate::view_service::{LEASE, RENEWAL, Requests};
+use crate::view_service::Requests;
 use crate::world::{LiveWorld, Shared};
 
 /// The longest sleep; work always wakes a thread earlier.
@@ -123,8 +123,8 @@ pub(crate) fn drive(slots: Vec<EngineSlot>, setting: Setting) -> ThreadReport {
         setting,
     };
     for engine in &thread.living {
-        if attends {
-            engine.grant_lease(LEASE);
+        if let Some(requests) = &thread.setting.requests {
+            engine.grant_lease(requests.lease());
         }
         thread.setting.start.start(engine);
     }
@@ -342,7 +342,7 @@ impl EngineThread {
         if now < self.asks_at {
             return;
         }
-        self.asks_at = now + RENEWAL;
+        self.asks_at = now + requests.renewal();
         // The first engine of a side asks for the side.
         let first = self.living.iter().map(Engine::world).filter(|world| world.here().core == 0);
         let asking = first.filter(|world| world.stalled_until().is_none() && !world.is_cut_off());

@@ -1,11 +1,11 @@
 //! The view service of the live world: a thread beside the engines' that hands out leases, notices
 //! whose lease has run out, and makes views. It does not fail.
 //!
-//! The first engine of each side asks for a lease every [`RENEWAL`]. The side reckons its lease
-//! from when it asked, the service from when it answered, both by the machine's clock, so that a
-//! side has stopped to serve before the service goes on without it. What a cut of the network
-//! separates from the other nodes is separated from the service as well, and an engine that stalls
-//! does not ask.
+//! The first engine of each side asks for a lease twenty times in its span. The side reckons its
+//! lease from when it asked, the service from when it answered, both by the machine's clock, so
+//! that a side has stopped to serve before the service goes on without it. What a cut of the
+//! network separates from the other nodes is separated from the service as well, and an engine that
+//! stalls does not ask.
 //!
 //! An engine looks at its lease when it takes a frame: a thread that loses its core in the middle
 //! of a round may still answer what it took in time.
@@ -21,23 +21,35 @@ use nicol_core::view::{Asking, Membership};
 use crate::crash::{Crasher, Told};
 use crate::orders::Order;
 
-/// How long a lease is. Where more threads want the cores than there are, each may wait for tens of
-/// milliseconds, and a renewal passes three waits: of the engine that asks, of the service, and of
-/// the engine that takes the answer. So a lease is several times what these add up to.
-pub const LEASE: Nanos = Nanos::from_millis(500);
-/// How often a side asks for its lease anew.
-pub const RENEWAL: Nanos = Nanos::from_millis(25);
+/// Times that a side asks anew in the span of a lease.
+const RENEWALS: u64 = 20;
 
 const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 
 /// Sides that ask for a lease, and when they asked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Requests {
+    lease: Nanos,
     waiting: Mutex<Vec<(Asking, Nanos)>>,
     filled: Condvar,
 }
 
 impl Requests {
+    /// None yet, for leases that are so long.
+    pub(crate) fn new(lease: Nanos) -> Self {
+        Self { lease, waiting: Mutex::default(), filled: Condvar::new() }
+    }
+
+    /// How long a lease is.
+    pub(crate) const fn lease(&self) -> Nanos {
+        self.lease
+    }
+
+    /// How often a side asks for its lease anew.
+    pub(crate) fn renewal(&self) -> Nanos {
+        self.lease / RENEWALS
+    }
+
     pub(crate) fn leave(&self, asking: impl Iterator<Item = (Asking, Nanos)>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.extend(asking);
@@ -50,7 +62,7 @@ impl Requests {
     fn take(&self) -> Vec<(Asking, Nanos)> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_empty() {
-            let most = Duration::from_nanos(RENEWAL.0);
+            let most = Duration::from_nanos(self.renewal().0);
             let waited = self.filled.wait_timeout(waiting, most);
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -60,7 +72,8 @@ impl Requests {
 
 /// The service's thread, until the cluster stops.
 pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
-    let mut members = Membership::new(crasher.first_view(), LEASE);
+    let lease = requests.lease();
+    let mut members = Membership::new(crasher.first_view(), lease);
     let endless = crasher.sabotage() == CrashSabotage::LeaseEndless;
     // By node and side: the newest view that it was told, and by which orders.
     let first = || (members.view().epoch(), Told::default());
@@ -69,11 +82,11 @@ pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
         let asked = requests.take();
         let now = crasher.shared().now();
         let asking: Vec<Asking> = asked.iter().map(|&(side, _)| side).collect();
-        members.update(now, &asking, now.saturating_add(LEASE));
+        members.update(now, &asking, now.saturating_add(lease));
         for &(side, asked_at) in &asked {
             let (node, of, _) = side;
             if members.has(side) {
-                let until = asked_at.saturating_add(LEASE).min(members.lease_until(node, of));
+                let until = asked_at.saturating_add(lease).min(members.lease_until(node, of));
                 let until = if endless { Nanos::MAX } else { until };
                 let (view, newest) = (members.view().clone(), members.view().epoch());
                 let orders = crasher.tell(node, &Order::Serve { side, view, until });

@@ -12,8 +12,7 @@ use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
 use nicol_core::ids::{EngineId, Epoch, NodeId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Halves, NodeSet, View};
-use nicol_rt::view_service::LEASE;
-use nicol_rt::{CrashSabotage, LiveCluster, LiveConfig, LiveReport, Views};
+use nicol_rt::{CrashSabotage, LEASE, LiveCluster, LiveConfig, LiveReport, Views};
 
 /// What a thread may lose its core for between a look at the lease and the answer.
 const LOST_CORE: Nanos = Nanos::from_millis(100);

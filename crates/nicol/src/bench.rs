@@ -201,24 +201,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         (None, None) => None,
     };
     let fault_plan = args.fault_plan.as_deref().map(fault_plan).transpose()?;
-    ensure!(args.threads != Some(0), "--threads 0: give at least 1");
-    ensure!(
-        args.threads.is_none() || args.on == THREADS,
-        "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
-    );
     let faulty = args.faults.any() || fault_plan.is_some();
-    ensure!(
-        args.stuck_after.is_none() || args.on == THREADS && !faulty,
-        "--stuck-after: only on threads and without faults; other runs have bounds of their own"
-    );
-    if let Some(turn) = args.turn_us {
-        ensure!(turn > 0, "--turn-us 0: give at least 1");
-        let alone = args.threads == Some(1) && args.log_device == LogDevice::Memory;
-        ensure!(
-            alone && !faulty,
-            "--turn-us: only with --threads 1, --log-device memory and no faults"
-        );
-    }
+    ensure_fits_world(args, faulty)?;
     ensure!(
         args.history.is_none() || !args.no_recorded_run,
         "--history: with --no-recorded-run there is none; leave one of them out"
@@ -257,10 +241,40 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         threads: args.threads,
         silence: args.stuck_after.map(|span| seconds("--stuck-after", span, 0.5)).transpose()?,
         turn: args.turn_us.map(Nanos::from_micros),
+        lease: args.lease_ms.map(Nanos::from_millis),
         recorded_run: !args.no_recorded_run,
         log_device: args.log_device.clone(),
         ..config
     })
+}
+
+/// Errors: a flag that says nothing in the run's world, with or without faults.
+fn ensure_fits_world(args: &BenchArgs, faulty: bool) -> Result<()> {
+    ensure!(args.threads != Some(0), "--threads 0: give at least 1");
+    ensure!(
+        args.threads.is_none() || args.on == THREADS,
+        "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
+    );
+    ensure!(
+        args.stuck_after.is_none() || args.on == THREADS && !faulty,
+        "--stuck-after: only on threads and without faults; other runs have bounds of their own"
+    );
+    if let Some(lease) = args.lease_ms {
+        ensure!(
+            args.on == THREADS && faulty,
+            "--lease-ms: only on threads and with --faults or --fault-plan; a simulated lease is 10 ms"
+        );
+        ensure!((5..=60_000).contains(&lease), "--lease-ms {lease}: give 5 to 60000");
+    }
+    if let Some(turn) = args.turn_us {
+        ensure!(turn > 0, "--turn-us 0: give at least 1");
+        let alone = args.threads == Some(1) && args.log_device == LogDevice::Memory;
+        ensure!(
+            alone && !faulty,
+            "--turn-us: only with --threads 1, --log-device memory and no faults"
+        );
+    }
+    Ok(())
 }
 
 /// Reads a plan of faults.

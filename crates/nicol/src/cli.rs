@@ -244,6 +244,11 @@ pub struct BenchArgs {
     /// --faults [default: 30].
     #[arg(long, value_name = "S")]
     pub stuck_after: Option<f64>,
+    /// Milliseconds that a lease of the view service lasts on threads, with faults. A node that
+    /// stands still for longer is taken for dead: where threads share cores, 25 may be too short
+    /// [default: 500].
+    #[arg(long, value_name = "N")]
+    pub lease_ms: Option<u64>,
     /// Record and judge no history. A run on threads then has no second run that is recorded. Not
     /// with --faults.
     #[arg(long)]

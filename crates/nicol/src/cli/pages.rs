@@ -43,7 +43,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "jobs",
         ],
     ),
-    ("Faults", &["faults", "fault_plan", "stuck_after", "shrink", "require_coverage"]),
+    ("Faults", &["faults", "fault_plan", "lease_ms", "stuck_after", "shrink", "require_coverage"]),
     (
         "Output",
         &[
