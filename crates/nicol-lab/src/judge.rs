@@ -16,6 +16,7 @@ use crate::cluster::{Cluster, Quiet};
 use crate::family::Judged;
 use crate::measured::Measured;
 use crate::parallel;
+use crate::recovered::{is_recovered, left_over, wrong_records};
 use crate::report::Check;
 
 /// Violations that a report spells out; more are counted.
@@ -44,7 +45,12 @@ pub(crate) fn judge(cluster: &Cluster, measured: &Measured) -> (Check, History) 
     if cluster.survival.replicas_converge {
         compare_replicas(cluster, &audits, &operations, &mut check);
     }
-    audit_invariants(cluster, &audits, &mut check);
+    let undecided = undecided_by(&audits);
+    audit_invariants(cluster, measured, &undecided, &mut check);
+    let recovered = is_recovered(cluster, measured);
+    if recovered {
+        check.violations.extend(left_over(cluster, &measured.view, &audits));
+    }
     if cluster.run.plan().record {
         let promise = cluster.outline.promised.promise;
         judged = history(promise, operations, &*cluster.outline.source, &cluster.view);
@@ -61,6 +67,9 @@ pub(crate) fn judge(cluster: &Cluster, measured: &Measured) -> (Check, History) 
         }
         if violations.is_empty() && settled && promise == Promise::Linearizable {
             violations = judge_survivors(cluster, &judged);
+        }
+        if violations.is_empty() && recovered {
+            violations = wrong_records(cluster, &measured.view, &undecided, &judged);
         }
         check.held_promise = Some(violations.is_empty());
         check.checked = judged.operations.len() as u64;
@@ -101,7 +110,7 @@ pub(crate) fn judge_read_back(
 /// Acknowledged writes that are not there when the logs are read back. Where a system promises
 /// serializability only, the reader might come before the write in the order of transactions, and
 /// no check of that order would notice.
-fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
+pub(crate) fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
     let found: BTreeMap<history::Key, Version> =
         records.iter().map(|(&key, (version, _))| (key.into(), *version)).collect();
     let writes = |operation: &Operation| match &operation.action {
@@ -142,7 +151,7 @@ fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
 }
 
 /// A transaction behind everything that reads all that was read back.
-fn reader(records: &ReadBack, history: &History) -> Operation {
+pub(crate) fn reader(records: &ReadBack, history: &History) -> Operation {
     let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
     let at = 1 + history.operations.iter().map(ends).max().unwrap_or_default();
     let read = |(&key, (version, value)): (&Key, &(Version, Option<Vec<u8>>))| Read {
@@ -420,11 +429,20 @@ fn undecided_keys(
     Some(of_transactions.chain(single).filter_map(number).collect())
 }
 
-fn audit_invariants(cluster: &Cluster, audits: &[(NodeId, Audit)], check: &mut Check) {
-    let keys = audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery);
-    let undecided = &keys.copied().collect::<BTreeSet<_>>();
-    let state = &mut Quiet { cluster, undecided };
-    let wrong = match (cluster.is_whole(), cluster.survival.follows_views) {
+/// The keys that a dead node has left undecided, as the living say.
+fn undecided_by(audits: &[(NodeId, Audit)]) -> BTreeSet<Key> {
+    audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery).copied().collect()
+}
+
+fn audit_invariants(
+    cluster: &Cluster,
+    measured: &Measured,
+    undecided: &BTreeSet<Key>,
+    check: &mut Check,
+) {
+    let state = &mut Quiet::new(cluster, &measured.view, undecided);
+    let all_known = is_recovered(cluster, measured) && undecided.is_empty();
+    let wrong = match (cluster.is_whole() || all_known, cluster.survival.follows_views) {
         (true, _) => cluster.judge.invariants(state, &cluster.run.result()),
         (false, true) => cluster.judge.invariants_of_survivors(state),
         // Nobody tells which records a dead node has left undecided.

@@ -336,6 +336,7 @@ fn drive(
     let befell = plan.map(|plan| befell(plan, ended, &faults, primaries_lost)).unwrap_or_default();
     // Its clients do not work for as long as a recovery takes.
     let toll = if primaries_lost.drawn > 0 { Toll::Unserved } else { Toll::Nothing };
+    let (milestones, last_view) = observer.end();
     let server_cpu = server_cpu(view, &nodes, &cpu);
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),
@@ -355,7 +356,8 @@ fn drive(
         media,
         befell,
         toll,
-        milestones: observer.seen(),
+        milestones,
+        view: last_view,
         started_s,
         wall_s,
     })

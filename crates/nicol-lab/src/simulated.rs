@@ -265,6 +265,8 @@ fn simulate(
             break settled != RunEnd::Limit && cluster.is_settled();
         }
     };
+    observer.pass(world.now(), |epoch| world.view_after(epoch));
+    let (milestones, view) = observer.end();
     let quiet = stuck.is_none() && (at_rest || waits);
     // Logs of nodes that went one after the other tell of different times.
     let at_once =
@@ -288,7 +290,8 @@ fn simulate(
         }),
         befell,
         toll: Toll::of(&plan, &cluster.view, LEASE),
-        milestones: observer.seen(),
+        milestones,
+        view,
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
     }
