@@ -177,9 +177,10 @@ impl Cluster {
     /// Nodes with shards: those that `plan` may take where a lease is so long, those that were
     /// lost, and of these the ones where transactions held locks, as far as the system
     /// [tells](NodeState::locks_held).
-    pub(crate) fn primaries_lost(&self, plan: &FaultPlan, lease: Nanos) -> Befell {
+    pub(crate) fn primaries_lost(&self, plan: Option<&FaultPlan>, lease: Nanos) -> Befell {
         let [begun, felt] = [0, 1].map(|place| self.primaries_lost[place].load(Ordering::Relaxed));
-        Befell { drawn: lost(plan, &self.view, lease).len() as u64, begun, felt }
+        let drawn = plan.map_or(0, |plan| lost(plan, &self.view, lease).len() as u64);
+        Befell { drawn, begun, felt }
     }
 
     /// Whether no host has crashed, so that their memory is whole.

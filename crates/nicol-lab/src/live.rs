@@ -331,12 +331,10 @@ fn drive(
     let LiveReport { busy, cpu, nodes, stats, faults, .. } = world.stop()?;
     let ended = Nanos((wall_s * 1e9) as u64);
     let plan = live.faults.as_ref();
-    let none = FaultPlan::none();
-    let primaries_lost = cluster.primaries_lost(plan.unwrap_or(&none), config.live_lease());
+    let primaries_lost = cluster.primaries_lost(plan, config.live_lease());
     let befell = plan.map(|plan| befell(plan, ended, &faults, primaries_lost)).unwrap_or_default();
     // Its clients do not work for as long as a recovery takes.
     let toll = if primaries_lost.drawn > 0 { Toll::Unserved } else { Toll::Nothing };
-    let (milestones, last_view) = observer.end();
     let server_cpu = server_cpu(view, &nodes, &cpu);
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),
@@ -356,8 +354,7 @@ fn drive(
         media,
         befell,
         toll,
-        milestones,
-        view: last_view,
+        membership: observer.end(),
         started_s,
         wall_s,
     })

@@ -36,10 +36,8 @@ pub(crate) struct Measured {
     pub(crate) befell: ByKind,
     /// What they may take.
     pub(crate) toll: Toll,
-    /// What became of its membership.
-    pub(crate) milestones: Milestones,
-    /// The last view.
-    pub(crate) view: View,
+    /// What became of its membership, and the last view.
+    pub(crate) membership: (Milestones, View),
     /// The time that starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,

@@ -9,8 +9,8 @@ use nicol_core::system::{Audit, ReadBack};
 use nicol_core::view::{Role, View};
 
 use crate::cluster::Cluster;
-use crate::judge::{forgotten, reader};
 use crate::measured::Measured;
+use crate::reader::{forgotten, reader};
 use crate::toll::Toll;
 
 /// Is `cluster` at rest, and have survivors taken over what was led by those that are lost?

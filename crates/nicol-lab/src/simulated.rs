@@ -248,8 +248,8 @@ fn simulate(
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
-    let primaries_lost = cluster.primaries_lost(&plan, LEASE);
-    let befell = befell(&plan, measured_until, &report.faults, primaries_lost);
+    let lost = cluster.primaries_lost(Some(&plan), LEASE);
+    let befell = befell(&plan, measured_until, &report.faults, lost);
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
     // Where survivors cannot go on, work of theirs may wait for the dead.
@@ -266,11 +266,9 @@ fn simulate(
         }
     };
     observer.pass(world.now(), |epoch| world.view_after(epoch));
-    let (milestones, view) = observer.end();
     let quiet = stuck.is_none() && (at_rest || waits);
     // Logs of nodes that went one after the other tell of different times.
-    let at_once =
-        is_whole_until_all(&config.drawn_faults()) && cluster.survivors().next().is_none();
+    let at_once = is_whole_until_all(&plan) && cluster.survivors().next().is_none();
     let media = (at_once && !memory_is_durable).then(|| {
         let of = |node| (node, world.medium_writes(node));
         cluster.view.node_ids().map(of).collect()
@@ -290,8 +288,7 @@ fn simulate(
         }),
         befell,
         toll: Toll::of(&plan, &cluster.view, LEASE),
-        milestones,
-        view,
+        membership: observer.end(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
     }

@@ -52,7 +52,7 @@ pub(crate) fn report(
         faults: faults(config),
         befell: measured.befell.clone(),
         toll: measured.toll,
-        milestones: measured.milestones.clone(),
+        milestones: measured.membership.0.clone(),
         planned: planned(cluster.run.plan()),
         done: whole.committed + whole.refused,
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),
