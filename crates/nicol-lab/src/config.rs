@@ -79,6 +79,8 @@ pub struct BenchConfig {
     pub syncs_nothing: bool,
     /// The sink that records the measured run, if any.
     pub trace: Option<Arc<Sink>>,
+    /// Tell what each step of the protocol costs, in a simulated world. Not beside a trace.
+    pub steps: bool,
 }
 
 /// A view that there cannot be, under the field that asked for it.
@@ -122,6 +124,7 @@ impl BenchConfig {
             log_device: LogDevice::Memory,
             syncs_nothing: false,
             trace: None,
+            steps: false,
         }
     }
 

@@ -277,6 +277,11 @@ fn server_cpu(view: &View, nodes: &[Vec<NodeId>], cpu: &[Option<Duration>]) -> O
     servers.try_fold(Duration::ZERO, |sum, (_, cpu)| Some(sum + (*cpu)?))
 }
 
+/// How busy a thread was.
+fn thread((number, busy): (usize, &f64)) -> Resource {
+    Resource { name: format!("thread {number}"), utilization: *busy, busiest: *busy }
+}
+
 fn drive(
     config: &BenchConfig,
     view: &View,
@@ -336,21 +341,15 @@ fn drive(
     // Its clients do not work for as long as a recovery takes.
     let toll = if primaries_lost.drawn > 0 { Toll::Unserved } else { Toll::Nothing };
     let server_cpu = server_cpu(view, &nodes, &cpu);
-    let thread = |(number, busy): (usize, &f64)| Resource {
-        name: format!("thread {number}"),
-        utilization: *busy,
-        busiest: *busy,
-    };
-    let resources = busy.iter().enumerate().map(thread).collect();
-    let (core_time, simulated) = (Vec::new(), None);
     Ok(Measured {
         stats,
-        resources,
-        core_time,
+        resources: busy.iter().enumerate().map(thread).collect(),
+        core_time: Vec::new(),
+        steps: Default::default(),
         server_cpu,
         settled,
         stuck,
-        simulated,
+        simulated: None,
         media,
         befell,
         toll,

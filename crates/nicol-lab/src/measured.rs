@@ -14,6 +14,7 @@ use crate::befell::ByKind;
 use crate::binding::Resource;
 use crate::milestones::Milestones;
 use crate::toll::Toll;
+use crate::trace::StepCost;
 
 /// Clients that a report of a stuck run names; more are counted.
 const WAITING_SHOWN: usize = 5;
@@ -24,6 +25,9 @@ pub(crate) struct Measured {
     pub(crate) resources: Vec<Resource>,
     /// Only the simulator knows.
     pub(crate) core_time: Vec<Spending>,
+    /// The costs of steps in the measured time, if they were asked for, and from when on they are
+    /// missing for want of room.
+    pub(crate) steps: (Vec<StepCost>, Option<Nanos>),
     /// The CPU time of the servers' threads, where clients had threads of their own.
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) settled: bool,

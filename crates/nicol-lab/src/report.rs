@@ -12,6 +12,7 @@ use crate::befell::ByKind;
 use crate::binding::{Binding, Resource};
 use crate::milestones::Milestones;
 use crate::toll::Toll;
+use crate::trace::StepCost;
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.bench/1";
@@ -114,6 +115,10 @@ pub struct BenchReport {
     /// not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub core_time: Vec<CoreTime>,
+    /// The same of the measured time by step of the protocol, and what was sent, if that was asked
+    /// for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepCost>,
     /// Microseconds of a core that the threads of servers took per committed transaction, the time
     /// before the measured one included; where clients ran on threads of their own.
     #[serde(skip_serializing_if = "Option::is_none")]

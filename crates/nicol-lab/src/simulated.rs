@@ -1,16 +1,18 @@
 //! Benchmarks in the simulated world.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
 use nicol_core::faults::{CrashScope, FaultPlan, Partition};
+use nicol_core::trace::{Limits, Sink};
 use nicol_core::units::Nanos;
 use nicol_core::view::Succession;
 use nicol_rt::LogDevice;
 use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
-use nicol_workload::driver::{Bursts, Load, RunControl};
+use nicol_workload::driver::{Bursts, Load, RunControl, RunPlan};
 
 use crate::befell::befell;
 use crate::built::Build;
@@ -26,6 +28,7 @@ use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
 use crate::toll::Toll;
+use crate::trace::{self, StepCost};
 use crate::window::Window;
 
 /// Measured time where the user says nothing.
@@ -89,6 +92,9 @@ pub(crate) fn run(system: &System, config: &BenchConfig, build: Build) -> Result
         judge_read_back(cluster, media, &history, &mut check);
     }
     let mut report = summary::report(config, cluster, Some(&profile), &measured, check);
+    let (steps, cut) = measured.steps;
+    report.steps = steps;
+    report.warnings.extend(cut.map(steps_cut));
     report.warnings.extend(config.unjudged());
     Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
@@ -208,6 +214,49 @@ fn spread_load(plan: &FaultPlan, cluster: &Cluster) {
     }
 }
 
+/// Events of a run whose steps are told.
+const STEP_EVENTS: u64 = 10_000_000;
+
+/// Records the measured time.
+fn steps_sink(plan: &RunPlan) -> Arc<Sink> {
+    Sink::new(Limits { events: STEP_EVENTS, window: plan.warmup_until..plan.stop_at })
+}
+
+/// The costs of steps by transaction that has committed in the measured time, and from when on they
+/// are missing.
+fn told_steps(sink: &Sink, cluster: &Cluster) -> (Vec<StepCost>, Option<Nanos>) {
+    let recorded = sink.take();
+    let result = cluster.run.result();
+    let committed = result.kinds.iter().map(|kind| kind.committed_in_window).sum();
+    (trace::steps(&recorded, committed), recorded.full_at)
+}
+
+/// Whether nothing is left to do, or what is left waits for the dead of a system whose survivors
+/// cannot go on.
+fn becomes_quiet(world: &SimCluster, cluster: &Cluster) -> bool {
+    let limit = world.now().saturating_add(SETTLE);
+    let waits = !cluster.goes_on() && !cluster.is_whole();
+    loop {
+        // A task that waits for a timer does not keep the world from settling: ask the memory
+        // first. What is under way may lock once more, for a node whose loss only the next view
+        // tells.
+        let waited = world.run_until(&mut |_| waits || cluster.is_settled(), limit);
+        let settled = world.settle(limit);
+        if waits || cluster.is_settled() || waited != RunEnd::Done || settled == RunEnd::Limit {
+            return waits || settled != RunEnd::Limit && cluster.is_settled();
+        }
+    }
+}
+
+/// The warning that steps are told of a part of the measured time only.
+fn steps_cut(at: Nanos) -> String {
+    format!(
+        "steps are told up to {:.6} s only, and by all transactions: there was no room for more events; measure \
+         for a shorter time",
+        at.as_secs_f64()
+    )
+}
+
 /// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
 #[inline(never)]
 fn simulate(
@@ -217,7 +266,8 @@ fn simulate(
 ) -> Measured {
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = config.drawn_faults();
-    sim.trace = config.trace.clone();
+    let steps = config.steps.then(|| steps_sink(cluster.run.plan()));
+    sim.trace = steps.clone().or_else(|| config.trace.clone());
     sim.syncs_nothing = config.syncs_nothing;
     // Without crashes, cuts or pauses nobody needs views or leases, and no figure moves.
     sim.view_service = cluster.goes_on() && gives_up(&sim.faults);
@@ -230,11 +280,7 @@ fn simulate(
         spread_load(&sim.faults, cluster);
     }
     let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);
-    let tuning = &mut sim.tuning;
-    tuning.aggregation = cluster.outline.engine.aggregation.unwrap_or(tuning.aggregation);
-    tuning.dma_vector = cluster.outline.engine.dma_vector.unwrap_or(tuning.dma_vector);
-    tuning.dma_async = cluster.outline.engine.dma_async.unwrap_or(tuning.dma_async);
-    tuning.doorbell_batch = cluster.outline.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    cluster.outline.engine.apply(&mut sim.tuning);
     let bounds = Bounds::of(config, &sim.faults, cluster.outline.longest_wait);
     let plan = sim.faults.clone();
     let started = Instant::now();
@@ -250,31 +296,17 @@ fn simulate(
     let report = world.report();
     let lost = cluster.primaries_lost(Some(&plan), LEASE);
     let befell = befell(&plan, measured_until, &report.faults, lost);
-    let limit = measured_until.saturating_add(SETTLE);
-    // A task that waits for a timer does not keep the world from settling: ask the memory first.
-    // Where survivors cannot go on, work of theirs may wait for the dead.
-    let waits = !cluster.goes_on() && !cluster.is_whole();
-    // What is under way may lock once more, for a node whose loss only the next view tells.
-    let at_rest = loop {
-        if stuck.is_some() {
-            break false;
-        }
-        let waited = world.run_until(&mut |_| waits || cluster.is_settled(), limit);
-        let settled = world.settle(limit);
-        if waits || cluster.is_settled() || waited != RunEnd::Done || settled == RunEnd::Limit {
-            break settled != RunEnd::Limit && cluster.is_settled();
-        }
-    };
+    let quiet = stuck.is_none() && becomes_quiet(&world, cluster);
     observer.pass(world.now(), |epoch| world.view_after(epoch));
-    let quiet = stuck.is_none() && (at_rest || waits);
     // Logs of nodes that went one after the other tell of different times.
     let at_once = is_whole_until_all(&plan) && cluster.survivors().next().is_none();
     let media = (at_once && !memory_is_durable).then(|| {
         let of = |node| (node, world.medium_writes(node));
         cluster.view.node_ids().map(of).collect()
     });
-    Measured {
+    let mut measured = Measured {
         media,
+        steps: Default::default(),
         stats: report.stats,
         resources,
         core_time: report.spent,
@@ -291,5 +323,11 @@ fn simulate(
         membership: observer.end(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
+    };
+    if let Some(sink) = steps {
+        // What engines still keep is handed over when they end.
+        drop(world);
+        measured.steps = told_steps(&sink, cluster);
     }
+    measured
 }

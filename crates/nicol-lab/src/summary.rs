@@ -35,10 +35,8 @@ pub(crate) fn report(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { THREADS },
         profile: profile.map(str::to_owned),
-        warnings: {
-            let outline = cluster.outline.warnings.iter().cloned();
-            outline.chain(warnings).chain(overload(&result)).collect()
-        },
+        warnings: [&cluster.outline.warnings[..], &warnings[..], overload(&result).as_slice()]
+            .concat(),
         nodes: config.nodes,
         client_nodes: config.client_nodes,
         start_us_per_node: measured.started_s * 1e6 / cluster.view.nodes() as f64,
@@ -78,6 +76,7 @@ pub(crate) fn report(
         binding: Binding::of(&measured.resources, aborts_per_commit(&result)),
         resources: measured.resources.clone(),
         core_time: core_time(&measured.core_time, committed_ever),
+        steps: Vec::new(),
         server_cpu_us: server_cpu.map(|seconds| seconds * 1e6),
         per_server_cpu_s: server_cpu.map(f64::recip),
         memory: memory::finish(cluster.memory),

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::pubsub::PubSub;
 use crate::transactions::record::Database;
 
-/// A kind of event. Its number is the place of its letter in [`LETTERS`]; of what is evicted, of
-/// streams and of modules nothing is told, since there are none.
+/// A kind of event. Its number is the place of its letter in [`LETTERS`]; of what is evicted and of
+/// modules nothing is told, since there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Generic = 0,
@@ -16,6 +16,7 @@ pub enum Class {
     Hash = 4,
     SortedSet = 5,
     Expired = 6,
+    Stream = 8,
     New = 10,
     Miss = 11,
 }
@@ -37,6 +38,7 @@ impl Class {
             "set" => Self::Set,
             "hash" => Self::Hash,
             "zset" => Self::SortedSet,
+            "stream" => Self::Stream,
             _ => Self::String,
         }
     }

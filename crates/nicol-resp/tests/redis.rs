@@ -208,3 +208,48 @@ fn fractions_are_added_as_redis_adds_them() {
     }
     assert!(sums > 1_000, "{sums} sums");
 }
+
+#[test]
+fn shared_sequences_of_bytes_are_those_of_redis() {
+    let Some((_redis, address)) = redis() else { return };
+    let server = serve(|_| {});
+    let mut both = [Client::connect(&server), Client::open(&address).unwrap()];
+    let mut random = Stream::new(11, Purpose::Test, 0);
+    let options = [
+        "",
+        "LEN",
+        "IDX",
+        "IDX WITHMATCHLEN",
+        "IDX MINMATCHLEN 3",
+        "IDX LEN",
+        "LEN MINMATCHLEN x",
+        "idx withmatchlen minmatchlen -1",
+        "MINMATCHLEN",
+        "X",
+        "WITHMATCHLEN",
+    ];
+    for round in 0..300 {
+        let letters = 1 + random.below(4);
+        let mut word = |most| -> String {
+            let len = random.below(most);
+            (0..len).map(|_| char::from(b'a' + random.below(letters) as u8)).collect()
+        };
+        let (one, other) = (word(40), word(60));
+        let keys = ["one other", "one one", "one none", "none none", "one list"][round % 5];
+        let words = format!("LCS {keys} {}", options[round % options.len()]);
+        let [here, there] = both.each_mut().map(|client| {
+            client.send(&command(&[b"SET", b"one", one.as_bytes()]));
+            client.send(&command(&[b"SET", b"other", other.as_bytes()]));
+            client.send(b"RPUSH list a\r\n");
+            (0..3).for_each(|_| _ = client.reply());
+            let words: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
+            client.send(&command(&words));
+            text(&client.reply())
+        });
+        assert_eq!(here, there, "{words} of {one} and {other}");
+    }
+    both[0].send(&command(&[b"SET", b"one", &[b'a'; 3_000]]));
+    both[0].send(b"LCS one one\r\n");
+    both[0].reply();
+    assert!(text(&both[0].reply()).contains("Insufficient memory"));
+}

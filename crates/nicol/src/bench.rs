@@ -14,6 +14,7 @@ use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::report::{BenchReport, CoreTime, Deferred, Memory};
 use nicol_lab::systems;
+use nicol_lab::trace::StepCost;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
@@ -242,6 +243,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         silence: args.stuck_after.map(|span| seconds("--stuck-after", span, 0.5)).transpose()?,
         turn: args.turn_us.map(Nanos::from_micros),
         lease: args.lease_ms.map(Nanos::from_millis),
+        steps: args.steps,
         recorded_run: !args.no_recorded_run,
         log_device: args.log_device.clone(),
         ..config
@@ -258,6 +260,10 @@ fn ensure_fits_world(args: &BenchArgs, faulty: bool) -> Result<()> {
     ensure!(
         args.stuck_after.is_none() || args.on == THREADS && !faulty,
         "--stuck-after: only on threads and without faults; other runs have bounds of their own"
+    );
+    ensure!(
+        !args.steps || args.on != THREADS,
+        "--steps: only in the simulated world, which knows what a step takes; give --on PROFILE"
     );
     if let Some(lease) = args.lease_ms {
         ensure!(
@@ -451,6 +457,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         let told = format!("{each:.3} us a transaction, {per_second:.0} in a second of a core");
         rows.push(("server threads", told));
     }
+    rows.extend(report.steps.iter().map(|step| ("step", step_words(step))));
     rows.extend(report.lines.iter().cloned());
     // Not every system has several ways.
     rows.retain(|(_, value)| !value.is_empty());
@@ -488,6 +495,18 @@ fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
     let part = |time: &&CoreTime| format!("{} {:.0}", time.on, time.ns_per_txn);
     let parts: Vec<_> = spent.iter().map(part).collect();
     Some(format!("{sum:.0} ns per transaction: {}", parts.join(", ")))
+}
+
+/// What a step costs.
+fn step_words(step: &StepCost) -> String {
+    let StepCost { side, step: name, ns_per_txn, .. } = step;
+    let moves = |count: f64, bytes: f64, what| match count {
+        0.0 => String::new(),
+        count => format!("; {what} {count:.2} with {bytes:.0} bytes"),
+    };
+    let sent = moves(step.messages_per_txn, step.bytes_per_txn, "messages to others");
+    let moved = moves(step.transfers_per_txn, step.transferred_bytes_per_txn, "DMA and verbs");
+    format!("{side}, {name}: {ns_per_txn:.0} ns{sent}{moved}")
 }
 
 /// What the records took.

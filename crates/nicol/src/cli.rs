@@ -230,6 +230,11 @@ pub struct BenchArgs {
     /// Trace only until this time of the run, in seconds.
     #[arg(long, value_name = "S", requires = "trace")]
     pub trace_until: Option<f64>,
+    /// Tell what each step of the protocol costs in the measured time of a simulated run: core
+    /// time, messages to other nodes, DMA and their bytes, by committed transaction. Waiting costs
+    /// nothing.
+    #[arg(long, conflicts_with = "trace")]
+    pub steps: bool,
     /// Engine threads of the live world [default: one per engine if the cores suffice, else one per
     /// node].
     #[arg(long, value_name = "N")]

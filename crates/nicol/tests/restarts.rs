@@ -471,3 +471,61 @@ fn logs_are_shortened_while_it_serves_and_a_disk_too_small_for_that_loses_nothin
     }
     drop(server);
 }
+
+/// The number of records that a server says it has read back.
+fn read_back(told: &str) -> u64 {
+    let words = told.split("read back ").nth(1).and_then(|rest| rest.split(' ').next());
+    words.map_or(0, |number| number.parse().unwrap())
+}
+
+#[test]
+fn large_lists_and_the_freeing_of_their_pages_outlive_kill_9() {
+    const ELEMENTS: usize = 20_000;
+    let dir = folder("large-lists");
+    let (server, address) = live_with(&mut command(&dir, &[]));
+    let mut client = Client::open(&address);
+    for from in (0..ELEMENTS).step_by(500) {
+        let numbers: String = (from..from + 500).map(|number| format!(" {number:010}")).collect();
+        client.ask(&format!("RPUSH gone{numbers}"));
+        client.ask(&format!("RPUSH kept{numbers}"));
+    }
+    // Pops that nobody waits for: some are acknowledged, some not.
+    for _ in 0..300 {
+        client.send("LPOP kept\r\n");
+    }
+    let mut popped = 0;
+    while popped < 100 {
+        client.reply().unwrap();
+        popped += 1;
+    }
+    client.send("DEL gone\r\n");
+    kill(server);
+    while client.reply().is_some() {
+        popped += 1;
+    }
+
+    let (server, address) = live_with(&mut command(&dir, &[]));
+    let (mut client, before) = (Client::open(&address), read_back(&server.before));
+    let len: usize = client.ask("LLEN kept")[0].as_deref().unwrap().parse().unwrap();
+    assert!((ELEMENTS - 300..=ELEMENTS - popped.min(300)).contains(&len), "{len} {popped}");
+    let all: Vec<String> = client.ask("LRANGE kept 0 -1").into_iter().flatten().collect();
+    let expected = (ELEMENTS - len..ELEMENTS).map(|number| format!("{number:010}"));
+    assert!(all.iter().cloned().eq(expected), "{} elements", all.len());
+    assert!(before > 100, "{before} records");
+    client.ask("DEL gone");
+    client.ask("DEL kept");
+    kill(server);
+    // What frees the pages is killed, too: at first before it begins, a quarter of a second after
+    // the start, and then ever later.
+    let (begun, mut left, mut lasts) = (Instant::now(), before, Duration::from_millis(200));
+    while left > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{left} records are left");
+        let (server, _) = live_with(&mut command(&dir, &[]));
+        let now = read_back(&server.before);
+        assert!(now <= left, "{now} records after {left}");
+        left = now;
+        thread::sleep(lasts);
+        lasts += Duration::from_millis(25);
+        kill(server);
+    }
+}

@@ -5,7 +5,7 @@ mod table;
 mod tests;
 
 use anyhow::{Result, bail};
-use nicol_core::engine::DoorbellBatch;
+use nicol_core::engine::{DoorbellBatch, Tuning};
 use nicol_core::names::did_you_mean;
 use nicol_core::records::{Empty, RecordSource};
 use nicol_core::units::{Bytes, Nanos};
@@ -154,6 +154,14 @@ pub struct EngineSettings {
 }
 
 impl EngineSettings {
+    /// Sets in `tuning` what it says.
+    pub(crate) fn apply(self, tuning: &mut Tuning) {
+        tuning.aggregation = self.aggregation.unwrap_or(tuning.aggregation);
+        tuning.dma_vector = self.dma_vector.unwrap_or(tuning.dma_vector);
+        tuning.dma_async = self.dma_async.unwrap_or(tuning.dma_async);
+        tuning.doorbell_batch = self.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    }
+
     /// What is not set, as simulated worlds have it; vectors are as long as the hardware takes.
     fn as_worlds_have_them(self) -> Self {
         Self {

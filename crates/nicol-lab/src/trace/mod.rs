@@ -5,6 +5,7 @@
 //! between the slices that send and take them, faults are instants.
 
 mod lines;
+mod steps;
 mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,8 @@ use lines::{Args, Line};
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::trace::{Event, Flow, Recorded, Track, What};
 use nicol_core::units::Nanos;
+pub use steps::StepCost;
+pub(crate) use steps::steps;
 pub use timeline::{MessageRow, timeline};
 
 /// The first line of a file.

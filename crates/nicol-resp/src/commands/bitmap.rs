@@ -13,7 +13,7 @@ use crate::transactions::plan::{Arg, PlanBuilder};
 use crate::transactions::planner::Planner;
 use crate::transactions::work::{Stop, Work};
 
-const AFTER_FIRST: KeyPlaces = KeyPlaces { first: 2, last: -1, step: 1, counted: 0 };
+const AFTER_FIRST: KeyPlaces = KeyPlaces { first: 2, ..KeyPlaces::ALL };
 
 pub const COMMANDS: &[Spec] = &[
     bits(

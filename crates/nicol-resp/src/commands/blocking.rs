@@ -10,6 +10,7 @@ use super::list;
 use super::sorted_set;
 use super::spec::{Plan, Run, Spec};
 use crate::commands::errors::SYNTAX;
+use crate::connection::blocked::Turn;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::transactions::plan::{Arg, PlanBuilder};
@@ -22,7 +23,7 @@ const BLOCKING_GROW: &[&str] = &["write", "denyoom", "noscript", "blocking"];
 const BLOCKING_FAST: &[&str] = &["write", "noscript", "fast", "blocking"];
 
 /// All arguments but the last one.
-const BUT_LAST: KeyPlaces = KeyPlaces { first: 1, last: -2, step: 1, counted: 0 };
+const BUT_LAST: KeyPlaces = KeyPlaces { last: -2, ..KeyPlaces::ONE };
 
 pub const COMMANDS: &[Spec] = &[
     blocking(
@@ -118,7 +119,7 @@ fn timed_last(
     let millis = timeout(command.arg(last))?;
     spec.begin(plan);
     (1..last).for_each(|place| planner.key(plan, command.arg(place)));
-    plan.waits(millis);
+    plan.waits(millis, Turn::ONE);
     Ok(())
 }
 
@@ -153,7 +154,7 @@ fn timed_first<const SCORES: bool>(
             false => plan.plain(arg),
         }
     }
-    plan.waits(millis);
+    plan.waits(millis, Turn::ONE);
     Ok(())
 }
 
@@ -174,7 +175,7 @@ fn plan_blmove(
     planner.key(plan, command.arg(1));
     planner.key(plan, command.arg(2));
     ends.into_iter().for_each(|word| plan.plain(word));
-    plan.waits(millis);
+    plan.waits(millis, Turn::ONE);
     Ok(())
 }
 

@@ -12,19 +12,24 @@ pub fn arity_error(name: &str) -> Vec<u8> {
 
 /// The error of a subcommand that does not exist.
 pub fn unknown_subcommand(command: &Command<'_>) -> Vec<u8> {
-    about_subcommand("unknown subcommand", command)
+    about_subcommand("unknown subcommand", command.arg(0), command.arg(1))
 }
 
 /// The error of a subcommand whose arguments are wrong in number or unknown.
 pub fn wrong_subcommand(command: &Command<'_>) -> Vec<u8> {
-    about_subcommand("unknown subcommand or wrong number of arguments for", command)
+    wrong_subcommand_of(command.arg(0), command.arg(1))
 }
 
-fn about_subcommand(what: &str, command: &Command<'_>) -> Vec<u8> {
+/// The same error of the subcommand `word` of the command `name`.
+pub fn wrong_subcommand_of(name: &[u8], word: &[u8]) -> Vec<u8> {
+    about_subcommand("unknown subcommand or wrong number of arguments for", name, word)
+}
+
+fn about_subcommand(what: &str, name: &[u8], word: &[u8]) -> Vec<u8> {
     let mut text = format!("ERR {what} '").into_bytes();
-    text.extend(quoted(command.arg(1), QUOTED_MAX));
+    text.extend(quoted(word, QUOTED_MAX));
     text.extend_from_slice(b"'. Try ");
-    text.extend(command.arg(0).to_ascii_uppercase());
+    text.extend(name.to_ascii_uppercase());
     text.extend_from_slice(b" HELP.");
     text
 }

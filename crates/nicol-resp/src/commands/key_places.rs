@@ -13,14 +13,18 @@ pub struct KeyPlaces {
     pub step: i64,
     /// The place of the number of further keys, which stand behind it; 0: there are none.
     pub counted: usize,
+    /// The keys are the first half of what stands behind the word STREAMS.
+    pub streams: bool,
 }
 
 impl KeyPlaces {
-    pub const NONE: Self = Self { first: 0, last: 0, step: 0, counted: 0 };
-    pub const ONE: Self = Self { first: 1, last: 1, step: 1, counted: 0 };
-    pub const TWO: Self = Self { first: 1, last: 2, step: 1, counted: 0 };
-    pub const ALL: Self = Self { first: 1, last: -1, step: 1, counted: 0 };
-    pub const PAIRS: Self = Self { first: 1, last: -1, step: 2, counted: 0 };
+    pub const NONE: Self = Self { first: 0, last: 0, step: 0, counted: 0, streams: false };
+    pub const ONE: Self = Self { first: 1, last: 1, step: 1, ..Self::NONE };
+    pub const TWO: Self = Self { last: 2, ..Self::ONE };
+    pub const ALL: Self = Self { last: -1, ..Self::ONE };
+    pub const PAIRS: Self = Self { step: 2, ..Self::ALL };
+    /// Those of XREAD and XREADGROUP.
+    pub const STREAMS: Self = Self { streams: true, ..Self::NONE };
 
     /// Keys behind their number, which stands at `place`.
     pub const fn counted(place: usize) -> Self {
@@ -35,7 +39,10 @@ impl KeyPlaces {
     /// The places of the keys in a command of `len` arguments, the name included. A number of keys
     /// that is wrong counts as 0: the command answers what is wrong with it.
     pub fn of<'a>(self, len: usize, arg: impl Fn(usize) -> &'a [u8]) -> Places {
-        let Self { first, last, step, counted } = self;
+        let Self { first, last, step, counted, streams } = self;
+        if streams {
+            return Places { fixed: behind_streams(len, arg), step: 1, counted: 0..0 };
+        }
         let last = if last < 0 { len as i64 + last } else { last.min(len as i64 - 1) };
         let fixed = match first {
             0 => 0..0,
@@ -51,13 +58,33 @@ impl KeyPlaces {
     /// At least the number of keys in a command of `len` arguments, which must have its arity.
     pub fn count(self, len: usize) -> usize {
         match self {
-            Self { counted: 1.., .. } => len,
+            Self { counted: 1.., .. } | Self { streams: true, .. } => len,
             Self { first: 1, last: -1, step, .. } => (len - 1).div_ceil(step as usize),
             Self { first, last: ..0, .. } if first > 0 => len,
             Self { first, last, .. } if first > 0 => (last - first + 1) as usize,
             _ => 0,
         }
     }
+}
+
+/// The places of the first half of the arguments behind STREAMS; none if an option before it is
+/// wrong: the command answers what is.
+fn behind_streams<'a>(len: usize, arg: impl Fn(usize) -> &'a [u8]) -> Range<usize> {
+    let mut at = 1;
+    while at < len {
+        at += match arg(at).to_ascii_lowercase().as_slice() {
+            b"streams" => {
+                let behind = len - at - 1;
+                let keys = if behind.is_multiple_of(2) { behind / 2 } else { 0 };
+                return at + 1..at + 1 + keys;
+            }
+            b"block" | b"count" => 2,
+            b"group" => 3,
+            b"noack" => 1,
+            _ => break,
+        };
+    }
+    0..0
 }
 
 /// The places of the keys of one command.
@@ -102,5 +129,10 @@ mod tests {
         }
         assert_eq!(places(KeyPlaces::counted(1), &["lmpop", "1", "a", "left"]), [2]);
         assert_eq!(places(KeyPlaces::NONE, &["ping", "a"]), [0; 0]);
+        let read = &["xread", "count", "streams", "streams", "a", "b", "0", "0"];
+        assert_eq!(places(KeyPlaces::STREAMS, read), [4, 5]);
+        for wrong in [&["xread", "x", "streams", "a", "0"][..], &["xread", "streams", "a"]] {
+            assert_eq!(places(KeyPlaces::STREAMS, wrong), [0; 0]);
+        }
     }
 }

@@ -3,7 +3,9 @@
 use super::key_places::KeyPlaces;
 use super::number::database;
 use super::object;
+use super::sequence;
 use super::spec::{GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, as_sent};
+use super::string;
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
@@ -36,7 +38,7 @@ pub const COMMANDS: &[Spec] = &[
         "generic",
         "object",
         -2,
-        (SLOW_READ, KeyPlaces { first: 2, last: 2, step: 1, counted: 0 }),
+        (SLOW_READ, KeyPlaces { first: 2, last: 2, ..KeyPlaces::ONE }),
         (object::plan, object::run),
         "Tell how the value of a key is kept",
     ),
@@ -166,7 +168,11 @@ fn copy<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     let (from, to) = (work.find(from)?, work.find(to)?);
     let copies = work.is_present(from) && (replaces.bytes == [1] || !work.is_present(to));
     if copies {
-        work.copy(from, to)?;
+        let value = match work.type_of(from)? {
+            Some(kind) if kind.number == string::TYPE.number => work.contents(from),
+            _ => sequence::copy(work, from, to)?,
+        };
+        work.copy(from, to, value)?;
     }
     reply.integer(i64::from(copies));
     Ok(())

@@ -3,7 +3,7 @@
 use super::key_places::KeyPlaces;
 use super::kind::Type;
 use super::number::{NOT_AN_INTEGER, parse_i64};
-use super::packed::{count, elements, pack};
+use super::sequence::Sequence;
 use super::spec::{GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, WRITE, as_sent};
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
@@ -103,15 +103,16 @@ fn push<'t, const FRONT: bool, const PRESENT: bool>(
         reply.integer(0);
         return Ok(());
     }
-    let old = work.contents(found);
-    let mut all = elements(&old)?;
-    let added = added.iter().map(|arg| arg.bytes);
-    match FRONT {
-        true => _ = all.splice(0..0, added.rev()),
-        false => all.extend(added),
+    let mut list = Sequence::open(work, found);
+    let mut len = list.len()?;
+    let place = |len: usize| if FRONT { 0 } else { len };
+    list.prepare(work, place(len), added.iter().map(|arg| arg.bytes.len()).sum())?;
+    for arg in added {
+        list.insert(work, place(len), arg.bytes)?;
+        len += 1;
     }
-    reply.integer(all.len() as i64);
-    work.put(found, pack(&all))
+    reply.integer(len as i64);
+    list.store(work)
 }
 
 fn pop<'t, const FRONT: bool>(
@@ -156,39 +157,52 @@ pub fn take(
     front: bool,
     wanted: usize,
 ) -> Result<Vec<Vec<u8>>, Stop> {
-    let old = work.contents(found);
-    let all = elements(&old)?;
-    let wanted = wanted.min(all.len());
-    let (left, right) = all.split_at(if front { wanted } else { all.len() - wanted });
-    let (popped, rest): (Vec<_>, _) = match front {
-        true => (left.iter().map(|element| element.to_vec()).collect(), right),
-        false => (right.iter().rev().map(|element| element.to_vec()).collect(), left),
-    };
-    if wanted > 0 {
-        work.spend(popped.iter().map(Vec::len).sum())?;
-        work.put(found, pack(rest))?;
+    let mut list = Sequence::open(work, found);
+    let len = list.len()?;
+    let wanted = wanted.min(len);
+    if wanted == 0 {
+        return Ok(Vec::new());
     }
+    let (gone, kept) = match front {
+        true => (0..wanted, wanted..len),
+        false => (len - wanted..len, 0..len - wanted),
+    };
+    let mut popped = list.part(work, gone)?;
+    if !front {
+        popped.reverse();
+    }
+    work.spend(popped.iter().map(Vec::len).sum())?;
+    list.keep(work, kept)?;
+    list.store(work)?;
     Ok(popped)
 }
 
 fn llen<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key] = args else { return Err(Stop::Malformed) };
     let found = work.typed(key, &TYPE)?;
-    reply.integer(count(work.value(found).unwrap_or_default())? as i64);
+    reply.integer(Sequence::open(work, found).len()? as i64);
     Ok(())
 }
 
 fn lindex<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, index] = args else { return Err(Stop::Malformed) };
     let found = work.typed(key, &TYPE)?;
-    let Some(value) = work.value(found) else {
+    if !work.is_present(found) {
         reply.null();
         return Ok(());
-    };
-    let (all, index) = (elements(value)?, integer(index)?);
-    let element = place(index, all.len()).map(|place| all[place]);
-    work.spend(element.map_or(0, <[u8]>::len))?;
-    reply.bulk_or_null(element);
+    }
+    let list = Sequence::open(work, found);
+    match place(integer(index)?, list.len()?) {
+        None => reply.null(),
+        Some(place) => {
+            let mut bytes = 0;
+            list.visit(work, place..place + 1, |element| {
+                bytes = element.len();
+                reply.bulk(element);
+            })?;
+            work.spend(bytes)?;
+        }
+    }
     Ok(())
 }
 
@@ -198,12 +212,12 @@ fn lset<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     if !work.is_present(found) {
         return Err(Stop::Error(NO_KEY));
     }
-    let old = work.contents(found);
-    let mut all = elements(&old)?;
-    let place = place(integer(index)?, all.len()).ok_or(&b"ERR index out of range"[..])?;
-    all[place] = element.bytes;
+    let mut list = Sequence::open(work, found);
+    let place = place(integer(index)?, list.len()?).ok_or(&b"ERR index out of range"[..])?;
+    list.prepare(work, place, element.bytes.len())?;
+    list.set(work, place, element.bytes)?;
     reply.status("OK");
-    work.put(found, pack(&all))
+    list.store(work)
 }
 
 fn linsert<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
@@ -214,66 +228,68 @@ fn linsert<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> 
         _ => return Err(Stop::Error(SYNTAX)),
     };
     let found = work.typed(key, &TYPE)?;
-    let old = work.contents(found);
-    let mut all = elements(&old)?;
-    match all.iter().position(|other| *other == pivot.bytes) {
-        Some(place) => {
-            all.insert(place + behind, element.bytes);
-            reply.integer(all.len() as i64);
-            work.put(found, pack(&all))
-        }
-        None => {
-            reply.integer(if work.is_present(found) { -1 } else { 0 });
-            Ok(())
-        }
-    }
+    let mut list = Sequence::open(work, found);
+    let len = list.len()?;
+    let Some(&place) = list.search(work, 0..len, pivot.bytes, 1)?.first() else {
+        reply.integer(if work.is_present(found) { -1 } else { 0 });
+        return Ok(());
+    };
+    list.prepare(work, place + behind, element.bytes.len())?;
+    list.insert(work, place + behind, element.bytes)?;
+    reply.integer(len as i64 + 1);
+    list.store(work)
 }
 
 fn lrange<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, first, last] = args else { return Err(Stop::Malformed) };
     let (first, last) = (integer(first)?, integer(last)?);
     let found = work.typed(key, &TYPE)?;
-    let all = elements(work.value(found).unwrap_or_default())?;
-    let part = &all[range(first, last, all.len())];
-    work.spend(part.iter().map(|element| element.len()).sum())?;
+    let list = Sequence::open(work, found);
+    let part = range(first, last, list.len()?);
     reply.array(part.len());
-    part.iter().for_each(|element| reply.bulk(element));
-    Ok(())
+    let mut bytes = 0;
+    list.visit(work, part, |element| {
+        bytes += element.len();
+        reply.bulk(element);
+    })?;
+    work.spend(bytes)
 }
 
 fn ltrim<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, first, last] = args else { return Err(Stop::Malformed) };
     let (first, last) = (integer(first)?, integer(last)?);
     let found = work.typed(key, &TYPE)?;
+    let mut list = Sequence::open(work, found);
+    let kept = range(first, last, list.len()?);
+    list.keep(work, kept)?;
     reply.status("OK");
-    let old = work.contents(found);
-    let all = elements(&old)?;
-    work.put(found, pack(&all[range(first, last, all.len())]))
+    list.store(work)
 }
 
 fn lrem<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, wanted, element] = args else { return Err(Stop::Malformed) };
     let wanted = integer(wanted)?;
     let found = work.typed(key, &TYPE)?;
-    let old = work.contents(found);
-    let all = elements(&old)?;
+    let mut list = Sequence::open(work, found);
+    let len = list.len()?;
     let most = if wanted == 0 { usize::MAX } else { wanted.unsigned_abs() as usize };
-    let mut removed = 0;
-    let mut stays = |other: &&&[u8]| {
-        let goes = **other == element.bytes && removed < most;
-        removed += usize::from(goes);
-        !goes
+    let mut gone = match wanted < 0 {
+        false => list.search(work, 0..len, element.bytes, most)?,
+        true => list.search(work, 0..len, element.bytes, usize::MAX)?,
     };
-    let left: Vec<_> = match wanted < 0 {
-        false => all.iter().filter(|other| stays(other)).collect(),
-        true => {
-            let mut left: Vec<_> = all.iter().rev().filter(|other| stays(other)).collect();
-            left.reverse();
-            left
-        }
-    };
-    reply.integer(removed as i64);
-    if removed > 0 { work.put(found, pack(&left)) } else { Ok(()) }
+    if wanted < 0 {
+        gone.drain(..gone.len().saturating_sub(most));
+    }
+    reply.integer(gone.len() as i64);
+    if gone.is_empty() {
+        return Ok(());
+    }
+    list.prepare(work, gone[0], 0)?;
+    // From the last one on: those before it keep their places.
+    for place in gone.into_iter().rev() {
+        list.remove(work, place)?;
+    }
+    list.store(work)
 }
 
 /// The options of LPOS.
@@ -314,21 +330,25 @@ fn lpos<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     let [key, element, options @ ..] = args else { return Err(Stop::Malformed) };
     let Positions { rank, count, most } = positions(options)?;
     let found = work.typed(key, &TYPE)?;
-    let all = elements(work.value(found).unwrap_or_default())?;
-    let most = if most == 0 { all.len() } else { most };
-    let same = |(_, other): &(usize, &&[u8])| **other == element.bytes;
-    let skipped = rank.unsigned_abs() as usize - 1;
+    let list = Sequence::open(work, found);
+    let len = list.len()?;
+    let most = if most == 0 { len } else { most.min(len) };
+    let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
     let wanted = match count {
         None => 1,
         Some(0) => usize::MAX,
         Some(count) => count,
     };
-    let at = |(place, _): (usize, &&[u8])| place;
-    let looked = all.iter().enumerate();
-    let places: Vec<_> = match rank > 0 {
-        true => looked.take(most).filter(same).map(at).skip(skipped).take(wanted).collect(),
-        false => looked.rev().take(most).filter(same).map(at).skip(skipped).take(wanted).collect(),
+    let looked = skipped.saturating_add(wanted);
+    let all = match rank > 0 {
+        true => list.search(work, 0..most, element.bytes, looked)?,
+        false => {
+            let mut all = list.search(work, len - most..len, element.bytes, usize::MAX)?;
+            all.reverse();
+            all
+        }
     };
+    let places: Vec<_> = all.into_iter().skip(skipped).take(wanted).collect();
     match (count, places.first()) {
         (None, None) => reply.null(),
         (None, Some(place)) => reply.integer(*place as i64),
@@ -368,19 +388,30 @@ fn moved<'t>(
         return Ok(());
     }
     let to = work.typed(to, &TYPE)?;
-    let (old, other) = (work.contents(from), work.contents(to));
-    let mut left = elements(&old)?;
-    let last = left.len().checked_sub(1).ok_or(Stop::Malformed)?;
-    let element = left.remove(if from_front { 0 } else { last });
-    work.spend(element.len())?;
-    reply.bulk(element);
+    let mut source = Sequence::open(work, from);
+    let last = source.len()?.checked_sub(1).ok_or(Stop::Malformed)?;
+    let place = if from_front { 0 } else { last };
+    let element = source.part(work, place..place + 1)?.pop().ok_or(Stop::Malformed)?;
     if from == to {
-        left.insert(if to_front { 0 } else { last }, element);
-        return work.put(from, pack(&left));
+        reply.bulk(&element);
+        let end = if to_front { 0 } else { last };
+        source.prepare(work, end, element.len())?;
+        source.prepare(work, place, element.len())?;
+        if from_front != to_front {
+            source.remove(work, place)?;
+            source.insert(work, end, &element)?;
+        }
+        return source.store(work);
     }
-    let mut all = elements(&other)?;
-    all.insert(if to_front { 0 } else { all.len() }, element);
-    work.put_both([(from, pack(&left)), (to, pack(&all))])
+    let mut target = Sequence::open(work, to);
+    let end = if to_front { 0 } else { target.len()? };
+    target.prepare(work, end, 2 * element.len())?;
+    source.prepare(work, place, element.len())?;
+    source.remove(work, place)?;
+    source.store(work)?;
+    target.insert(work, end, &element)?;
+    reply.bulk(&element);
+    target.store(work)
 }
 
 /// What a command that pops from the first of several keys says: behind the number of keys and the

@@ -21,7 +21,9 @@ mod hyperloglog;
 pub mod key_places;
 mod keys;
 pub mod kind;
+mod lcs;
 mod list;
+mod listpack;
 mod long_double;
 pub mod number;
 mod object;
@@ -29,10 +31,12 @@ mod packed;
 mod pubsub;
 pub mod rights;
 pub mod scan;
+mod sequence;
 mod set;
 pub mod sort;
 mod sorted_set;
 pub mod spec;
+mod stream;
 mod string;
 
 use self::kind::Type;
@@ -45,10 +49,11 @@ pub const TYPES: &[(&Type, &[Spec])] = &[
     (&set::TYPE, set::COMMANDS),
     (&sorted_set::TYPE, sorted_set::COMMANDS),
     (&hash::TYPE, hash::COMMANDS),
+    (&stream::TYPE, stream::COMMANDS),
 ];
 
 /// Commands that belong to no type of value.
-const OTHERS: [&[Spec]; 11] = [
+const OTHERS: [&[Spec]; 12] = [
     bitfield::COMMANDS,
     bitmap::COMMANDS,
     blocking::COMMANDS,
@@ -56,6 +61,7 @@ const OTHERS: [&[Spec]; 11] = [
     geo::COMMANDS,
     hyperloglog::COMMANDS,
     keys::COMMANDS,
+    lcs::COMMANDS,
     sort::COMMANDS,
     deadlines::COMMANDS,
     pubsub::COMMANDS,

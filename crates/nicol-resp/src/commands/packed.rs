@@ -1,4 +1,5 @@
-//! Collections in one value: their elements, one behind the other.
+//! Collections in one value: their elements, one behind the other. A page of a large collection
+//! holds some of its elements in the same way (`sequence.rs`).
 //!
 //! Layout: the format (1 byte: 1, packed), the number of elements (4, little-endian), then each
 //! element: its length (LEB128) and its bytes. A collection is never empty: its key would be
@@ -7,6 +8,7 @@
 //! Cost: a command reads the elements one by one, and one that changes any writes them all anew.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::transactions::work::Stop;
 
@@ -45,16 +47,124 @@ pub fn pack<T: AsRef<[u8]>>(elements: &[T]) -> Vec<u8> {
     value.push(PACKED);
     value.extend_from_slice(&(elements.len() as u32).to_le_bytes());
     for element in elements {
-        let element = element.as_ref();
-        let mut len = element.len();
-        while len >= 0x80 {
-            value.push(len as u8 | 0x80);
-            len >>= 7;
-        }
-        value.push(len as u8);
-        value.extend_from_slice(element);
+        let (len, bytes) = length(element.as_ref());
+        value.extend_from_slice(&len[..bytes]);
+        value.extend_from_slice(element.as_ref());
     }
     value
+}
+
+/// How the length of an element is written, and in how many bytes.
+fn length(element: &[u8]) -> ([u8; 5], usize) {
+    let (mut bytes, mut used, mut len) = ([0; 5], 0, element.len());
+    while len >= 0x80 {
+        bytes[used] = len as u8 | 0x80;
+        len >>= 7;
+        used += 1;
+    }
+    bytes[used] = len as u8;
+    (bytes, used + 1)
+}
+
+/// Bytes that `element` takes among others.
+pub fn size(element: &[u8]) -> usize {
+    length(element).1 + element.len()
+}
+
+/// The elements of `value` from `place` on.
+pub fn from(value: &[u8], place: usize) -> Result<impl Iterator<Item = &[u8]>, Stop> {
+    let mut rest = &value[offset(value, place)?..];
+    Ok(std::iter::from_fn(move || {
+        let (element, behind) = split(rest)?;
+        rest = behind;
+        Some(element)
+    }))
+}
+
+/// Where the element at `place` begins, or all end.
+fn offset(value: &[u8], place: usize) -> Result<usize, Stop> {
+    let (count, mut rest) = head(value)?;
+    if place >= count {
+        return if place == count { Ok(value.len()) } else { Err(Stop::Malformed) };
+    }
+    for _ in 0..place {
+        rest = split(rest).ok_or(Stop::Malformed)?.1;
+    }
+    Ok(value.len() - rest.len())
+}
+
+fn set_count(value: &mut [u8], count: usize) {
+    value[1..HEAD].copy_from_slice(&(count as u32).to_le_bytes());
+}
+
+/// Adds an element before that at `place`, or behind all.
+pub fn insert(value: &mut Vec<u8>, place: usize, element: &[u8]) -> Result<(), Stop> {
+    if value.is_empty() {
+        *value = pack(&[element]);
+        return Ok(());
+    }
+    let (at, old, (len, bytes)) = (offset(value, place)?, value.len(), length(element));
+    let (head, end) = (at + bytes, at + bytes + element.len());
+    value.resize(old + end - at, 0);
+    value.copy_within(at..old, end);
+    value[at..head].copy_from_slice(&len[..bytes]);
+    value[head..end].copy_from_slice(element);
+    let count = count(value)?;
+    set_count(value, count + 1);
+    Ok(())
+}
+
+/// Removes the elements at `places`; the value is empty behind the last one.
+pub fn remove(value: &mut Vec<u8>, places: Range<usize>) -> Result<(), Stop> {
+    let left = count(value)?.checked_sub(places.len()).ok_or(Stop::Malformed)?;
+    if left == 0 {
+        value.clear();
+        return Ok(());
+    }
+    let (from, to) = (offset(value, places.start)?, offset(value, places.end)?);
+    value.drain(from..to);
+    set_count(value, left);
+    Ok(())
+}
+
+/// Takes the elements from `place` on, of which there are some, as there are before it.
+pub fn split_off(value: &mut Vec<u8>, place: usize) -> Result<Vec<u8>, Stop> {
+    let (at, behind) = (offset(value, place)?, count(value)? - place);
+    let mut other = vec![PACKED; HEAD];
+    other.extend_from_slice(&value[at..]);
+    set_count(&mut other, behind);
+    value.truncate(at);
+    set_count(value, place);
+    Ok(other)
+}
+
+/// The place before which about half of the bytes stand, and behind which the others do. There are
+/// two elements at least.
+pub fn middle(value: &[u8]) -> Result<usize, Stop> {
+    let (count, bytes) = head(value)?;
+    let (mut before, mut place) = (0, 0);
+    for element in from(value, 0)? {
+        // It stands on the side on which less is.
+        let size = size(element);
+        if 2 * before + size > bytes.len() {
+            break;
+        }
+        before += size;
+        place += 1;
+    }
+    Ok(place.clamp(1, count - 1))
+}
+
+/// The values one behind the other, as one.
+pub fn join<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, Stop> {
+    let (mut all, mut sum) = (vec![PACKED; HEAD], 0);
+    for value in values {
+        let (count, elements) = head(value)?;
+        all.extend_from_slice(elements);
+        sum += count;
+    }
+    set_count(&mut all, sum);
+    Ok(if sum == 0 { Vec::new() } else { all })
 }
 
 fn head(value: &[u8]) -> Result<(usize, &[u8]), Stop> {
@@ -183,6 +293,31 @@ mod tests {
         }
         assert_eq!(elements(&[&value[..], b"x"].concat()), Err(Stop::Malformed));
         assert_eq!(elements(&[2, 0, 0, 0, 0]), Err(Stop::Malformed), "another format");
+    }
+
+    #[test]
+    fn a_value_is_changed_in_place_as_if_it_were_packed_anew() {
+        let long = [7; 300];
+        let mut all: Vec<&[u8]> = vec![b"", b"a", &long, b"c"];
+        let mut value = pack(&all);
+        for (place, element) in [(0, &b"first"[..]), (5, b"last"), (3, &long)] {
+            all.insert(place, element);
+            insert(&mut value, place, element).unwrap();
+            assert_eq!(value, pack(&all));
+        }
+        assert_eq!(from(&value, 2).unwrap().collect::<Vec<_>>(), all[2..]);
+        let mut front = value.clone();
+        let behind = split_off(&mut front, 3).unwrap();
+        assert_eq!((&front, &behind), (&pack(&all[..3]), &pack(&all[3..])));
+        assert_eq!(join([&front[..], &behind].into_iter()), Ok(value.clone()));
+        assert_eq!([middle(&value), middle(&behind)], [Ok(4), Ok(1)], "by bytes");
+        all.drain(1..3);
+        remove(&mut value, 1..3).unwrap();
+        assert_eq!(value, pack(&all));
+        remove(&mut value, 0..all.len()).unwrap();
+        assert!(value.is_empty() && insert(&mut value, 0, b"a").is_ok());
+        assert_eq!(value, pack(&[b"a"]));
+        assert_eq!(remove(&mut value, 0..2), Err(Stop::Malformed));
     }
 
     #[test]

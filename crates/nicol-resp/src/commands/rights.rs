@@ -118,6 +118,9 @@ pub struct Subcommand {
 enum Class {
     Slow,
     Connection,
+    Stream,
+    StreamRead,
+    StreamWrite,
     Question,
     KeyHelp,
     Admin,
@@ -134,6 +137,8 @@ impl Class {
                 bits |= match names[at].as_bytes() {
                     b"keyspace" => 1 << 0,
                     b"read" => 1 << 1,
+                    b"write" => 1 << 2,
+                    b"stream" => 1 << 11,
                     b"admin" => 1 << 13 | 1 << 17,
                     b"pubsub" => 1 << 12,
                     b"connection" => 1 << 18,
@@ -146,6 +151,9 @@ impl Class {
         Categories(match self {
             Self::Slow => bits(&[]),
             Self::Connection => bits(&["connection"]),
+            Self::Stream => bits(&["stream"]),
+            Self::StreamRead => bits(&["stream", "read"]),
+            Self::StreamWrite => bits(&["stream", "write"]),
             Self::Question => bits(&["keyspace", "read"]),
             Self::KeyHelp => bits(&["keyspace"]),
             Self::Admin => bits(&["admin"]),
@@ -221,6 +229,16 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     sub("slowlog|help", Class::Slow),
     sub("slowlog|len", Class::Admin),
     sub("slowlog|reset", Class::Admin),
+    sub("xgroup|create", Class::StreamWrite),
+    sub("xgroup|createconsumer", Class::StreamWrite),
+    sub("xgroup|delconsumer", Class::StreamWrite),
+    sub("xgroup|destroy", Class::StreamWrite),
+    sub("xgroup|help", Class::Stream),
+    sub("xgroup|setid", Class::StreamWrite),
+    sub("xinfo|consumers", Class::StreamRead),
+    sub("xinfo|groups", Class::StreamRead),
+    sub("xinfo|help", Class::Stream),
+    sub("xinfo|stream", Class::StreamRead),
 ];
 
 /// Commands and subcommands together: each has a number, by which a user may give it.

@@ -224,8 +224,8 @@ impl Spec {
 
     /// The element of COMMAND and COMMAND INFO, of a command in these `categories`.
     pub fn describe(&self, categories: &[&str], reply: &mut Reply<'_>) {
-        let KeyPlaces { first, last, step, counted } = self.keys;
-        let movable = (counted > 0).then_some("movablekeys");
+        let KeyPlaces { first, last, step, counted, streams } = self.keys;
+        let movable = (counted > 0 || streams).then_some("movablekeys");
         reply.array(10);
         reply.bulk(self.name.as_bytes());
         reply.integer(i64::from(self.arity));

@@ -65,6 +65,11 @@ impl<'a> Reply<'a> {
         Self { out, protocol }
     }
 
+    /// Replies in the same protocol at the end of another buffer.
+    pub fn beside<'b>(&self, out: &'b mut Vec<u8>) -> Reply<'b> {
+        Reply::new(out, self.protocol)
+    }
+
     /// `+text`. The text must hold no line break.
     pub fn status(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
@@ -153,6 +158,22 @@ impl<'a> Reply<'a> {
     /// The head of one pair of [`Reply::pairs`]; its two elements follow.
     pub fn pair(&mut self) {
         if self.protocol == Protocol::Resp3 {
+            self.array(2);
+        }
+    }
+
+    /// The head of `len` keys with values: in the second version of the protocol each is an array
+    /// of its own, whose head [`Reply::key_value`] writes.
+    pub fn key_values(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.array(len),
+            Protocol::Resp3 => self.map(len),
+        }
+    }
+
+    /// The head of one of [`Reply::key_values`]; the key and the value follow.
+    pub fn key_value(&mut self) {
+        if self.protocol == Protocol::Resp2 {
             self.array(2);
         }
     }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use nicol_core::ids::Key;
 
+use self::blocked::Turn;
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Answers, Session};
 use self::socket::Stream;
@@ -55,8 +56,9 @@ enum Waiting {
 #[derive(Debug)]
 struct Blocking {
     planned: Planned,
-    /// The records in whose queues it stands.
+    /// The records in whose queues it stands, and in which of them.
     rows: Vec<Key>,
+    turn: Turn,
     /// `None`: without end.
     until: Option<Instant>,
     /// A key has changed since its attempt was begun.

@@ -4,6 +4,9 @@
 //! earliest deadline that was given there. When it comes, the thread submits a transaction that
 //! frees what is over in the row and tells the next deadline. Until then such keys only take space:
 //! every command sees them as absent from their deadline on.
+//!
+//! What large collections leave behind is freed in the same way: the records of their graves
+//! (`page.rs`) are such rows, whose deadline has come from the start.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -12,6 +15,7 @@ use nicol_core::ids::{IdMap, Key};
 use nicol_core::txn::Outcome;
 
 use super::output::OutputHead;
+use super::page::Place;
 use super::plan::{Kind, Op, PlanBuilder, Planned};
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
@@ -60,7 +64,7 @@ impl ActiveExpiry {
                 self.due.insert((deadline, row));
                 *known = deadline;
             }
-            None if full => {}
+            None if full && !Place::is_grave(row) => {}
             None => {
                 self.known.insert(row, deadline);
                 self.due.insert((deadline, row));

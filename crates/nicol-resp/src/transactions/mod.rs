@@ -8,12 +8,14 @@ mod active_expiry;
 mod in_flight;
 mod joined;
 mod lock_table;
-mod news;
+pub mod news;
 pub mod output;
+pub mod page;
 pub mod plan;
 pub mod planner;
 pub mod procedure;
 pub mod record;
+mod runs;
 pub mod work;
 
 use std::cmp::Reverse;
@@ -324,7 +326,9 @@ impl Transactions {
                 self.shared.keyspace.grow(database, keys.into());
             }
             changed = head.changed;
-            news::send(&self.shared, &mut response.output);
+            for row in news::send(&self.shared, &mut response.output) {
+                self.expiry.remember(0, row, &self.shared);
+            }
         }
         if changed {
             self.shared.blocked.changed(&request.writes);

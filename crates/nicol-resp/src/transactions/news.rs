@@ -4,11 +4,17 @@
 //! The engine that runs it appends them to its output, and the front that gets the output sends
 //! them: so what is aborted or tried again is told once, or not at all.
 //!
+//! What the first attempt of a command that waits has settled for those after it comes the same
+//! way.
+//!
 //! Layout, numbers little-endian, one after the other: kind (1 byte: 0 a message, 1 a message on a
-//! sharded channel, 2 an event), a number (4), two lengths (4 each), two texts. Of a message: where
-//! the reply stands that tells its number of receivers, the channel, the message. Of an event: its
-//! class in the lower half and the database in the upper one, the event, the key.
+//! sharded channel, 2 an event, 3 what was settled, 4 a grave), a number (4), two lengths (4
+//! each), two texts. Of a message: where the reply stands that tells its number of receivers, the
+//! channel, the message. Of an event: its class in the lower half and the database in the upper
+//! one, the event, the key. Of what was settled: 0, an argument, nothing. Of a grave: 0, its
+//! record, nothing.
 
+use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
 
 use crate::connection::encode::{Protocol, Reply};
@@ -22,6 +28,8 @@ const HEAD_LEN: usize = 13;
 const MESSAGE: u8 = 0;
 const SHARDED: u8 = 1;
 const EVENT: u8 = 2;
+const SETTLED: u8 = 3;
+const GRAVE: u8 = 4;
 /// The reply of a PUBLISH until its receivers are known.
 pub const NO_RECEIVERS: &[u8] = b":0\r\n";
 
@@ -39,6 +47,16 @@ impl News {
     pub fn event(&mut self, class: Class, database: Database, event: &str, key: &[u8]) {
         let number = class as u32 | u32::from(database.number()) << 16;
         push(&mut self.0, EVENT, number, event.as_bytes(), key);
+    }
+
+    /// The last argument of a command that waits is this one from now on.
+    pub fn settle(&mut self, last: &[u8]) {
+        push(&mut self.0, SETTLED, 0, last, &[]);
+    }
+
+    /// The record `row` holds pages that are to be freed.
+    pub fn grave(&mut self, row: Key) {
+        push(&mut self.0, GRAVE, 0, &row.0.to_le_bytes(), b"");
     }
 
     /// Keys, each with its entry of `txn`, were found expired: that was before all else.
@@ -66,29 +84,51 @@ fn push(out: &mut Vec<u8>, kind: u8, number: u32, first: &[u8], second: &[u8]) {
     out.extend_from_slice(second);
 }
 
-/// Sends what a committed transaction tells in `output`, and completes its replies.
-pub fn send(shared: &Shared, output: &mut Vec<u8>) {
-    let news = OutputHead::news(output);
-    if news.is_empty() {
-        return;
-    }
-    let (mut rest, mut receivers) = (news, Vec::new());
-    while let Some((head, behind)) = rest.split_first_chunk::<HEAD_LEN>() {
+/// A part of the news: its kind, its number and its two texts.
+type Part<'a> = (u8, usize, &'a [u8], &'a [u8]);
+
+/// The parts of `news`, in order.
+fn parts(news: &[u8]) -> impl Iterator<Item = Part<'_>> {
+    let mut rest = news;
+    std::iter::from_fn(move || {
+        let (head, behind) = rest.split_first_chunk::<HEAD_LEN>()?;
         let number = |at: usize| -> usize {
             u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
         };
-        let Some((first, behind)) = behind.split_at_checked(number(5)) else { break };
-        let Some((second, behind)) = behind.split_at_checked(number(9)) else { break };
+        let (first, behind) = behind.split_at_checked(number(5))?;
+        let (second, behind) = behind.split_at_checked(number(9))?;
         rest = behind;
-        let (number, pubsub) = (number(1), &shared.pubsub);
-        match head[0] {
+        Some((head[0], number(1), first, second))
+    })
+}
+
+/// What the attempt of a command that waits has settled in `output`.
+pub fn settled(output: &[u8]) -> Option<&[u8]> {
+    let mut settled = parts(OutputHead::news(output)).filter(|(kind, ..)| *kind == SETTLED);
+    settled.next().map(|(_, _, last, _)| last)
+}
+
+/// Sends what a committed transaction tells in `output`, and completes its replies. Returns the
+/// records of its graves.
+pub fn send(shared: &Shared, output: &mut Vec<u8>) -> Vec<Key> {
+    let mut graves = Vec::new();
+    let news = OutputHead::news(output);
+    if news.is_empty() {
+        return graves;
+    }
+    let mut receivers = Vec::new();
+    for (kind, number, first, second) in parts(news) {
+        let pubsub = &shared.pubsub;
+        match kind {
             MESSAGE => receivers.push((number, pubsub.publish(first, second))),
             SHARDED => receivers.push((number, pubsub.publish_sharded(first, second))),
-            _ => {
+            GRAVE => graves.extend(first.first_chunk().map(|row| Key(u64::from_le_bytes(*row)))),
+            EVENT => {
                 if let Some(database) = Database::new((number >> 16) as i64) {
                     shared.notices.send(pubsub, number & 0xffff, database, first, second);
                 }
             }
+            _ => {}
         }
     }
     // From the last to the first: what stands behind moves.
@@ -99,4 +139,5 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) {
             output.splice(at..at + NO_RECEIVERS.len(), reply);
         }
     }
+    graves
 }

@@ -14,6 +14,8 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::serving::Request;
 use nicol_core::txn::ProcedureId;
 
+use super::runs::Runs;
+use crate::connection::blocked::Turn;
 use crate::connection::encode::Protocol;
 
 /// Commands that one plan can hold.
@@ -47,8 +49,8 @@ pub enum Kind {
     Walk,
 }
 
-/// What is done to the records that a command of a plan names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is done to the records that a command of a plan names; by default, nothing: a literal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Op(u16);
 
 impl Op {
@@ -120,34 +122,6 @@ pub struct Arg<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The commands of a plan in their order, equal neighbours counted: pipelines mostly repeat one.
-#[derive(Clone, Debug)]
-struct Runs {
-    earlier: Vec<(Op, usize)>,
-    last: (Op, usize),
-}
-
-impl Default for Runs {
-    fn default() -> Self {
-        Self { earlier: Vec::new(), last: (Op::LITERAL, 0) }
-    }
-}
-
-impl Runs {
-    fn push(&mut self, op: Op, count: usize) {
-        if self.last.0 == op {
-            self.last.1 += count;
-        } else {
-            let run = std::mem::replace(&mut self.last, (op, count));
-            self.earlier.push(run);
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (Op, usize)> {
-        self.earlier.iter().chain([&self.last]).copied()
-    }
-}
-
 /// Writes a plan, command by command.
 #[derive(Clone, Debug, Default)]
 pub struct PlanBuilder {
@@ -155,13 +129,13 @@ pub struct PlanBuilder {
     reads: Vec<Key>,
     writes: Vec<Key>,
     commands: usize,
-    runs: Runs,
+    runs: Runs<Op>,
     /// Where the number of arguments of the current command stands.
     arguments_at: usize,
     arguments: usize,
     op_writes: bool,
     expiring: Vec<(i64, Key)>,
-    waits: Option<Duration>,
+    waits: Option<(Duration, Turn)>,
     tells: bool,
     publishes: bool,
 }
@@ -254,9 +228,9 @@ impl PlanBuilder {
     }
 
     /// The current command, the only one of its plan, may wait so many milliseconds for something
-    /// to pop; 0: without end.
-    pub fn waits(&mut self, millis: u64) {
-        self.waits = Some(Duration::from_millis(millis));
+    /// to pop or read, 0: without end, in the queue of `turn`.
+    pub fn waits(&mut self, millis: u64, turn: Turn) {
+        self.waits = Some((Duration::from_millis(millis), turn));
     }
 
     /// Whether it writes keys so far, or publishes.
@@ -336,15 +310,24 @@ pub struct Planned {
     kind: Kind,
     protocol: Protocol,
     commands: usize,
-    runs: Runs,
+    runs: Runs<Op>,
     now: i64,
-    waits: Option<Duration>,
+    waits: Option<(Duration, Turn)>,
 }
 
 impl Planned {
-    /// How long its client waits for something to pop, 0 without end; `None`: not at all.
-    pub fn waits(&self) -> Option<Duration> {
+    /// How long its client waits for something to pop or read, 0 without end, and in which queue;
+    /// `None`: not at all.
+    pub fn waits(&self) -> Option<(Duration, Turn)> {
         self.waits
+    }
+
+    /// The last argument of its last command becomes `last`, which is as long.
+    pub fn settle(&mut self, last: &[u8]) {
+        let mut request = Request::clone(&self.request);
+        let start = request.args.len().saturating_sub(last.len());
+        request.args.splice(start.., last.iter().copied());
+        self.request = Arc::new(request);
     }
 
     /// The request; every attempt of a plan has one of its own.

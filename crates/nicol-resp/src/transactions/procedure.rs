@@ -31,7 +31,12 @@ pub fn execute(txn: &mut Txn) -> Verdict {
     match done {
         Ok(_) if !asked.is_empty() => {
             txn.output.clear();
-            asked.into_iter().for_each(|row| _ = txn.read(row));
+            for (row, writes) in asked {
+                match writes {
+                    true => txn.write(row),
+                    false => txn.read(row),
+                };
+            }
             Verdict::More
         }
         Ok(updates) => {
@@ -56,7 +61,7 @@ fn run(
     txn: &Txn,
     output: &mut Vec<u8>,
     values: &mut Vec<u8>,
-    asked: &mut Vec<Key>,
+    asked: &mut Vec<(Key, bool)>,
 ) -> Result<Updates, record::Malformed> {
     let plan = Plan::parse(txn.args())?;
     match plan.kind {
@@ -65,8 +70,8 @@ fn run(
             let mut work = Work::new(txn, &plan, type_of);
             OutputHead::begin(output);
             let executed = batch(&mut work, &plan, output)?;
-            *asked = work.take_asked();
             let (updates, growth) = work.updates(values)?;
+            *asked = work.take_asked();
             let changed = !updates.is_empty();
             OutputHead { executed, lookups: work.lookups(), growth, changed }
                 .finish(output, work.news());
@@ -146,7 +151,7 @@ fn exec(
     txn: &Txn,
     plan: &Plan<'_>,
     (output, values): (&mut Vec<u8>, &mut Vec<u8>),
-    asked: &mut Vec<Key>,
+    asked: &mut Vec<(Key, bool)>,
 ) -> Result<Updates, record::Malformed> {
     let nothing = OutputHead { executed: plan.commands, ..OutputHead::default() };
     for watch in plan.watches()? {
@@ -163,8 +168,8 @@ fn exec(
         nothing.finish(output, &[]);
         return Ok(Vec::new());
     }
-    *asked = work.take_asked();
     let (updates, growth) = work.updates(values)?;
+    *asked = work.take_asked();
     let changed = !updates.is_empty();
     OutputHead { executed: plan.commands, lookups: work.lookups(), growth, changed }
         .finish(output, work.news());

@@ -5,6 +5,7 @@
 //! what a type of value writes is told apart from the others by the number in its record.
 
 mod events;
+mod pages;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,12 +14,16 @@ use std::ops::Range;
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, Txn, VALUE_MAX};
 
+use self::pages::Pages;
 use super::news::News;
 use super::output::{Growth, Lookups};
+use super::page::Place;
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
+
+pub use self::pages::Page;
 
 pub const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -103,8 +108,9 @@ pub struct Work<'t> {
     purged: Vec<usize>,
     /// Entries whose records are to be deleted.
     emptied: Vec<usize>,
-    /// Records that commands have asked for.
-    asked: Vec<Key>,
+    /// Records that commands have asked for, to read or to write.
+    asked: Vec<(Key, bool)>,
+    pages: Pages<'t>,
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
@@ -131,6 +137,7 @@ impl<'t> Work<'t> {
             purged: Vec::new(),
             emptied: Vec::new(),
             asked: Vec::new(),
+            pages: Pages::default(),
             heads,
             spent: Cell::new(0),
             lookups: Lookups::default(),
@@ -221,7 +228,7 @@ impl<'t> Work<'t> {
             if self.txn.entries().len() + self.asked.len() >= KEYS_MAX {
                 return Err(Stop::Error(TOO_MANY_KEYS));
             }
-            self.asked.push(row);
+            self.asked.push((row, false));
             return Ok(Peek::Asked);
         };
         let slots = std::iter::successors(self.heads[entry], |slot| self.slots[*slot].next);
@@ -237,8 +244,8 @@ impl<'t> Work<'t> {
         Ok(value.map_or(Peek::Absent, |value| Peek::Value(kind, value.to_vec())))
     }
 
-    /// The records that commands have asked for, each once.
-    pub fn take_asked(&mut self) -> Vec<Key> {
+    /// The records that commands have asked for, each once, and whether to write them.
+    pub fn take_asked(&mut self) -> Vec<(Key, bool)> {
         let mut asked = std::mem::take(&mut self.asked);
         asked.sort_unstable();
         asked.dedup();
@@ -323,15 +330,23 @@ impl<'t> Work<'t> {
 
     /// Stores the packed elements of two collections, as [`Work::put`] does; both or none.
     pub fn put_both(&mut self, both: [(Found, Vec<u8>); 2]) -> Result<(), Stop> {
-        for (_, packed) in &both {
-            self.reserve(packed)?;
-        }
-        for (found, packed) in both {
+        self.put_all(both.into())
+    }
+
+    /// Stores the packed elements of several collections, as [`Work::put`] does; all or none.
+    pub fn put_all(&mut self, all: Vec<(Found, Vec<u8>)>) -> Result<(), Stop> {
+        all.iter().try_for_each(|(_, packed)| self.reserve(packed))?;
+        for (found, packed) in all {
             let expires = self.expires(found);
             let value = (!packed.is_empty()).then_some(Cow::Owned(packed));
             self.replace(found, value, expires)?;
         }
         Ok(())
+    }
+
+    /// The command, which waits, goes on with `last` as its last argument if it is tried again.
+    pub fn settle(&mut self, last: &[u8]) {
+        self.news.settle(last);
     }
 
     /// Stores the packed elements of a collection of `kind` without a deadline, whatever the key
@@ -427,13 +442,12 @@ impl<'t> Work<'t> {
         self.replace(to, value, expires)
     }
 
-    /// Copies the value of one key, its type and its deadline to another.
-    pub fn copy(&mut self, from: Found, to: Found) -> Result<(), Stop> {
-        self.spend(self.len(from))?;
-        let Slot { value, kind, expires, .. } = &self.slots[from.0];
-        let (value, kind, expires) = (value.clone(), *kind, *expires);
+    /// Gives a key the type and the deadline of another, and a copy of its value.
+    pub fn copy(&mut self, from: Found, to: Found, value: Cow<'t, [u8]>) -> Result<(), Stop> {
+        self.spend(value.len())?;
+        let Slot { kind, expires, .. } = self.slots[from.0];
         self.slots[to.0].kind = kind;
-        self.replace(to, value, expires)
+        self.replace(to, Some(value), expires)
     }
 
     /// Answers the keys of a row that are there, each with the number of its type.
@@ -467,6 +481,9 @@ impl<'t> Work<'t> {
     pub fn purge(&mut self, row: &Arg<'t>) -> Result<i64, Stop> {
         let key = row.row.ok_or(Stop::Malformed)?;
         let entry = self.txn.find(key).ok_or(Stop::Malformed)?;
+        if Place::is_grave(key) {
+            return self.free_graves(entry);
+        }
         let (mut next, mut over) = (None, false);
         for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
             let pair = pair?;
@@ -510,7 +527,8 @@ impl<'t> Work<'t> {
     }
 
     /// The new records, in `values`: what the old one held of other keys, then the changed ones.
-    /// Also by how many keys they exceed the old ones.
+    /// Also by how many keys they exceed the old ones. More records may have been asked for: then
+    /// these are not all.
     pub fn updates(
         &mut self,
         values: &mut Vec<u8>,
@@ -559,6 +577,8 @@ impl<'t> Work<'t> {
         }
         self.news.tell_ended(self.txn, &ended);
         self.lookups.expired += expired;
+        self.bury_lost(&updates, values)?;
+        self.page_updates(values, &mut updates)?;
         Ok((updates, growth))
     }
 }

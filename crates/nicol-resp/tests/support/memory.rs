@@ -10,7 +10,7 @@ use nicol_core::serving::Walked;
 use nicol_resp::{Backend, Done, Request, Response};
 
 /// Rounds of execution after which a procedure that keeps asking for more keys is refused.
-const ROUNDS_MAX: usize = 8;
+const ROUNDS_MAX: usize = 64;
 /// Keys of one step of a walk.
 const STEP: usize = 16;
 
@@ -59,6 +59,15 @@ impl MemoryBackend {
             }
         }
         Response { outcome: Outcome::Aborted(Abort::Refused), output: Vec::new() }
+    }
+
+    /// All records.
+    #[allow(dead_code, reason = "each program uses its part")]
+    pub fn all(&self) -> Vec<(Key, Vec<u8>)> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let there =
+            table.records.iter().filter_map(|(key, (_, value))| Some((*key, value.clone()?)));
+        there.collect()
     }
 
     /// Records that are present.

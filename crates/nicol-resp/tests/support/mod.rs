@@ -3,6 +3,7 @@
 
 pub mod collections;
 mod memory;
+pub mod pages;
 pub mod party;
 pub mod redis;
 

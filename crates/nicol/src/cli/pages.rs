@@ -51,6 +51,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "histories",
             "no_recorded_run",
             "decisions",
+            "steps",
             "trace",
             "trace_limit",
             "trace_from",

@@ -4,14 +4,18 @@
 //! checksum of all before it (8 bytes, little-endian).
 
 mod crc64;
+mod elements;
 mod lzf;
 mod packs;
 mod rdb;
+mod streams;
 
 use self::crc64::crc64;
 use super::expiry::Expiry;
 use super::key_places::KeyPlaces;
+use super::list;
 use super::number::{NOT_AN_INTEGER, parse_i64};
+use super::sequence::Sequence;
 use super::spec::{GROW, Run, SLOW_READ, Spec, as_sent};
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
@@ -55,11 +59,15 @@ const REPLACE: u8 = 1;
 fn dump<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key] = args else { return Err(Stop::Malformed) };
     let found = work.find(key)?;
-    let (Some(kind), Some(value)) = (work.type_of(found)?, work.value(found)) else {
+    let Some(kind) = work.type_of(found)? else {
         reply.null();
         return Ok(());
     };
-    let mut payload = rdb::write(kind, value)?;
+    let value = match kind.number == list::TYPE.number {
+        true => Sequence::open(work, found).whole(work)?,
+        false => work.contents(found),
+    };
+    let mut payload = rdb::write(kind, &value)?;
     payload.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = crc64(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());

@@ -1,11 +1,12 @@
 //! The forms in which Redis packs small collections: ziplists, listpacks and sets of integers.
 
+use crate::commands::listpack::{Cursor, HEAD, counted};
 use crate::commands::number::push_i64;
 
 /// The elements of a pack, as texts.
 pub type Elements = Vec<Vec<u8>>;
 
-/// The byte behind the last element of a ziplist or a listpack.
+/// The byte behind the last element of a ziplist.
 const END: u8 = 0xff;
 
 fn text(number: i64) -> Vec<u8> {
@@ -76,44 +77,13 @@ pub fn ziplist(bytes: &[u8]) -> Option<Elements> {
 
 /// The elements of a listpack. `None`: it is not in the format.
 pub fn listpack(bytes: &[u8]) -> Option<Elements> {
-    let (mut rest, mut all) = (bytes, Vec::new());
-    let (total, count) = (unsigned(&mut rest, 4)?, unsigned(&mut rest, 2)?);
-    while *rest.first()? != END {
-        let before = rest.len();
-        let code = byte(&mut rest)?;
-        let string = |rest: &mut &[u8], len| Some(take(rest, len)?.to_vec());
-        all.push(match code {
-            0..=0x7f => text(code.into()),
-            0x80..=0xbf => string(&mut rest, usize::from(code & 63))?,
-            0xc0..=0xdf => {
-                let number = i64::from(code & 31) << 8 | i64::from(byte(&mut rest)?);
-                text(if number >= 1 << 12 { number - (1 << 13) } else { number })
-            }
-            0xe0..=0xef => {
-                let len = usize::from(code & 15) << 8 | usize::from(byte(&mut rest)?);
-                string(&mut rest, len)?
-            }
-            0xf0 => {
-                let len = unsigned(&mut rest, 4)?;
-                string(&mut rest, len)?
-            }
-            0xf1 => text(signed(&mut rest, 2)?),
-            0xf2 => text(signed(&mut rest, 3)?),
-            0xf3 => text(signed(&mut rest, 4)?),
-            0xf4 => text(signed(&mut rest, 8)?),
-            _ => return None,
-        });
-        // Its length stands behind it, to be read backwards: 7 bits a byte.
-        let back = match before - rest.len() {
-            0..=127 => 1,
-            128..16_383 => 2,
-            16_383..2_097_151 => 3,
-            2_097_151..268_435_455 => 4,
-            _ => 5,
-        };
-        take(&mut rest, back)?;
+    let (count, mut cursor) = (counted(bytes)?, Cursor::at(bytes, HEAD));
+    let mut all = Vec::new();
+    while !cursor.is_over() {
+        all.push(cursor.next()?.to_vec());
     }
-    ends(rest, total == bytes.len(), count, all)
+    // A number of two bytes may be too small for the elements.
+    (count == all.len() || count == usize::from(u16::MAX)).then_some(all)
 }
 
 /// The elements, if the pack ends here and is as long as it says.

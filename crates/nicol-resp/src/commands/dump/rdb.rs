@@ -1,12 +1,12 @@
 //! Objects as they stand in Redis' files: a type, then lengths and strings.
 
-use super::lzf::expand;
+use super::elements::{Reader, write_length, write_string};
 use super::packs::{Elements, intset, listpack, ziplist};
+use super::streams::{self, Form};
 use crate::commands::float::parse_double;
 use crate::commands::kind::Type;
-use crate::commands::number::parse_i64;
 use crate::commands::packed::{elements, pack};
-use crate::commands::{hash, list, set, sorted_set, string};
+use crate::commands::{hash, list, set, sorted_set, stream, string};
 use crate::transactions::work::Stop;
 
 /// Types of objects.
@@ -26,18 +26,11 @@ mod of {
     pub const HASH_LISTPACK: u8 = 16;
     pub const SORTED_SET_LISTPACK: u8 = 17;
     pub const LIST_QUICKLIST_2: u8 = 18;
+    pub const STREAM: u8 = 15;
+    pub const STREAM_COUNTED: u8 = 19;
     pub const SET_LISTPACK: u8 = 20;
+    pub const STREAM_ACTIVE: u8 = 21;
 }
-
-/// What stands behind the two highest bits of a length: a string that is none, but a number or
-/// shortened.
-const INT_8: u8 = 0xc0;
-const INT_16: u8 = 0xc1;
-const INT_32: u8 = 0xc2;
-const SHORTENED: u8 = 0xc3;
-/// Nodes of a quicklist: one element, or a listpack.
-const PLAIN: usize = 1;
-const PACKED: usize = 2;
 
 /// The object of a value of type `kind`. Redis reads it whatever the form that it would choose.
 pub fn write(kind: &Type, value: &[u8]) -> Result<Vec<u8>, Stop> {
@@ -75,46 +68,20 @@ pub fn write(kind: &Type, value: &[u8]) -> Result<Vec<u8>, Stop> {
                 out.extend_from_slice(&score.to_le_bytes());
             }
         }
+        number if number == stream::TYPE.number => {
+            out.push(of::STREAM_COUNTED);
+            streams::write(&mut out, value)?;
+        }
         _ => return Err(Stop::Malformed),
     }
     Ok(out)
-}
-
-fn write_length(out: &mut Vec<u8>, len: usize) {
-    match len {
-        0..0x40 => out.push(len as u8),
-        0x40..0x4000 => out.extend_from_slice(&(len as u16 | 0x4000).to_be_bytes()),
-        // No value is longer.
-        _ => {
-            out.push(0x80);
-            out.extend_from_slice(&(len as u32).to_be_bytes());
-        }
-    }
-}
-
-fn write_string(out: &mut Vec<u8>, bytes: &[u8]) {
-    match parse_i64(bytes) {
-        Some(number) if i8::try_from(number).is_ok() => out.extend([INT_8, number as u8]),
-        Some(number) if i16::try_from(number).is_ok() => {
-            out.push(INT_16);
-            out.extend_from_slice(&(number as i16).to_le_bytes());
-        }
-        Some(number) if i32::try_from(number).is_ok() => {
-            out.push(INT_32);
-            out.extend_from_slice(&(number as i32).to_le_bytes());
-        }
-        _ => {
-            write_length(out, bytes.len());
-            out.extend_from_slice(bytes);
-        }
-    }
 }
 
 /// The type and the value of an object, whose strings have `max` bytes at most. `None`: it is not
 /// in the format, or of a type that there is not.
 pub fn read(object: &[u8], max: usize) -> Option<(&'static Type, Vec<u8>)> {
     let (kind, body) = object.split_first()?;
-    let mut from = Reader { rest: body, max };
+    let mut from = Reader::new(body, max);
     let read = match *kind {
         of::STRING => (&string::TYPE, from.string()?),
         of::LIST => (&list::TYPE, list_of(from.strings(1)?)?),
@@ -139,9 +106,12 @@ pub fn read(object: &[u8], max: usize) -> Option<(&'static Type, Vec<u8>)> {
         of::SORTED_SET_LISTPACK => {
             (&sorted_set::TYPE, sorted_set_of(paired(listpack(&from.string()?)?)?)?)
         }
+        of::STREAM => (&stream::TYPE, streams::read(&mut from, Form::First)?),
+        of::STREAM_COUNTED => (&stream::TYPE, streams::read(&mut from, Form::Counted)?),
+        of::STREAM_ACTIVE => (&stream::TYPE, streams::read(&mut from, Form::Active)?),
         _ => return None,
     };
-    from.rest.is_empty().then_some(read)
+    from.is_over().then_some(read)
 }
 
 /// No collection is empty.
@@ -180,106 +150,6 @@ fn paired(all: Elements) -> Option<Vec<(f64, Vec<u8>)>> {
     let (pairs, rest) = all.as_chunks::<2>();
     let pair = |[member, score]: &[Vec<u8>; 2]| Some((parse_double(score)?, member.clone()));
     if rest.is_empty() { pairs.iter().map(pair).collect() } else { None }
-}
-
-/// Reads an object.
-struct Reader<'a> {
-    rest: &'a [u8],
-    max: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, behind) = self.rest.split_at_checked(len)?;
-        self.rest = behind;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn length(&mut self) -> Option<usize> {
-        let [code] = self.array()?;
-        Some(match code {
-            0..0x40 => code.into(),
-            0x40..0x80 => usize::from(code & 63) << 8 | usize::from(self.array::<1>()?[0]),
-            0x80 => u32::from_be_bytes(self.array()?) as usize,
-            0x81 => usize::try_from(u64::from_be_bytes(self.array()?)).ok()?,
-            _ => return None,
-        })
-    }
-
-    fn string(&mut self) -> Option<Vec<u8>> {
-        let number = match *self.rest.first()? {
-            INT_8 => i64::from(i8::from_le_bytes([self.array::<2>()?[1]])),
-            INT_16 => {
-                let [_, low, high] = self.array()?;
-                i16::from_le_bytes([low, high]).into()
-            }
-            INT_32 => {
-                let [_, a, b, c, d] = self.array()?;
-                i32::from_le_bytes([a, b, c, d]).into()
-            }
-            SHORTENED => {
-                self.take(1)?;
-                let (short, len) = (self.length()?, self.length()?);
-                let bytes = self.take(short)?;
-                return if len <= self.max { expand(bytes, len) } else { None };
-            }
-            _ => {
-                let len = self.length()?;
-                return self.take(len).map(<[u8]>::to_vec);
-            }
-        };
-        Some(number.to_string().into())
-    }
-
-    /// A number of rows and rows of `width` strings.
-    fn strings(&mut self, width: usize) -> Option<Elements> {
-        let count = self.length()?.checked_mul(width)?;
-        let mut all = Vec::with_capacity(count.min(self.rest.len()));
-        for _ in 0..count {
-            all.push(self.string()?);
-        }
-        Some(all)
-    }
-
-    fn quicklist(&mut self) -> Option<Elements> {
-        let mut all = Vec::new();
-        for _ in 0..self.length()? {
-            match self.length()? {
-                PLAIN => all.push(self.string()?),
-                PACKED => all.extend(listpack(&self.string()?)?),
-                _ => return None,
-            }
-        }
-        Some(all)
-    }
-
-    fn scored(&mut self, score: fn(&mut Self) -> Option<f64>) -> Option<Vec<(f64, Vec<u8>)>> {
-        let count = self.length()?;
-        let mut all = Vec::with_capacity(count.min(self.rest.len()));
-        for _ in 0..count {
-            let member = self.string()?;
-            all.push((score(self)?, member));
-        }
-        Some(all)
-    }
-
-    fn score(&mut self) -> Option<f64> {
-        self.array().map(f64::from_le_bytes)
-    }
-
-    /// A score as a text with its length before it.
-    fn decimal(&mut self) -> Option<f64> {
-        match self.array::<1>()? {
-            [255] => Some(f64::NEG_INFINITY),
-            [254] => Some(f64::INFINITY),
-            [253] => None,
-            [len] => parse_double(self.take(len.into())?),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use self::options::{Options, Pattern, plan};
 use super::float::parse_bound;
 use super::key_places::KeyPlaces;
 use super::packed::{elements, pack};
+use super::sequence::Sequence;
 use super::spec::{GROW, Run, SLOW_READ, Spec};
 use super::{hash, list, set, sorted_set, string};
 use crate::connection::encode::Reply;
@@ -44,7 +45,10 @@ fn sort<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     let mut options = Options::parse(args)?;
     let found = work.find(key)?;
     let kind = work.type_of(found)?.map(|kind| kind.number);
-    let value = work.contents(found);
+    let value = match kind == Some(list::TYPE.number) {
+        true => Sequence::open(work, found).whole(work)?,
+        false => work.contents(found),
+    };
     let mut all = match kind {
         None => Vec::new(),
         Some(kind) if kind == list::TYPE.number => elements(&value)?,

@@ -8,6 +8,7 @@ use super::Front;
 use crate::connection::blocked::Waiter;
 use crate::connection::{Blocking, Connection, Life, Waiting};
 use crate::pause::Paused;
+use crate::transactions::news;
 use crate::transactions::output::OutputHead;
 use crate::transactions::plan::Planned;
 use crate::transactions::{End, Ended};
@@ -44,15 +45,17 @@ impl Front {
         connection.waiting = Waiting::Transaction;
         connection.submitted = Instant::now();
         let id = connection.session.id;
-        if let Some(time) = planned.waits() {
-            let rows = planned.request().writes.clone();
+        if let Some((time, turn)) = planned.waits() {
+            let request = planned.request();
+            let rows: Vec<_> = request.writes.iter().chain(&request.reads).copied().collect();
             let mailbox = self.mailbox.clone();
-            self.shared.blocked.enter(&rows, &Waiter { mailbox, slot, connection: id });
+            self.shared.blocked.enter(&rows, turn, &Waiter { mailbox, slot, connection: id });
             let until = Instant::now().checked_add(time).filter(|_| time > Duration::ZERO);
             let kept = planned.clone();
             connection.blocking = Some(Blocking {
                 planned: kept,
                 rows,
+                turn,
                 until,
                 woken: false,
                 ends: None,
@@ -81,7 +84,7 @@ impl Front {
             let attempts = connection.blocking.as_ref().map_or(0, |blocking| blocking.attempts);
             let attempt = if attempts == 0 { Attempt::Done } else { Attempt::of(&end, attempts) };
             if attempt != Attempt::Done {
-                self.keep_waiting(slot, attempt);
+                self.keep_waiting(slot, attempt, &end);
                 continue;
             }
             connection.end(&planned, end, &shared);
@@ -97,14 +100,19 @@ impl Front {
     }
 
     /// An attempt of a pop has found nothing for it.
-    fn keep_waiting(&mut self, slot: usize, attempt: Attempt) {
+    fn keep_waiting(&mut self, slot: usize, attempt: Attempt, end: &End) {
         let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
         let id = connection.session.id;
         let is_gone = connection.ended || connection.ending;
         let Some(blocking) = &mut connection.blocking else { return };
         if attempt == Attempt::OtherType {
-            shared.blocked.pass(&blocking.rows, id);
+            shared.blocked.pass(&blocking.rows, blocking.turn, id);
+        }
+        if let End::Committed(output) = end
+            && let Some(last) = news::settled(output)
+        {
+            blocking.planned.settle(last);
         }
         connection.waiting = Waiting::Blocked;
         connection.session.client.block(true);
@@ -226,10 +234,10 @@ impl Front {
         if connection.blocking.is_some() {
             connection.session.client.block(false);
         }
-        if let Some(Blocking { rows, .. }) = connection.blocking.take()
+        if let Some(Blocking { rows, turn, .. }) = connection.blocking.take()
             && !shared.is_dead.load(Ordering::SeqCst)
         {
-            shared.blocked.leave(&rows, id);
+            shared.blocked.leave(&rows, turn, id);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! They follow from how the keys that it wrote were before and are behind it. Most are called like
 //! the command; the tables say which are not.
 
-use super::Work;
+use super::{Found, Work};
 use crate::commands::expiry::Expiry;
 use crate::notices::Class;
 use crate::transactions::plan::Arg;
@@ -119,6 +119,19 @@ impl<'t> Work<'t> {
         }
         self.touched = touched;
         self.touched.clear();
+    }
+
+    /// Tells what a command has done to a stream, in order.
+    pub fn announce(&mut self, found: Found, events: &[&str]) {
+        if !self.plan.tells {
+            return;
+        }
+        self.tell_new(found.0);
+        self.slots[found.0].was_present = true;
+        for event in events {
+            self.event(Class::Stream, event, found.0);
+        }
+        self.touched.retain(|slot| *slot != found.0);
     }
 
     /// A command has read a key that is not there.
