@@ -1,6 +1,6 @@
 //! A cluster's memory, its system and its clients: what a world starts on its engines.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,16 +13,19 @@ use nicol_core::ids::{EngineId, Key, NodeId, Side};
 use nicol_core::records::Records;
 use nicol_core::steering::Decisions;
 use nicol_core::system::{NodeState, Survival, SystemNode, load_nodes};
+use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 use nicol_rt::LiveWorld;
 use nicol_sim::SimWorld;
 use nicol_workload::driver::{RunControl, RunPlan};
 
+use crate::befell::Befell;
 use crate::config::{BenchConfig, Length};
 use crate::family::{Built, Counters, Family, Judge, JudgeOf, Outline};
 use crate::memory::{self, Loading};
 use crate::parallel;
 use crate::report::Memory;
+use crate::toll::lost;
 
 /// The fields that give fewer records.
 const SIZES: [&str; 6] = ["records", "warehouses", "items", "customers", "replicas", "nodes"];
@@ -171,10 +174,13 @@ impl Cluster {
         }
     }
 
-    /// How many nodes have lost shards which they led, and how many of them while transactions held
-    /// locks there, as far as the system [tells](NodeState::locks_held).
-    pub(crate) fn primaries_lost(&self) -> [u64; 2] {
-        [0, 1].map(|place| self.primaries_lost[place].load(Ordering::Relaxed))
+    /// Nodes with shards: those that `plan` may take where a lease is so long, those that were
+    /// lost, and of these the ones where transactions held locks, as far as the system
+    /// [tells](NodeState::locks_held).
+    pub(crate) fn primaries_lost(&self, plan: Option<&FaultPlan>, lease: Nanos) -> Befell {
+        let [begun, felt] = [0, 1].map(|place| self.primaries_lost[place].load(Ordering::Relaxed));
+        let drawn = plan.map_or(0, |plan| lost(plan, &self.view, lease).len() as u64);
+        Befell { drawn, begun, felt }
     }
 
     /// Whether no host has crashed, so that their memory is whole.
@@ -272,18 +278,42 @@ impl Cluster {
 
 /// The records of a cluster that is quiet: those of its survivors.
 pub(crate) struct Quiet<'a> {
-    pub(crate) cluster: &'a Cluster,
+    cluster: &'a Cluster,
+    /// The last view: it says who leads a shard.
+    view: &'a View,
     /// The keys that a dead node has left undecided.
-    pub(crate) undecided: &'a BTreeSet<Key>,
+    undecided: &'a BTreeSet<Key>,
+    /// The records of shards whose first primary is lost, at who leads them now.
+    inherited: BTreeMap<Key, Vec<u8>>,
+}
+
+impl<'a> Quiet<'a> {
+    pub(crate) fn new(cluster: &'a Cluster, view: &'a View, undecided: &'a BTreeSet<Key>) -> Self {
+        let mut inherited = BTreeMap::new();
+        for shard in view.shard_ids() {
+            let heir = view.primary(shard);
+            if heir != cluster.view.primary(shard) && cluster.survives(heir) {
+                cluster.nodes[heir.index()].for_each_of(shard, &mut |key, _, value| {
+                    inherited.insert(key, value.to_vec());
+                });
+            }
+        }
+        Self { cluster, view, undecided, inherited }
+    }
 }
 
 impl Records for Quiet<'_> {
     fn read(&mut self, key: Key) -> Option<Vec<u8>> {
-        let Cluster { view, nodes, .. } = self.cluster;
-        let node = view.primary(view.shard_of(key));
+        if !self.is_known(key) {
+            return None;
+        }
+        let shard = self.view.shard_of(key);
+        let (first, leads) = (self.cluster.view.primary(shard), self.view.primary(shard));
+        if first != leads {
+            return self.inherited.get(&key).cloned();
+        }
         let mut value = Vec::new();
-        let found = self.is_known(key) && nodes[node.index()].read(key, &mut value);
-        found.then_some(value)
+        self.cluster.nodes[leads.index()].read(key, &mut value).then_some(value)
     }
 
     fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
@@ -294,10 +324,11 @@ impl Records for Quiet<'_> {
             }
         };
         self.cluster.survivors().for_each(|node| node.for_each(each));
+        self.inherited.iter().for_each(|(key, value)| each(*key, value));
     }
 
     fn is_known(&self, key: Key) -> bool {
-        let Cluster { view, .. } = self.cluster;
-        self.cluster.survives(view.primary(view.shard_of(key))) && !self.undecided.contains(&key)
+        let leads = self.view.primary(self.view.shard_of(key));
+        self.cluster.survives(leads) && !self.undecided.contains(&key)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nicol_core::history::{
-    self, Action, Crash, Effect, End, Found, History, Initial, Operation, Promise, Read, Txn, Write,
+    self, Action, Crash, End, Found, History, Operation, Promise, Read, Write,
 };
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::medium::MediumWrite;
@@ -16,6 +16,8 @@ use crate::cluster::{Cluster, Quiet};
 use crate::family::Judged;
 use crate::measured::Measured;
 use crate::parallel;
+use crate::reader::{forgotten, reader};
+use crate::recovered::{is_recovered, left_over, wrong_records};
 use crate::report::Check;
 
 /// Violations that a report spells out; more are counted.
@@ -44,7 +46,12 @@ pub(crate) fn judge(cluster: &Cluster, measured: &Measured) -> (Check, History) 
     if cluster.survival.replicas_converge {
         compare_replicas(cluster, &audits, &operations, &mut check);
     }
-    audit_invariants(cluster, &audits, &mut check);
+    let undecided = undecided_by(&audits);
+    audit_invariants(cluster, measured, &undecided, &mut check);
+    let recovered = is_recovered(cluster, measured);
+    if recovered {
+        check.violations.extend(left_over(cluster, &measured.membership.1, &audits));
+    }
     if cluster.run.plan().record {
         let promise = cluster.outline.promised.promise;
         judged = history(promise, operations, &*cluster.outline.source, &cluster.view);
@@ -61,6 +68,9 @@ pub(crate) fn judge(cluster: &Cluster, measured: &Measured) -> (Check, History) 
         }
         if violations.is_empty() && settled && promise == Promise::Linearizable {
             violations = judge_survivors(cluster, &judged);
+        }
+        if violations.is_empty() && recovered {
+            violations = wrong_records(cluster, &measured.membership.1, &undecided, &judged);
         }
         check.held_promise = Some(violations.is_empty());
         check.checked = judged.operations.len() as u64;
@@ -96,78 +106,6 @@ pub(crate) fn judge_read_back(
     wrong.truncate(VIOLATIONS_SHOWN);
     check.violations.extend(wrong.into_iter().map(|line| format!("read back: {line}")));
     check.read_back = Some(read.map_or(0, |records| records.len() as u64));
-}
-
-/// Acknowledged writes that are not there when the logs are read back. Where a system promises
-/// serializability only, the reader might come before the write in the order of transactions, and
-/// no check of that order would notice.
-fn forgotten(records: &ReadBack, history: &History) -> Vec<String> {
-    let found: BTreeMap<history::Key, Version> =
-        records.iter().map(|(&key, (version, _))| (key.into(), *version)).collect();
-    let writes = |operation: &Operation| match &operation.action {
-        Action::Txn(txn) => txn.writes.clone(),
-        _ => Vec::new(),
-    };
-    let mut deletions: BTreeMap<history::Key, Vec<(&Operation, Option<u64>)>> = BTreeMap::new();
-    for operation in history.operations.iter().filter(|one| one.end != End::Failed) {
-        let all = writes(operation).into_iter();
-        for write in all.filter(|write| !matches!(write.effect, Effect::Put { .. })) {
-            deletions.entry(write.key).or_default().push((operation, write.version));
-        }
-    }
-    // Has somebody deleted the key later? One who tells no version has if it had not ended before.
-    let is_deleted = |key: &history::Key, version: u64, by: &Operation| {
-        let ends = |one: &Operation| one.responded.filter(|_| one.end == End::Ok);
-        deletions.get(key).into_iter().flatten().any(|(deletion, told)| match told {
-            Some(told) => *told >= version,
-            None => ends(deletion).is_none_or(|at| at >= by.invoked),
-        })
-    };
-    let mut forgotten = Vec::new();
-    for operation in history.operations.iter().filter(|one| one.end == End::Ok) {
-        for Write { key, version, .. } in writes(operation) {
-            let Some(version) = version else { continue };
-            let is_there = match found.get(&key) {
-                Some(found) => found.0 >= version,
-                None => is_deleted(&key, version, operation),
-            };
-            if !is_there {
-                let id = operation.id;
-                let what = format!("version {version} of {key:?}, acknowledged by operation {id}");
-                forgotten.push(format!("{what}, is lost"));
-            }
-        }
-    }
-    forgotten
-}
-
-/// A transaction behind everything that reads all that was read back.
-fn reader(records: &ReadBack, history: &History) -> Operation {
-    let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
-    let at = 1 + history.operations.iter().map(ends).max().unwrap_or_default();
-    let read = |(&key, (version, value)): (&Key, &(Version, Option<Vec<u8>>))| Read {
-        key: key.into(),
-        present: value.is_some(),
-        version: Some(version.0),
-        digest: value.as_deref().map(history::digest),
-    };
-    // Of what no operation has named, the history does not tell what was loaded.
-    let loaded: BTreeSet<&history::Key> = match &history.initial {
-        Initial::Listed(loaded) => loaded.iter().map(|record| &record.key).collect(),
-        Initial::Untold => BTreeSet::new(),
-    };
-    let is_told = |read: &Read| read.version != Some(1) || loaded.contains(&read.key);
-    let mut reads: Vec<Read> = records.iter().map(read).filter(is_told).collect();
-    reads.sort_by(|one, other| one.key.cmp(&other.key));
-    Operation {
-        client: u32::MAX,
-        sequence: 1,
-        id: u64::MAX,
-        invoked: at,
-        responded: Some(at + 1),
-        end: End::Ok,
-        action: Action::Txn(Txn { reads, ..Txn::default() }),
-    }
 }
 
 /// The records that were read back.
@@ -420,11 +358,20 @@ fn undecided_keys(
     Some(of_transactions.chain(single).filter_map(number).collect())
 }
 
-fn audit_invariants(cluster: &Cluster, audits: &[(NodeId, Audit)], check: &mut Check) {
-    let keys = audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery);
-    let undecided = &keys.copied().collect::<BTreeSet<_>>();
-    let state = &mut Quiet { cluster, undecided };
-    let wrong = match (cluster.is_whole(), cluster.survival.follows_views) {
+/// The keys that a dead node has left undecided, as the living say.
+fn undecided_by(audits: &[(NodeId, Audit)]) -> BTreeSet<Key> {
+    audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery).copied().collect()
+}
+
+fn audit_invariants(
+    cluster: &Cluster,
+    measured: &Measured,
+    undecided: &BTreeSet<Key>,
+    check: &mut Check,
+) {
+    let state = &mut Quiet::new(cluster, &measured.membership.1, undecided);
+    let all_known = is_recovered(cluster, measured) && undecided.is_empty();
+    let wrong = match (cluster.is_whole() || all_known, cluster.survival.follows_views) {
         (true, _) => cluster.judge.invariants(state, &cluster.run.result()),
         (false, true) => cluster.judge.invariants_of_survivors(state),
         // Nobody tells which records a dead node has left undecided.
@@ -432,54 +379,4 @@ fn audit_invariants(cluster: &Cluster, audits: &[(NodeId, Audit)], check: &mut C
     };
     check.invariants = wrong.is_empty();
     check.violations.extend(wrong.into_iter().take(VIOLATIONS_SHOWN));
-}
-
-#[cfg(test)]
-mod tests {
-    use nicol_core::ids::TableId;
-
-    use super::*;
-
-    const PUT: Effect = Effect::Put { digest: None };
-
-    fn wrote(version: u64, effect: Effect, end: End) -> Operation {
-        let key = Key::new(TableId(1), 7).into();
-        let writes = vec![Write { key, effect, version: Some(version) }];
-        Operation {
-            client: 0,
-            sequence: version,
-            id: version,
-            invoked: 10 * version,
-            responded: Some(10 * version + 5),
-            end,
-            action: Action::Txn(Txn { writes, ..Txn::default() }),
-        }
-    }
-
-    #[test]
-    fn what_was_acknowledged_is_read_back_or_was_overwritten() {
-        let lost = |found: Option<u64>, operations: &[Operation]| {
-            let found = found.map(|version| (Key::new(TableId(1), 7), (Version(version), None)));
-            let history = History { operations: operations.to_vec(), ..History::default() };
-            forgotten(&found.into_iter().collect(), &history).len()
-        };
-        let acknowledged = [wrote(2, PUT, End::Ok), wrote(3, PUT, End::Ok)];
-        assert_eq!([3, 4].map(|found| lost(Some(found), &acknowledged)), [0, 0]);
-        assert_eq!([2, 1].map(|found| lost(Some(found), &acknowledged)), [1, 2]);
-        assert_eq!(lost(None, &acknowledged), 2, "nothing deletes it");
-        for (end, is_lost) in [(End::Ok, 0), (End::Unknown, 0), (End::Failed, 2)] {
-            let deleted = [&acknowledged[..], &[wrote(4, Effect::Delete, end)]].concat();
-            assert_eq!(lost(None, &deleted), is_lost, "{end:?}");
-        }
-        let earlier = [wrote(1, Effect::Delete, End::Ok), wrote(2, PUT, End::Ok)];
-        assert_eq!(lost(None, &earlier), 1, "what was deleted before does not excuse it");
-        let mut untold = wrote(1, Effect::Delete, End::Ok);
-        let Action::Txn(Txn { writes, .. }) = &mut untold.action else { unreachable!() };
-        writes[0].version = None;
-        assert_eq!(lost(None, &[untold.clone(), wrote(2, PUT, End::Ok)]), 1, "it had ended before");
-        untold.end = End::Unknown;
-        assert_eq!(lost(None, &[untold, wrote(2, PUT, End::Ok)]), 0, "it may come later");
-        let unknown = [wrote(2, PUT, End::Ok), wrote(3, PUT, End::Unknown)];
-        assert_eq!(lost(Some(2), &unknown), 0, "what was not acknowledged may be lost");
-    }
 }

@@ -26,6 +26,8 @@ pub mod milestones;
 pub mod museum;
 mod observer;
 mod parallel;
+mod reader;
+mod recovered;
 pub mod refused;
 pub mod replay;
 pub mod report;

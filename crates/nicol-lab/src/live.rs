@@ -12,7 +12,7 @@ use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
 use nicol_workload::driver::{RunControl, RunPlan};
 
-use crate::befell::{Befell, befell};
+use crate::befell::befell;
 use crate::binding::Resource;
 use crate::built::Build;
 use crate::cluster::{Cluster, Loaded};
@@ -22,7 +22,7 @@ use crate::measured::{Measured, waits_in_words};
 use crate::observer::Observer;
 use crate::refused::refuse;
 use crate::report::{BenchRun, Check};
-use crate::toll::{Toll, lost};
+use crate::toll::Toll;
 use crate::{hardware, memory, settings, summary};
 
 /// Measured time where the user says nothing.
@@ -336,9 +336,7 @@ fn drive(
     let LiveReport { busy, cpu, nodes, stats, faults, .. } = world.stop()?;
     let ended = Nanos((wall_s * 1e9) as u64);
     let plan = live.faults.as_ref();
-    let lost = |plan: &FaultPlan| lost(plan, &cluster.view, config.live_lease()).len();
-    let [begun, felt] = cluster.primaries_lost();
-    let primaries_lost = Befell { drawn: plan.map_or(0, lost) as u64, begun, felt };
+    let primaries_lost = cluster.primaries_lost(plan, config.live_lease());
     let befell = plan.map(|plan| befell(plan, ended, &faults, primaries_lost)).unwrap_or_default();
     // Its clients do not work for as long as a recovery takes.
     let toll = if primaries_lost.drawn > 0 { Toll::Unserved } else { Toll::Nothing };
@@ -354,8 +352,8 @@ fn drive(
         simulated: None,
         media,
         befell,
-        milestones: observer.seen(),
         toll,
+        membership: observer.end(),
         started_s,
         wall_s,
     })

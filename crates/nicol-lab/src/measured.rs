@@ -6,6 +6,7 @@ use nicol_core::engine::EngineStats;
 use nicol_core::ids::NodeId;
 use nicol_core::medium::MediumWrite;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_sim::Spending;
 use nicol_workload::driver::Waiting;
 
@@ -39,8 +40,8 @@ pub(crate) struct Measured {
     pub(crate) befell: ByKind,
     /// What they may take.
     pub(crate) toll: Toll,
-    /// What became of its membership.
-    pub(crate) milestones: Milestones,
+    /// What became of its membership, and the last view.
+    pub(crate) membership: (Milestones, View),
     /// The time that starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,

@@ -55,7 +55,8 @@ impl<'r> Observer<'r> {
         self.view = view;
     }
 
-    pub(crate) fn seen(self) -> Milestones {
-        self.seen
+    /// What it has seen, and the newest view.
+    pub(crate) fn end(self) -> (Milestones, View) {
+        (self.seen, self.view)
     }
 }

@@ -14,7 +14,7 @@ use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
 use nicol_workload::driver::{Bursts, Load, RunControl, RunPlan};
 
-use crate::befell::{Befell, befell};
+use crate::befell::befell;
 use crate::built::Build;
 use crate::bursts;
 use crate::cluster::{Cluster, Loaded};
@@ -27,7 +27,7 @@ use crate::refused::refuse;
 use crate::report::BenchRun;
 use crate::summary;
 use crate::system::System;
-use crate::toll::{Toll, lost};
+use crate::toll::Toll;
 use crate::trace::{self, StepCost};
 use crate::window::Window;
 
@@ -294,14 +294,12 @@ fn simulate(
     let resources = window.resources();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
-    let [begun, felt] = cluster.primaries_lost();
-    let drawn = lost(&plan, &cluster.view, LEASE).len() as u64;
-    let primaries_lost = Befell { drawn, begun, felt };
-    let befell = befell(&plan, measured_until, &report.faults, primaries_lost);
+    let lost = cluster.primaries_lost(Some(&plan), LEASE);
+    let befell = befell(&plan, measured_until, &report.faults, lost);
     let quiet = stuck.is_none() && becomes_quiet(&world, cluster);
+    observer.pass(world.now(), |epoch| world.view_after(epoch));
     // Logs of nodes that went one after the other tell of different times.
-    let at_once =
-        is_whole_until_all(&config.drawn_faults()) && cluster.survivors().next().is_none();
+    let at_once = is_whole_until_all(&plan) && cluster.survivors().next().is_none();
     let media = (at_once && !memory_is_durable).then(|| {
         let of = |node| (node, world.medium_writes(node));
         cluster.view.node_ids().map(of).collect()
@@ -322,7 +320,7 @@ fn simulate(
         }),
         befell,
         toll: Toll::of(&plan, &cluster.view, LEASE),
-        milestones: observer.seen(),
+        membership: observer.end(),
         started_s,
         wall_s: started.elapsed().as_secs_f64(),
     };

@@ -24,9 +24,8 @@ pub(crate) fn report(
     let result = cluster.run.result();
     let whole = result.whole;
     let committed_ever = whole.committed.max(1) as f64;
-    let stats = &measured.stats;
     let throughput = result.throughput_per_s();
-    let simulated = measured.simulated.as_ref();
+    let (stats, simulated) = (&measured.stats, measured.simulated.as_ref());
     let server_cpu = measured.server_cpu.map(|cpu| cpu.as_secs_f64() / committed_ever);
     let mut counters = cluster.counters();
     let Addition { fields, lines, warnings } = cluster.judge.report(&counters);
@@ -51,7 +50,7 @@ pub(crate) fn report(
         faults: faults(config),
         befell: measured.befell.clone(),
         toll: measured.toll,
-        milestones: measured.milestones.clone(),
+        milestones: measured.membership.0.clone(),
         planned: planned(cluster.run.plan()),
         done: whole.committed + whole.refused,
         log_device: profile.map_or(config.log_device.name(), |_| "profile"),

@@ -11,8 +11,13 @@ const PAGE: &str = include_str!("../../../docs/research/reports.md");
 const OPEN: [&str; 6] =
     ["abort_reasons", "paths", "counters", "befell", "check.awaiting_recovery", "kept"];
 /// Printed after crashes only, of which tests of crashes look at the values.
-const AFTER_CRASHES: [&str; 3] =
-    ["check.awaiting_recovery.*", "check.read_back", "check.acknowledged_lost"];
+const AFTER_CRASHES: [&str; 5] = [
+    "check.awaiting_recovery.*",
+    "check.read_back",
+    "check.acknowledged_lost",
+    "milestones.views.*",
+    "milestones.inherited.*",
+];
 
 /// Runs `nicol`, which must hold, and reads the object that it prints.
 fn printed(args: &str) -> Value {

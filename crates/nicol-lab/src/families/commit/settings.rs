@@ -80,9 +80,14 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 9] = [
     ("forgets_backups", Sabotage::ForgetsBackups),
 ];
 
-/// More of them for Xenic, which alone has records without locks.
-pub(super) const SABOTAGES_OF_XENIC: [(&str, Sabotage); 1] =
-    [("uncovers_inserts", Sabotage::UncoversInserts)];
+/// More of them for Xenic, which alone has records without locks, and recovers from crashes.
+pub(super) const SABOTAGES_OF_XENIC: [(&str, Sabotage); 5] = [
+    ("uncovers_inserts", Sabotage::UncoversInserts),
+    ("applies_undecided", Sabotage::AppliesUndecided),
+    ("rebuilds_no_locks", Sabotage::RebuildsNoLocks),
+    ("serves_at_once", Sabotage::ServesAtOnce),
+    ("restarts_versions", Sabotage::RestartsVersions),
+];
 
 /// The timeout of a phase, of a configuration that has it in `part`.
 fn timeout<C: 'static>(part: fn(&mut C) -> &mut Nanos) -> Setting<C> {

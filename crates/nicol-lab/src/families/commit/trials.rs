@@ -52,6 +52,23 @@ fn dying(calm: &BenchConfig, seed: u64) -> [BenchConfig; 2] {
     [under(lossy, TIMEOUT), under(parted, SHORT_TIMEOUT)]
 }
 
+/// Runs as `calm` in which survivors recover, some of them while others are lost.
+fn recovering(calm: &BenchConfig, seed: u64) -> [BenchConfig; 2] {
+    [(3, 2), (5, 3)].map(|(nodes, replicas)| BenchConfig {
+        nodes,
+        replicas,
+        faults: FaultFamilies {
+            crashes: true,
+            messages: seed.is_multiple_of(2),
+            partitions: seed % 4 == 3,
+            ..FaultFamilies::NONE
+        },
+        settings: vec![TIMEOUT.to_owned(), "recovery=prepared".to_owned()],
+        length: Some(Length::Transactions(WITH_CRASHES)),
+        ..calm.clone()
+    })
+}
+
 /// The runs of `seed`: every workload that some sabotage needs, the cheapest first.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let on = if system.offloads { "liquidio3" } else { "connectx5" };
@@ -78,6 +95,9 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         },
     ];
     trials.extend(dying(&trials[1], seed));
+    if system.offloads {
+        trials.extend(recovering(&trials[seed as usize % 2], seed));
+    }
     if seed % 32 == 31 {
         // Load makes the trees of Xenic's hosts lag behind its NICs, which shows old scans.
         trials.push(trial("tpcc", None, 24, 5 * SHORT));
