@@ -1,6 +1,6 @@
 //! Several clients of one server, whose conversation can be compared with one with `redis-server`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpStream;
 
 use super::Client;
@@ -34,6 +34,8 @@ impl Party {
         match self.lines[who].read_until(b'\n', &mut line) {
             Ok(0) => "(closed)".to_owned(),
             Ok(_) => String::from_utf8_lossy(&line).trim_end().to_owned(),
+            // What it has sent since crossed the end on its way.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => "(closed)".to_owned(),
             Err(error) => panic!("client {who}: {error}"),
         }
     }
