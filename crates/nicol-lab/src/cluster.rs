@@ -146,6 +146,11 @@ impl Cluster {
         self.survival.goes_on()
     }
 
+    /// Whether nodes that were lost come back with their data.
+    pub(crate) fn returns(&self) -> bool {
+        self.survival.recovers
+    }
+
     /// The numbers of the clients that the engine `here` runs. Those of a node are dealt out to its
     /// host engines, the first ones getting the rest.
     fn clients_of(&self, here: EngineId) -> Range<u32> {

@@ -150,11 +150,15 @@ impl BenchConfig {
     }
 
     /// The faults of the run. Those that are drawn leave a replica of every shard, unless they take
-    /// everything down.
-    pub fn drawn_faults(&self) -> FaultPlan {
+    /// everything down, or nodes come back with their data, as `returns` says.
+    pub fn drawn_faults(&self, returns: bool) -> FaultPlan {
         let drawn = || {
+            let drawn = self.faults.draw(self.seed);
+            if returns {
+                return drawn;
+            }
             let engines = self.host_engines.zip(self.nic_engines);
-            self.faults.draw(self.seed).sparing(&Spared {
+            drawn.sparing(&Spared {
                 nodes: self.nodes + self.client_nodes,
                 holding: self.nodes,
                 backups: self.replicas.saturating_sub(1),

@@ -124,8 +124,8 @@ fn record(
 
 /// The faults of a run. A plan that was drawn is stretched to the time that runs take here; one
 /// that was given holds as it is.
-fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
-    let mut plan = config.drawn_faults();
+fn planned(config: &BenchConfig, goes_on: bool, returns: bool) -> FaultPlan {
+    let mut plan = config.drawn_faults(returns);
     if config.fault_plan.is_none() {
         stretch(&mut plan, config.live_lease());
     }
@@ -287,7 +287,7 @@ fn drive(
     view: &View,
     Loaded { cluster, engines }: &Loaded,
 ) -> Result<Measured> {
-    let planned = || planned(config, cluster.goes_on());
+    let planned = || planned(config, cluster.goes_on(), cluster.returns());
     let faults = config.is_faulty().then(planned);
     let live = LiveConfig {
         threads: config.threads,
@@ -375,7 +375,7 @@ mod tests {
         };
         let quiet_after = Nanos::from_millis(1);
         let given = FaultPlan { loss: 1_000_000, quiet_after, ..FaultPlan::none() };
-        assert_eq!(planned(&on(Some(given.clone())), true), given);
-        assert_eq!(planned(&on(None), true).quiet_after, FAULTY);
+        assert_eq!(planned(&on(Some(given.clone())), true, false), given);
+        assert_eq!(planned(&on(None), true, false).quiet_after, FAULTY);
     }
 }

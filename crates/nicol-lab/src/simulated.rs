@@ -265,7 +265,7 @@ fn simulate(
     Loaded { cluster, engines }: &Loaded,
 ) -> Measured {
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
-    sim.faults = config.drawn_faults();
+    sim.faults = config.drawn_faults(cluster.returns());
     let steps = config.steps.then(|| steps_sink(cluster.run.plan()));
     sim.trace = steps.clone().or_else(|| config.trace.clone());
     sim.syncs_nothing = config.syncs_nothing;
@@ -276,7 +276,8 @@ fn simulate(
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
     cluster.expect_back(&sim.faults);
-    if sim.view_service {
+    // Nodes that come back do their part of the load themselves.
+    if sim.view_service && !cluster.returns() {
         spread_load(&sim.faults, cluster);
     }
     let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);

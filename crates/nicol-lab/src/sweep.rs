@@ -316,7 +316,8 @@ pub fn shrunk(failure: &Failure, stop: &AtomicBool) -> Option<(FaultPlan, BenchC
         length,
         ..failure.config.clone()
     };
-    let (plan, length) = (failure.config.drawn_faults(), failure.config.length);
+    let returns = systems::find(&failure.config.system).is_ok_and(|system| system.returns);
+    let (plan, length) = (failure.config.drawn_faults(returns), failure.config.length);
     if failure.config.is_live() || !fails(&under(&plan, length)) {
         return None;
     }

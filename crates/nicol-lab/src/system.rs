@@ -51,6 +51,10 @@ pub struct System {
     /// Whether it runs on one server, whose cores share all records.
     #[serde(skip)]
     pub one_server: bool,
+    /// Whether nodes that were lost come back with their data. Then the faults that are drawn may
+    /// take more of them at a time than shards have backups.
+    #[serde(skip)]
+    pub returns: bool,
     /// Whether each node remembers the addresses of records of other shards.
     #[serde(skip)]
     pub caches_addresses: bool,

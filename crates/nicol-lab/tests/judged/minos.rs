@@ -158,7 +158,7 @@ fn every_model_survives_crashes_on_threads() {
         config.threads = Some(2);
         config.faults = ["crashes", "messages,crashes"][seed as usize % 2].parse().unwrap();
         let report = held(&config);
-        crashes += config.drawn_faults().crashes.len();
+        crashes += config.drawn_faults(true).crashes.len();
         runs += 1;
         committing += usize::from(report.committed > 0);
     });

@@ -106,6 +106,7 @@ where
         one_server: false,
         single: None,
         logs: None,
+        returns: N::RECOVERS,
         caches_addresses: false,
         swept_counters: &[WITHOUT_LOST_NODES],
         coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,

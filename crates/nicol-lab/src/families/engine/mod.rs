@@ -94,6 +94,7 @@ where
         scans: "all",
         mirrors_engines: false,
         one_server: true,
+        returns: false,
         synced_log: true,
         single: None,
         survives: "stalls; a crash of its node loses everything, but for what log=on has in a log",

@@ -77,6 +77,7 @@ where
         one_server: false,
         single: None,
         logs: None,
+        returns: N::RECOVERS,
         caches_addresses: false,
         swept_counters: &[],
         coverage: &[],
