@@ -208,9 +208,8 @@ fn is_whole_until_all(plan: &FaultPlan) -> bool {
 fn spread_load(plan: &FaultPlan, cluster: &Cluster) {
     let run = cluster.run.plan();
     if let (Some(each), Load::Closed) = (run.operations_per_client, run.load) {
-        let heirs = cluster.view.succession() == Succession::Backups;
         let operations = each * u64::from(run.clients);
-        cluster.run.work_in(Bursts::new(&bursts::starts(plan), operations, heirs));
+        cluster.run.work_in(Bursts::new(&bursts::starts(plan), operations, true));
     }
 }
 
@@ -276,8 +275,8 @@ fn simulate(
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
     cluster.expect_back(&sim.faults);
-    // Nodes that come back do their part of the load themselves.
-    if sim.view_service && !cluster.returns() {
+    // Elsewhere a lost shard is refused, or its node does its part of the load when it comes back.
+    if sim.view_service && cluster.view.succession() == Succession::Backups {
         spread_load(&sim.faults, cluster);
     }
     let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);

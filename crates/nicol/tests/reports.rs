@@ -73,7 +73,7 @@ fn every_field_of_a_bench_report_is_documented_and_every_documented_field_printe
     let mut found = BTreeSet::new();
     let small = "--seconds 0.0002 --warmup 0 --clients 2";
     for run in [
-        format!("bench smallbank --records 100 --on liquidio3 {small}"),
+        format!("bench smallbank --records 100 --on liquidio3 --steps {small}"),
         format!("bench ycsb --records 100 --system prism-kv --on connectx5-40g {small}"),
         format!("bench ycsb --records 100 --system minos-b:synch --on minos-snic {small}"),
         format!("bench smallbank --records 100 --on liquidio3 --faults slow {small}"),

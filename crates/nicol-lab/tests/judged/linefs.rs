@@ -1,6 +1,6 @@
 //! LineFS's alternatives in both worlds: what they promise, and how they are broken.
 
-use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length};
 use nicol_lab::workloads::WorkloadSpec;
@@ -104,14 +104,22 @@ fn files_end_with_the_last_member_that_has_them_all() {
     assert!(report.committed > 0 && report.committed < 3_000, "{}", report.committed);
 }
 
-/// Seed 375 of a sweep: every member crashes within 37 us and comes back without files. Their
+/// As in a plan that a sweep drew: every member crashes within 37 us and comes back without files.
+/// Their
 /// questions for them, each a while after the last, left no instant at which none was under way.
 #[test]
 fn nobody_asks_for_ever_for_files_that_nobody_has() {
     let mut config = config("linefs:a2+a3", "bluefield2", 375, &["timeout_us=500"]);
     config.workload.records = Some(40);
     (config.clients, config.length) = (Some(8), Some(Length::Transactions(2_000)));
-    (config.faults.messages, config.faults.crashes) = (true, true);
+    let crash = |(node, at)| Crash {
+        scope: CrashScope::Node,
+        node,
+        at: Nanos::from_micros(at),
+        restart_after: Some(Nanos::from_micros(50)),
+    };
+    let crashes = [(0, 20), (1, 40), (2, 57)].map(crash).to_vec();
+    config.fault_plan = Some(FaultPlan { crashes, ..FaultFamilies::MESSAGES.draw(375) });
     assert!(held(&config).committed < 100, "the crashes come early");
 }
 
