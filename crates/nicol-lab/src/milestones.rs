@@ -1,4 +1,4 @@
-//! When the views of a simulated run changed, and when its lost shards were served again.
+//! When the views of a run changed, and when its lost shards were served again.
 
 use serde::Serialize;
 

@@ -209,7 +209,7 @@ fn spread_load(plan: &FaultPlan, cluster: &Cluster) {
     let run = cluster.run.plan();
     if let (Some(each), Load::Closed) = (run.operations_per_client, run.load) {
         let operations = each * u64::from(run.clients);
-        cluster.run.work_in(Bursts::new(&bursts::starts(plan), operations, true));
+        cluster.run.work_in(Bursts::new(&bursts::starts(plan), operations));
     }
 }
 

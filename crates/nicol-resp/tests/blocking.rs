@@ -4,40 +4,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use nicol_resp::ServerHandle;
+use support::Client;
 use support::redis::redis;
-use support::{Client, serve, text};
-
-fn server() -> ServerHandle {
-    serve(|config| config.threads = 2)
-}
-
-fn clients<const N: usize>(server: &ServerHandle) -> [Client; N] {
-    std::array::from_fn(|_| Client::connect(server))
-}
-
-/// Sends a command that is expected to wait, and lets it begin to.
-fn wait(client: &mut Client, request: &str) {
-    client.send(format!("{request}\r\n").as_bytes());
-    std::thread::sleep(Duration::from_millis(60));
-}
-
-fn ask(client: &mut Client, request: &str) -> String {
-    client.send(format!("{request}\r\n").as_bytes());
-    text(&client.reply()).replace("\r\n", " ").trim_end().to_owned()
-}
-
-fn reply(client: &mut Client) -> String {
-    text(&client.reply()).replace("\r\n", " ").trim_end().to_owned()
-}
-
-/// Whether the client gets nothing for a while.
-fn still_waits(client: &mut Client) -> bool {
-    client.0.set_read_timeout(Some(Duration::from_millis(80))).unwrap();
-    let nothing = client.read(1).is_empty();
-    client.0.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    nothing
-}
+use support::waiting::{ask, clients, reply, server, still_waits, wait};
 
 #[test]
 fn waiters_are_served_in_order_of_arrival_and_one_for_each_element() {

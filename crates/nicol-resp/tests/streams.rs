@@ -6,9 +6,9 @@ mod support;
 use std::time::Duration;
 
 use nicol_core::rng::{Purpose, Stream};
-use nicol_resp::ServerHandle;
 use support::party::Party;
 use support::redis::redis;
+use support::waiting::{ask, clients, reply, server, still_waits, wait};
 use support::{Client, command, serve, text};
 
 /// What a placeholder of a command stands for.
@@ -365,37 +365,6 @@ fn crc64(bytes: &[u8]) -> u64 {
             if crc & 1 == 1 { crc >> 1 ^ 0x95ac_9329_ac4b_c9b5 } else { crc >> 1 }
         })
     })
-}
-
-fn server() -> ServerHandle {
-    serve(|config| config.threads = 2)
-}
-
-fn clients<const N: usize>(server: &ServerHandle) -> [Client; N] {
-    std::array::from_fn(|_| Client::connect(server))
-}
-
-/// Sends a command that is expected to wait, and lets it begin to.
-fn wait(client: &mut Client, request: &str) {
-    client.send(format!("{request}\r\n").as_bytes());
-    std::thread::sleep(Duration::from_millis(40));
-}
-
-fn ask(client: &mut Client, request: &str) -> String {
-    client.send(format!("{request}\r\n").as_bytes());
-    reply(client)
-}
-
-fn reply(client: &mut Client) -> String {
-    text(&client.reply()).replace("\r\n", " ").trim_end().to_owned()
-}
-
-/// Whether the client gets nothing for a while.
-fn still_waits(client: &mut Client) -> bool {
-    client.0.set_read_timeout(Some(Duration::from_millis(60))).unwrap();
-    let nothing = client.read(1).is_empty();
-    client.0.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    nothing
 }
 
 #[test]

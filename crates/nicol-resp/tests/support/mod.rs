@@ -6,6 +6,7 @@ mod memory;
 pub mod pages;
 pub mod party;
 pub mod redis;
+pub mod waiting;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -8,13 +8,11 @@ use nicol_core::units::Nanos;
 /// When the clients of a closed loop work, in the order of time.
 ///
 /// The operations of a burst belong to nobody: each client takes the next one when it has ended its
-/// last. So those of a client that a crash ends are left to the others.
+/// last. So those of a client that a crash ends are left to the others. What a lost node's shard or
+/// lock refuses is tried again, as what meets something full: a recovery will serve it.
 #[derive(Debug)]
 pub struct Bursts {
     bursts: Box<[Burst]>,
-    /// Is an operation tried again that a lost node's shard or lock refuses, since a recovery will
-    /// serve it? It is, as one that meets something full.
-    pub(super) awaits_recovery: bool,
 }
 
 #[derive(Debug)]
@@ -30,7 +28,7 @@ impl Bursts {
     ///
     /// # Panics
     /// If there is none, or they are out of order.
-    pub fn new(starts: &[Nanos], operations: u64, awaits_recovery: bool) -> Self {
+    pub fn new(starts: &[Nanos], operations: u64) -> Self {
         assert!(!starts.is_empty() && starts.is_sorted(), "bursts follow one another");
         let each = operations / starts.len() as u64;
         let last = operations - each * (starts.len() as u64 - 1);
@@ -38,7 +36,7 @@ impl Bursts {
             let left = if place + 1 == starts.len() { last } else { each };
             Burst { from, left: AtomicU64::new(left) }
         };
-        Self { bursts: starts.iter().enumerate().map(burst).collect(), awaits_recovery }
+        Self { bursts: starts.iter().enumerate().map(burst).collect() }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Burst> {

@@ -148,7 +148,7 @@ fn clients_work_in_bursts_and_those_of_a_crash_leave_their_share_to_the_others()
     };
     let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(1, 10_000)));
     let run = RunControl::new(plan, workload.kinds());
-    run.work_in(Bursts::new(&[0, 200, 400].map(Nanos::from_micros), 802, false));
+    run.work_in(Bursts::new(&[0, 200, 400].map(Nanos::from_micros), 802));
     let settings = [0, CLIENTS].map(|first| {
         let setting = set_up(RunPlan { clients: CLIENTS, ..plan }, 10_000, 500, 0);
         setting.fabric.crash();

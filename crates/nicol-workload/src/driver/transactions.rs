@@ -45,7 +45,7 @@ pub(super) fn spawn_recorded<F: Local, C: CommitProtocol>(
         home: home_of(fabric.view(), fabric.here().node, client),
         protocol: protocol.clone(),
         workload: Arc::clone(workload),
-        awaits_recovery: recorder.run().bursts().is_some_and(|bursts| bursts.awaits_recovery),
+        awaits_recovery: recorder.run().bursts().is_some(),
     });
 }
 
