@@ -13,6 +13,7 @@ use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
 use crate::logins::Logins;
+use crate::memory_limit::MemoryLimit;
 use crate::monitors::Monitors;
 use crate::notices::Notices;
 use crate::pause::Pause;
@@ -22,6 +23,7 @@ use crate::stats::Stats;
 use crate::tracking::Tracking;
 use crate::transactions::planner::Planner;
 use crate::transactions::record::{DATABASES, Database};
+use crate::transactions::sizes::ChosenSizes;
 use nicol_core::ids::Key;
 use nicol_core::serving::Backend;
 
@@ -55,6 +57,8 @@ pub struct ServerInfo {
     pub process_bytes: u64,
     /// Reads the time that the process has had on cores: its own, and the kernel's for it.
     pub cpu: fn() -> Option<(Duration, Duration)>,
+    /// Asks the program to end, for SHUTDOWN; `None`: that is not up to clients.
+    pub shutdown: Option<fn()>,
     /// How it outlives the process; `None`: nothing does.
     pub persistence: Option<Persistence>,
     /// Sections that the store adds to INFO: title and lines.
@@ -75,6 +79,7 @@ impl ServerInfo {
             resident: || None,
             process_bytes: 0,
             cpu: || None,
+            shutdown: None,
             persistence,
             sections,
         }
@@ -221,6 +226,8 @@ pub struct Shared {
     pub stats: Stats,
     /// Bytes of all clients' buffers.
     pub client_bytes: AtomicU64,
+    pub memory_limit: MemoryLimit,
+    pub sizes: ChosenSizes,
 }
 
 impl Shared {
@@ -259,7 +266,28 @@ impl Shared {
             events: Events::default(),
             stats,
             client_bytes: AtomicU64::new(0),
+            memory_limit: MemoryLimit::default(),
+            sizes: ChosenSizes::default(),
         }
+    }
+
+    /// Bytes in use: the store's own count, the clients' buffers and the process; where the store
+    /// does not count, what the system says. `None`: nobody knows.
+    pub fn used_memory(&self) -> Option<u64> {
+        let store = self.backend.memory();
+        let clients = self.client_bytes.load(Ordering::Relaxed);
+        let all = store.used().0 + clients + self.info.process_bytes;
+        Some(all).filter(|_| !store.parts.is_empty()).or_else(|| (self.info.resident)())
+    }
+
+    /// Bytes that may be in use; `None`: the machine's.
+    pub fn max_memory(&self) -> Option<u64> {
+        self.memory_limit.get().or_else(|| self.backend.memory().limit.map(|limit| limit.0))
+    }
+
+    /// Whether commands that may need more memory are refused.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.memory_limit.is_exceeded(|| self.used_memory().unwrap_or(0))
     }
 
     /// Milliseconds of Unix time, by which keys expire.

@@ -8,6 +8,7 @@ mod info;
 mod login;
 mod pubsub;
 mod script;
+mod server;
 mod slowlog;
 mod tracking;
 
@@ -22,6 +23,7 @@ use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
 use crate::shared::Shared;
+use crate::transactions::OUT_OF_MEMORY;
 use crate::walks;
 
 /// Answers `command` into `out`.
@@ -43,7 +45,7 @@ pub fn answer(
         Admin::DbSize => reply.integer(shared.keyspace.keys(session.database) as i64),
         Admin::Discard => discard(session, out),
         Admin::Echo => reply.bulk(command.arg(1)),
-        Admin::Exec => return exec(session, out),
+        Admin::Exec => return exec(session, shared, out),
         Admin::Hello => return login::hello(session, shared, command, out),
         Admin::Info => info::answer(session, shared, command, out),
         Admin::Multi if session.multi.is_some() => {
@@ -60,6 +62,7 @@ pub fn answer(
         Admin::FlushAll | Admin::FlushDb | Admin::Keys | Admin::RandomKey | Admin::Scan => {
             return begin_walk(admin, session, shared, command, out);
         }
+        Admin::Server(whole) => return server::answer(whole, session, shared, command, out),
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::Script => script::answer(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
@@ -165,13 +168,19 @@ fn discard(session: &mut Session, out: &mut Vec<u8>) {
     }
 }
 
-fn exec(session: &mut Session, out: &mut Vec<u8>) -> After {
+fn exec(session: &mut Session, shared: &Shared, out: &mut Vec<u8>) -> After {
     match &session.multi {
         None => session.reply(out).error(b"ERR EXEC without MULTI"),
         Some(multi) if multi.failed => {
             session.discard();
             let text = b"EXECABORT Transaction discarded because of previous errors.";
             session.reply(out).error(text);
+        }
+        Some(multi) if multi.may_grow && shared.is_out_of_memory() => {
+            session.discard();
+            let why = String::from_utf8_lossy(OUT_OF_MEMORY);
+            let text = format!("EXECABORT Transaction discarded because of: {why}");
+            session.reply(out).error(text.as_bytes());
         }
         Some(_) => return After::Exec,
     }

@@ -13,6 +13,7 @@ use crate::commands::rights;
 use crate::commands::spec::{Action, Admin, InMulti, Spec};
 use crate::events::Event;
 use crate::shared::{Shared, count};
+use crate::transactions::OUT_OF_MEMORY;
 use crate::transactions::plan::{COMMANDS_MAX, Op, PlanBuilder};
 use crate::transactions::planner::Planner;
 
@@ -38,9 +39,16 @@ pub fn is_http(command: &Command<'_>) -> bool {
         || command.is_inline() && command.len() == 3 && command.arg(2).starts_with(b"HTTP/")
 }
 
-/// Why the store does not run `command`, if it runs single operations only.
+/// Why the store does not run `command` now: it runs single operations only, or its memory is used
+/// up.
 pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Vec<u8>> {
-    if shared.config.single { spec.single_refusal(command) } else { None }
+    if shared.config.single
+        && let Some(text) = spec.single_refusal(command)
+    {
+        return Some(text);
+    }
+    let refuses = shared.is_out_of_memory() && spec.may_grow();
+    refuses.then(|| OUT_OF_MEMORY.to_vec())
 }
 
 /// Whether `command` has its number of arguments, and its client the right to give it.
@@ -164,7 +172,7 @@ fn judge(
         session.refuse(out, &text);
         return After::Go;
     }
-    let Action::Admin(admin, _) = spec.action else { return After::Go };
+    let Action::Admin(admin, _) = spec.action_of(command) else { return After::Go };
     let after = admin::answer(admin, session, shared, command, out);
     if after == After::Watch {
         let max = shared.config.limits.transaction_keys;
@@ -222,25 +230,34 @@ fn queue(
         multi.plan.records(further.into_iter().chain(watched)) > limits.transaction_keys
     };
     let mut refusal = None;
-    if many {
+    if spec.may_grow() && shared.is_out_of_memory() {
+        refusal = Some(String::from_utf8_lossy(OUT_OF_MEMORY).into_owned());
+    } else if many {
         refusal = Some(format!("ERR too many keys (limit {} keys)", limits.transaction_keys));
     } else if bytes > limits.transaction_bytes || multi.plan.commands() >= COMMANDS_MAX {
         let max = limits.transaction_bytes;
         refusal = Some(format!("ERR transaction is too large (limit {max} bytes)"));
     } else {
-        match spec.action {
+        match spec.action_of(command) {
             Action::Data(..) | Action::Admin(_, InMulti::Planned) => {
+                multi.may_grow |= spec.may_grow();
                 session.track(shared, spec, command);
                 let planner = shared.planner_for(session.database, session.user.rights());
                 spec.plan(&planner, &mut multi.plan, command);
             }
             Action::Admin(_, InMulti::Refused) => {
-                refusal = Some(format!("ERR {} inside MULTI is not allowed", spec.name));
+                refusal = Some("ERR Command not allowed inside a transaction".to_owned());
             }
             // They would act now, and EXEC may never come.
             Action::Admin(Admin::Client, _) if is_immediate(command.arg(1)) => {
                 let name = String::from_utf8_lossy(command.arg(1)).to_uppercase();
                 refusal = Some(format!("ERR CLIENT {name} inside MULTI is not allowed"));
+            }
+            // A wrong password would not let its client wait.
+            Action::Admin(Admin::Hello, _)
+                if command.args(2).any(|word| word.eq_ignore_ascii_case(b"auth")) =>
+            {
+                refusal = Some("ERR HELLO with AUTH inside MULTI is not allowed".to_owned());
             }
             Action::Admin(_, InMulti::Ok) => multi.plan.literal(b"+OK\r\n"),
             Action::Admin(admin, InMulti::AtOnce | InMulti::Queued) => {

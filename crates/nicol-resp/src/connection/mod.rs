@@ -30,7 +30,7 @@ use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::slow_log::SlowClient;
 use crate::transactions::output::OutputHead;
-use crate::transactions::plan::{Kind, PlanBuilder, Planned, parse_observations};
+use crate::transactions::plan::{Bounds, Kind, PlanBuilder, Planned, parse_observations};
 use crate::transactions::{End, REFUSED};
 
 /// Buffers larger than this are given back once they are empty.
@@ -278,7 +278,7 @@ impl Connection {
         let ready = spec.filter(|spec| spec.accepts(command.len()) && self.session.authenticated);
         let ready = ready.filter(|_| !self.session.only_listens());
         if let Some(spec) = ready
-            && let Action::Data(..) = spec.action
+            && let Action::Data(..) = spec.action_of(&command)
             && self.session.multi.is_none()
             && !dispatch::is_http(&command)
         {
@@ -318,7 +318,7 @@ impl Connection {
         let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
         if let (Some(spec), Some(allowed)) = (spec, allowed) {
             let (took, place) = (begun.elapsed(), usize::from(spec.number));
-            match spec.action {
+            match spec.action_of(&command) {
                 _ if !allowed => shared.stats.of(self.front).rejected(place),
                 Action::Admin(..) if !after.submits() => {
                     shared.stats.of(self.front).called((place, 1), took);
@@ -363,7 +363,9 @@ impl Connection {
         shared: &Shared,
         note: impl FnOnce(&mut PlanBuilder),
     ) -> Option<Planned> {
-        let (value_max, now) = (shared.config.limits.value_bytes, shared.unix_ms());
+        let bounds =
+            Bounds { value_max: shared.config.limits.value_bytes, sizes: shared.sizes.load() };
+        let now = shared.unix_ms();
         let Self { session, batch, .. } = self;
         let (mut multi, watches) = match kind {
             Kind::Exec => (session.take_multi(), std::mem::take(&mut session.watches)),
@@ -376,7 +378,7 @@ impl Connection {
         if shared.notices.is_on() {
             plan.tell_events();
         }
-        let planned = plan.finish(kind, session.protocol, value_max, &watches, now);
+        let planned = plan.finish(kind, session.protocol, bounds, &watches, now);
         note(plan);
         Some(planned)
     }

@@ -71,6 +71,8 @@ pub struct Multi {
     pub plan: PlanBuilder,
     /// One was refused: EXEC discards all.
     pub failed: bool,
+    /// One may need more memory.
+    pub may_grow: bool,
 }
 
 /// What the connection does after a command.

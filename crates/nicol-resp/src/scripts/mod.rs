@@ -21,7 +21,7 @@
 pub mod arena;
 pub mod caller;
 mod convert;
-mod flags;
+pub mod flags;
 pub mod functions;
 pub mod head;
 mod libraries;
@@ -33,7 +33,7 @@ mod random;
 pub mod registry;
 mod run;
 pub mod sent;
-mod shebang;
+pub mod shebang;
 
 use self::caller::Caller;
 pub use self::flags::Flags;

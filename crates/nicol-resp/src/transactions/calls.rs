@@ -170,7 +170,7 @@ fn execute<'t>(
         return Ok(());
     }
     builder.take_expiring(&mut expiring);
-    let planned = builder.finish(Kind::Batch, caller.version, whole.value_max, &[], whole.now);
+    let planned = builder.finish(Kind::Batch, caller.version, whole.bounds, &[], whole.now);
     let mut plan = Plan::parse(caller.kept.keep(planned.request().args.clone()))?;
     plan.tells = whole.tells;
     let (mut cursor, mut args) = (plan.cursor(), Vec::new());

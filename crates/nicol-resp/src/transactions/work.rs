@@ -24,6 +24,7 @@ use super::output::{Growth, Lookups};
 use super::page::Place;
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
+use super::sizes::Sizes;
 pub use super::stop::Stop;
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
@@ -152,7 +153,12 @@ impl<'t> Work<'t> {
 
     /// Bytes of the largest value that a command may build.
     pub fn value_max(&self) -> usize {
-        self.plan.value_max
+        self.plan.bounds.value_max
+    }
+
+    /// The sizes beyond which Redis holds a value in another form.
+    pub fn sizes(&self) -> Sizes {
+        self.plan.bounds.sizes
     }
 
     /// The next command begins; `reads`: it answers what its key holds, whatever it writes.
@@ -345,11 +351,6 @@ impl<'t> Work<'t> {
         Ok(())
     }
 
-    /// The command, which waits, goes on with `last` as its last argument if it is tried again.
-    pub fn settle(&mut self, last: &[u8]) {
-        self.news.settle(last);
-    }
-
     /// Stores the packed elements of a collection of `kind` without a deadline, whatever the key
     /// held; without elements the key is deleted.
     pub fn put_new(&mut self, found: Found, kind: &Type, packed: Vec<u8>) -> Result<(), Stop> {
@@ -499,20 +500,6 @@ impl<'t> Work<'t> {
         Ok(next.unwrap_or(0))
     }
 
-    /// A command publishes its second argument on the channel that is its first; its reply stands
-    /// at `reply` of the output.
-    pub fn publish(&mut self, sharded: bool, reply: usize, args: &[Arg<'t>]) -> Result<(), Stop> {
-        let [channel, message] = args else { return Err(Stop::Malformed) };
-        self.spend(channel.bytes.len() + message.bytes.len())?;
-        self.news.publish(sharded, reply, channel.bytes, message.bytes);
-        Ok(())
-    }
-
-    /// What is told of the commands so far once they have committed.
-    pub fn news(&self) -> &[u8] {
-        self.news.bytes()
-    }
-
     /// What the commands so far have found.
     pub fn lookups(&self) -> Lookups {
         self.lookups
@@ -555,6 +542,10 @@ impl<'t> Work<'t> {
                 } else {
                     expired += u32::from(over);
                     grown -= 1;
+                }
+                if over {
+                    // No plan names what has expired.
+                    self.news.wrote(self.txn.entries()[entry].key, pair.key);
                 }
                 if over && self.plan.tells {
                     ended.push((entry, pair.key));
