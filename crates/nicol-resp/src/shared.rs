@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::acl::Users;
 use crate::clock::Clock;
+use crate::commands::errors::OUT_OF_MEMORY;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::blocked::Blocked;
@@ -227,6 +228,8 @@ pub struct Shared {
     /// Bytes of all clients' buffers.
     pub client_bytes: AtomicU64,
     pub memory_limit: MemoryLimit,
+    /// Copies beside the primary's without which nothing is written.
+    pub min_replicas: AtomicU64,
     pub sizes: ChosenSizes,
 }
 
@@ -267,6 +270,7 @@ impl Shared {
             stats,
             client_bytes: AtomicU64::new(0),
             memory_limit: MemoryLimit::default(),
+            min_replicas: AtomicU64::new(0),
             sizes: ChosenSizes::default(),
         }
     }
@@ -285,9 +289,27 @@ impl Shared {
         self.memory_limit.get().or_else(|| self.backend.memory().limit.map(|limit| limit.0))
     }
 
-    /// Whether commands that may need more memory are refused.
-    pub fn is_out_of_memory(&self) -> bool {
+    /// Whether more memory is in use than CONFIG SET allows.
+    fn exceeds_memory(&self) -> bool {
         self.memory_limit.is_exceeded(|| self.used_memory().unwrap_or(0))
+    }
+
+    /// Why commands of which one may grow, or writes, are refused now; `None`: they are not.
+    ///
+    /// Cost: two loads where CONFIG SET has set no such limit.
+    pub fn refusal(
+        &self,
+        may_grow: impl FnOnce() -> bool,
+        writes: impl FnOnce() -> bool,
+    ) -> Option<&'static [u8]> {
+        let copies = self.info.replicas.saturating_sub(1) as u64;
+        if self.exceeds_memory() && may_grow() {
+            Some(OUT_OF_MEMORY)
+        } else if self.min_replicas.load(Ordering::Relaxed) > copies && writes() {
+            Some(b"NOREPLICAS Not enough good replicas to write.")
+        } else {
+            None
+        }
     }
 
     /// Milliseconds of Unix time, by which keys expire.
@@ -297,7 +319,9 @@ impl Shared {
 
     /// Adds commands of a user with these rights on keys of `database` to plans, as of now.
     pub fn planner_for<'a>(&'a self, database: Database, rights: &'a [u8]) -> Planner<'a> {
-        self.planner(database).scripted(&self.scripts, rights)
+        let mut planner = self.planner(database).scripted(&self.scripts, rights);
+        planner.spares = self.exceeds_memory();
+        planner
     }
 
     /// Adds commands on keys of `database` to plans, as of now.

@@ -51,7 +51,7 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
                 "SET <name> <value> ...",
                 "    Of slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold,",
                 "    notify-keyspace-events, maxmemory (no more than at the start; 0: as at the",
-                "    start), and the sizes beyond which Redis holds a value in another form.",
+                "    start), min-replicas-to-write, and the sizes beyond which Redis holds a value in another form.",
                 "RESETSTAT",
                 "HELP",
             ];
@@ -79,6 +79,8 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxmemory", shared.max_memory().unwrap_or(0).to_string()),
         ("maxmemory-clients", client_bytes(limits.client_bytes)),
         ("maxmemory-policy", "noeviction".into()),
+        ("min-replicas-to-write", load(&shared.min_replicas)),
+        ("min-slaves-to-write", load(&shared.min_replicas)),
         ("notify-keyspace-events", shared.notices.text()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
@@ -118,7 +120,10 @@ fn read(shared: &Shared, name: &str, text: &[u8]) -> Option<Result<Value, String
     };
     Some(match name {
         "slowlog-log-slower-than" => number(-1),
-        "slowlog-max-len" | "latency-monitor-threshold" => number(0),
+        "slowlog-max-len"
+        | "latency-monitor-threshold"
+        | "min-replicas-to-write"
+        | "min-slaves-to-write" => number(0),
         "notify-keyspace-events" => Chosen::parse(text)
             .map(Value::Notices)
             .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -194,6 +199,9 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
             (_, Value::Same) => {}
             ("slowlog-log-slower-than", Value::Number(value)) => {
                 stats.slow.threshold_us.store(value, Ordering::Relaxed);
+            }
+            ("min-replicas-to-write" | "min-slaves-to-write", Value::Number(value)) => {
+                shared.min_replicas.store(value as u64, Ordering::Relaxed);
             }
             ("slowlog-max-len", Value::Number(value)) => {
                 stats.slow.max.store(value as u64, Ordering::Relaxed);

@@ -90,7 +90,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
         let lines = vec![("used_cpu_sys", seconds(system)), ("used_cpu_user", seconds(user))];
         all.push(("CPU".to_owned(), own(lines)));
     }
-    let commands = shared.stats.commands();
+    let commands = super::slowlog::costs(shared);
     all.push(("Commandstats".to_owned(), commands.iter().map(command_line).collect()));
     all.push(("Latencystats".to_owned(), commands.iter().filter_map(latency_line).collect()));
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());

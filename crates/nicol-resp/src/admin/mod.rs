@@ -23,7 +23,6 @@ use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::{After, Session};
 use crate::shared::Shared;
-use crate::transactions::OUT_OF_MEMORY;
 use crate::walks;
 
 /// Answers `command` into `out`.
@@ -176,13 +175,14 @@ fn exec(session: &mut Session, shared: &Shared, out: &mut Vec<u8>) -> After {
             let text = b"EXECABORT Transaction discarded because of previous errors.";
             session.reply(out).error(text);
         }
-        Some(multi) if multi.may_grow && shared.is_out_of_memory() => {
-            session.discard();
-            let why = String::from_utf8_lossy(OUT_OF_MEMORY);
-            let text = format!("EXECABORT Transaction discarded because of: {why}");
-            session.reply(out).error(text.as_bytes());
-        }
-        Some(_) => return After::Exec,
+        Some(multi) => match shared.refusal(|| multi.may_grow, || multi.plan.writes()) {
+            None => return After::Exec,
+            Some(why) => {
+                session.discard();
+                let text = b"EXECABORT Transaction discarded because of: ";
+                session.reply(out).error(&[&text[..], why].concat());
+            }
+        },
     }
     After::Go
 }

@@ -105,7 +105,7 @@ pub const COMMANDS: &[Spec] = &[
         "cluster",
         "cluster",
         -2,
-        SERVER,
+        NO_SCRIPT_SERVER,
         Admin::Cluster,
         "Commands about a Redis Cluster: not one",
     ),

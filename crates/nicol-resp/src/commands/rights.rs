@@ -229,6 +229,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     sub("function|load", Class::ScriptingWrite),
     sub("function|restore", Class::ScriptingWrite),
     sub("function|stats", Class::Scripting),
+    sub("latency|doctor", Class::Admin),
     sub("latency|help", Class::Slow),
     sub("latency|histogram", Class::Admin),
     sub("latency|history", Class::Admin),

@@ -13,7 +13,6 @@ use crate::commands::rights;
 use crate::commands::spec::{Action, Admin, InMulti, Spec};
 use crate::events::Event;
 use crate::shared::{Shared, count};
-use crate::transactions::OUT_OF_MEMORY;
 use crate::transactions::plan::{COMMANDS_MAX, Op, PlanBuilder};
 use crate::transactions::planner::Planner;
 
@@ -47,8 +46,7 @@ pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Ve
     {
         return Some(text);
     }
-    let refuses = shared.is_out_of_memory() && spec.may_grow();
-    refuses.then(|| OUT_OF_MEMORY.to_vec())
+    shared.refusal(|| spec.may_grow(), || spec.writes()).map(<[u8]>::to_vec)
 }
 
 /// Whether `command` has its number of arguments, and its client the right to give it.
@@ -103,6 +101,9 @@ pub fn answer(
 ) -> After {
     let caches = session.caches.take();
     let after = judge(session, shared, spec, command, batch, out);
+    if let Some((paused, time)) = session.pause.take() {
+        shared.pause.begin(paused, time);
+    }
     // What CLIENT CACHING has said holds for a whole MULTI.
     if session.multi.is_some() {
         session.caches = session.caches.or(caches);
@@ -230,8 +231,8 @@ fn queue(
         multi.plan.records(further.into_iter().chain(watched)) > limits.transaction_keys
     };
     let mut refusal = None;
-    if spec.may_grow() && shared.is_out_of_memory() {
-        refusal = Some(String::from_utf8_lossy(OUT_OF_MEMORY).into_owned());
+    if let Some(text) = shared.refusal(|| spec.may_grow(), || spec.writes()) {
+        refusal = Some(String::from_utf8_lossy(text).into_owned());
     } else if many {
         refusal = Some(format!("ERR too many keys (limit {} keys)", limits.transaction_keys));
     } else if bytes > limits.transaction_bytes || multi.plan.commands() >= COMMANDS_MAX {
@@ -265,6 +266,7 @@ fn queue(
                 // None of these closes, waits or submits.
                 let _ = admin::answer(admin, session, shared, command, &mut reply);
                 multi.plan.literal(&reply);
+                multi.pause = session.pause.take().or(multi.pause);
             }
         }
     }

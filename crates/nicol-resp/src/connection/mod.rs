@@ -24,8 +24,8 @@ use self::blocked::Turn;
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Answers, Session};
 use self::socket::Stream;
-use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
+use crate::commands::{lookup, rights};
 use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::slow_log::SlowClient;
@@ -317,18 +317,8 @@ impl Connection {
         let allowed = spec.map(|spec| dispatch::allows(session, spec, &command));
         let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
         if let (Some(spec), Some(allowed)) = (spec, allowed) {
-            let (took, place) = (begun.elapsed(), usize::from(spec.number));
-            match spec.action_of(&command) {
-                _ if !allowed => shared.stats.of(self.front).rejected(place),
-                Action::Admin(..) if !after.submits() => {
-                    shared.stats.of(self.front).called((place, 1), took);
-                    if shared.stats.slow.is_slow(took) {
-                        let words: Vec<&[u8]> = command.args(0).collect();
-                        shared.stats.slow.add(took, words.into_iter(), self.slow_client());
-                    }
-                }
-                Action::Admin(..) | Action::Data(..) => {}
-            }
+            let rejected = !allowed;
+            self.note_answer(shared, spec, (rejected, after.submits()), begun.elapsed());
         }
         match after {
             After::Go => Want::More,
@@ -343,6 +333,32 @@ impl Connection {
             After::Drop => {
                 self.life = Life::Dead;
                 Want::Nothing
+            }
+        }
+    }
+
+    /// Counts the command that the parser holds, which the front has answered or rejected, or which
+    /// is submitted.
+    fn note_answer(
+        &self,
+        shared: &Shared,
+        spec: &Spec,
+        (rejected, submitted): (bool, bool),
+        took: Duration,
+    ) {
+        let command = self.parser.command(&self.input[self.consumed..]);
+        let words: Vec<&[u8]> = command.args(0).collect();
+        let is_front = matches!(spec.action_of(&command), Action::Admin(..));
+        let place = match is_front && rights::has_subcommands(spec) {
+            true => rights::number(spec, &words),
+            false => usize::from(spec.number),
+        };
+        if rejected {
+            shared.stats.of(self.front).rejected(place);
+        } else if is_front && !submitted {
+            shared.stats.of(self.front).called((place, 1), took);
+            if shared.stats.slow.is_slow(took) {
+                shared.stats.slow.add(took, words.into_iter(), self.slow_client());
             }
         }
     }
@@ -380,6 +396,9 @@ impl Connection {
         }
         let planned = plan.finish(kind, session.protocol, bounds, &watches, now);
         note(plan);
+        if let Some((paused, time)) = multi.and_then(|multi| multi.pause) {
+            shared.pause.begin(paused, time);
+        }
         Some(planned)
     }
 

@@ -26,7 +26,10 @@ impl Connection {
     pub(super) fn is_paused(&self, shared: &Shared) -> bool {
         let Some(paused) = shared.pause.now() else { return false };
         let command = self.parser.command(&self.input[self.consumed..]);
-        let writes = lookup(command.arg(0)).is_some_and(|spec| match spec.action {
+        // What is wrong with it is answered at once.
+        let known = lookup(command.arg(0)).filter(|spec| spec.accepts(command.len()));
+        let Some(spec) = known else { return false };
+        let writes = match spec.action {
             Action::Admin(Admin::Publish { .. }, _) => true,
             Action::Data(..) if spec.is_script() => {
                 !spec.flags.contains(&"readonly") && may_write(shared, spec, command.arg(1))
@@ -37,7 +40,7 @@ impl Connection {
                 self.session.multi.as_ref().is_some_and(|multi| multi.plan.writes())
             }
             _ => spec.writes(),
-        });
+        };
         paused == Paused::All || writes
     }
 

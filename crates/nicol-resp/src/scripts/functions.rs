@@ -110,7 +110,7 @@ fn library(machine: &mut Machine, code: &[u8]) -> mlua::Result<Result<Library, V
     };
     let mut functions = Vec::new();
     for function in registered.sequence_values::<Table>() {
-        let (function, mut flags) = (function?, Flags::default());
+        let (function, mut flags) = (function?, Flags::declared());
         if let Value::Table(names) = function.raw_get("flags")? {
             for flag in names.sequence_values::<mlua::LuaString>() {
                 flags.add(&flag?.as_bytes());
@@ -177,7 +177,7 @@ pub fn fcall<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
             return Ok(Err(Stop::Error(WRITES)));
         }
         let task = Task::Function { name: &function.name, library: &library.code };
-        perform(machine, work, (head, only_reads), (task, rest), reply)
+        perform(machine, work, (head, function.flags), (task, rest), reply)
     })
 }
 
@@ -201,7 +201,9 @@ pub fn function<'t>(
         let done = perform_deed(machine, deed, &libraries, (given, reply))?;
         let loads = matches!(deed, Deed::Load | Deed::LoadInPlace);
         Ok(match machine.meter().stopped() {
-            Some(Stop::Error(TOO_LONG)) if loads => Err(Stop::Error(LOAD_TIMEOUT)),
+            Some(Stop::Error(TOO_LONG) | Stop::Spent(TOO_LONG)) if loads => {
+                Err(Stop::Error(LOAD_TIMEOUT))
+            }
             Some(why) => Err(why),
             None => Ok(done),
         })

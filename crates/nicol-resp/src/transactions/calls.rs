@@ -7,6 +7,7 @@ use super::plan::{Arg, Kind, Op, Plan, PlanBuilder};
 use super::work::{Commands, Scripted, Stop, Work};
 use crate::acl::selector::Denied;
 use crate::acl::user::User;
+use crate::commands::errors::OUT_OF_MEMORY;
 use crate::commands::number::database;
 use crate::commands::spec::{Action, Admin, Spec};
 use crate::commands::{TABLE, lookup, rights, type_of};
@@ -120,6 +121,9 @@ fn checked(caller: &Caller<'_>) -> Result<&'static Spec, &'static [u8]> {
     let spreads = spec.writes() || ["pfcount", "publish", "spublish"].contains(&spec.name);
     if caller.only_reads && spreads {
         return Err(ONLY_READS);
+    }
+    if caller.spares && spec.may_grow() {
+        return Err(OUT_OF_MEMORY);
     }
     Ok(spec)
 }

@@ -7,6 +7,7 @@
 use super::{Found, Stop, Work};
 use crate::commands::expiry::Expiry;
 use crate::notices::Class;
+use crate::transactions::output::Lookups;
 use crate::transactions::plan::Arg;
 use crate::transactions::record::Database;
 
@@ -69,6 +70,11 @@ const TAKERS: &[&str] = &[
 const TIMERS: &[&str] = &["expire", "expireat", "getex", "pexpire", "pexpireat", "persist"];
 
 impl<'t> Work<'t> {
+    /// What the commands so far have found.
+    pub fn lookups(&self) -> Lookups {
+        self.lookups
+    }
+
     /// The command, which waits, goes on with `last` as its last argument if it is tried again.
     pub fn settle(&mut self, last: &[u8]) {
         self.news.settle(last);
