@@ -37,7 +37,7 @@
 //! - ACL LIST, ACL GETUSER and the file of users show the rules of commands as they were given, as
 //!   Redis 7.2 does;
 //! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and
-//!   AUTH, HELLO, CLIENT KILL, CLIENT REPLY and SUBSCRIBE are refused;
+//!   AUTH, HELLO with AUTH, CLIENT KILL, CLIENT REPLY and SUBSCRIBE are refused;
 //! - an EXEC whose watched key was absent may also be refused because a neighbour of it was
 //!   deleted, and one whose watched key had expired before the WATCH because its memory was freed;
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is
@@ -58,6 +58,7 @@ mod config;
 mod connection;
 mod events;
 mod logins;
+mod memory_limit;
 mod monitors;
 mod notices;
 mod pause;

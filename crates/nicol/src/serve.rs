@@ -129,6 +129,7 @@ fn server_info(
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.cpu = limits::cpu_time;
+    info.shutdown = Some(interrupt::ask_to_end);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
     let synced = settings.may_lose().is_none();
     info.persistence = keeper.map(|keeper| kept::persistence(keeper, found, synced));

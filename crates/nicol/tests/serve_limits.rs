@@ -2,7 +2,7 @@
 //! own.
 
 mod live;
-#[path = "../../nicol-resp/tests/support/mod.rs"]
+#[path = "../../nicol-resp/tests/it/support/mod.rs"]
 mod support;
 
 use std::collections::BTreeMap;

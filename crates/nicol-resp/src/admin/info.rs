@@ -44,7 +44,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
     let uptime = shared.started.elapsed().as_secs();
-    let blocked = shared.clients.all().values().filter(|client| client.is_blocked()).count();
+    let blocked = shared.clients.all().values().filter(|client| client.waits()).count();
     let mut all = vec![
         (
             "Server".to_owned(),
@@ -90,7 +90,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
         let lines = vec![("used_cpu_sys", seconds(system)), ("used_cpu_user", seconds(user))];
         all.push(("CPU".to_owned(), own(lines)));
     }
-    let commands = shared.stats.commands();
+    let commands = super::slowlog::costs(shared);
     all.push(("Commandstats".to_owned(), commands.iter().map(command_line).collect()));
     all.push(("Latencystats".to_owned(), commands.iter().filter_map(latency_line).collect()));
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
@@ -134,12 +134,9 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let resident = (shared.info.resident)();
     let clients = shared.client_bytes.load(Ordering::Relaxed);
-    let all = store.used().0 + clients + shared.info.process_bytes;
-    let counted = Some(all).filter(|_| !store.parts.is_empty());
-    let used = counted.or(resident);
-    lines.extend(used.map(|bytes| ("used_memory", bytes.to_string())));
+    lines.extend(shared.used_memory().map(|bytes| ("used_memory", bytes.to_string())));
     lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
-    lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
+    lines.push(("maxmemory", shared.max_memory().unwrap_or(0).to_string()));
     lines.push(("maxmemory_policy", "noeviction".into()));
     let (scripts, bytes) = shared.scripts.counts();
     lines.push(("number_of_cached_scripts", scripts.to_string()));

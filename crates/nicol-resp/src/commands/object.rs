@@ -67,7 +67,7 @@ pub fn run<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> 
     match (work.type_of(found)?, question) {
         (None, _) => reply.null(),
         (Some(kind), 0) => {
-            reply.bulk((kind.encoding)(work.value(found).unwrap_or_default()));
+            reply.bulk((kind.encoding)(work.value(found).unwrap_or_default(), &work.sizes()));
         }
         (Some(_), 1) => return Err(Stop::Error(NO_FREQUENCY)),
         (Some(_), 2) => return Err(Stop::Error(NO_IDLE_TIME)),

@@ -16,7 +16,7 @@ use nicol_core::txn::Outcome;
 
 use super::output::OutputHead;
 use super::page::Place;
-use super::plan::{Kind, Op, PlanBuilder, Planned};
+use super::plan::{Bounds, Kind, Op, PlanBuilder, Planned};
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
 use crate::shared::Shared;
@@ -97,7 +97,9 @@ impl ActiveExpiry {
         if shared.notices.is_on() {
             plan.tell_events();
         }
-        let planned = || plan.finish(Kind::Batch, Protocol::Resp2, limits.value_bytes, &[], now);
+        let planned = || {
+            plan.finish(Kind::Batch, Protocol::Resp2, Bounds::values(limits.value_bytes), &[], now)
+        };
         (!self.purging.is_empty()).then(planned)
     }
 

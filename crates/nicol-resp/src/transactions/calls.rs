@@ -7,6 +7,7 @@ use super::plan::{Arg, Kind, Op, Plan, PlanBuilder};
 use super::work::{Commands, Scripted, Stop, Work};
 use crate::acl::selector::Denied;
 use crate::acl::user::User;
+use crate::commands::errors::OUT_OF_MEMORY;
 use crate::commands::number::database;
 use crate::commands::spec::{Action, Admin, Spec};
 use crate::commands::{TABLE, lookup, rights, type_of};
@@ -121,6 +122,9 @@ fn checked(caller: &Caller<'_>) -> Result<&'static Spec, &'static [u8]> {
     if caller.only_reads && spreads {
         return Err(ONLY_READS);
     }
+    if caller.spares && spec.may_grow() {
+        return Err(OUT_OF_MEMORY);
+    }
     Ok(spec)
 }
 
@@ -170,7 +174,7 @@ fn execute<'t>(
         return Ok(());
     }
     builder.take_expiring(&mut expiring);
-    let planned = builder.finish(Kind::Batch, caller.version, whole.value_max, &[], whole.now);
+    let planned = builder.finish(Kind::Batch, caller.version, whole.bounds, &[], whole.now);
     let mut plan = Plan::parse(caller.kept.keep(planned.request().args.clone()))?;
     plan.tells = whole.tells;
     let (mut cursor, mut args) = (plan.cursor(), Vec::new());

@@ -138,7 +138,7 @@ impl LockTable {
 mod tests {
     use nicol_core::rng::{Purpose, Stream};
 
-    use super::super::plan::{Kind, Op, PlanBuilder};
+    use super::super::plan::{Bounds, Kind, Op, PlanBuilder};
     use super::*;
     use crate::connection::encode::Protocol;
 
@@ -148,7 +148,7 @@ mod tests {
             plan.begin(Op::LITERAL, writes);
             rows.iter().for_each(|row| plan.key(Key(*row), b""));
         }
-        let planned = plan.finish(Kind::Batch, Protocol::Resp2, 0, &[], 0);
+        let planned = plan.finish(Kind::Batch, Protocol::Resp2, Bounds::values(0), &[], 0);
         Waiter { slot: 0, connection, planned }
     }
 

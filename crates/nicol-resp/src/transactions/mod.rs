@@ -17,6 +17,7 @@ pub mod planner;
 pub mod procedure;
 pub mod record;
 mod runs;
+pub mod sizes;
 pub mod stop;
 pub mod work;
 
@@ -38,6 +39,7 @@ use self::lock_table::{LockTable, Waiter};
 use self::news::Told;
 use self::output::OutputHead;
 use self::plan::{PlanBuilder, Planned};
+use crate::commands::errors::OUT_OF_MEMORY;
 use crate::connection::mailbox::{Completion, Mailbox, Promise};
 use crate::events::Event;
 use crate::shared::{Shared, count};
@@ -54,7 +56,6 @@ const UNKNOWN: &[u8] =
     b"UNKNOWN the outcome of the transaction is unknown: it may or may not take effect";
 const OUT_OF_ROOM: &[u8] =
     b"MISCONF the disk of the logs is full: commands that write are refused until it has room";
-const OUT_OF_MEMORY: &[u8] = b"OOM command not allowed when used memory > 'maxmemory'.";
 pub const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
 
 /// Where the transaction of a connection is.

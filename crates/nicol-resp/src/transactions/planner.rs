@@ -25,6 +25,8 @@ pub struct Planner<'a> {
     clock: Clock,
     /// What a command that draws begins with: another one for each command.
     pub seed: u64,
+    /// More memory is in use than CONFIG SET allows.
+    pub spares: bool,
     /// The scripts that a command may name, and the rights that they have.
     scripting: Option<(&'a Scripts, &'a [u8])>,
 }
@@ -33,7 +35,7 @@ impl<'a> Planner<'a> {
     /// For keys of `database`, with the seed of the rows' hash, limits, and the clock by which keys
     /// expire.
     pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, clock: Clock) -> Self {
-        Self { database, hash_seed, limits, clock, seed: 0, scripting: None }
+        Self { database, hash_seed, limits, clock, seed: 0, spares: false, scripting: None }
     }
 
     /// Milliseconds of Unix time. Most commands do not ask.

@@ -1,13 +1,11 @@
 //! No command reaches a panic: each is sent with too many arguments, and with numbers that do not
 //! fit, alone and in a transaction.
 
-mod support;
-
 use std::io::BufReader;
 use std::net::TcpStream;
 
+use crate::support::{Client, command, read_reply, serve, text};
 use nicol_resp::ServerHandle;
-use support::{Client, command, read_reply, serve, text};
 
 /// Arguments of a request, from none to the most.
 const LENGTHS: [usize; 11] = [1, 2, 3, 4, 5, 6, 1_025, 1_026, 2_049, 2_051, 65_535];

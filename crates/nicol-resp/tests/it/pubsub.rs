@@ -1,12 +1,10 @@
 //! Messages reach those who have subscribed, as `redis-server` sends them.
 
-mod support;
-
 use std::time::Duration;
 
-use support::party::Party;
-use support::redis::redis;
-use support::{Client, serve};
+use crate::support::party::Party;
+use crate::support::redis::redis;
+use crate::support::{Client, serve};
 
 /// What clients say to a server and to Redis; each gets the same answers. Client 2 speaks version
 /// 3.

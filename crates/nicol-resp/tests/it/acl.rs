@@ -2,15 +2,13 @@
 //! are those of the `redis-server` of this machine; without one installed, these tests say so and
 //! pass.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use crate::support::redis::redis;
+use crate::support::{Client, command, serve, text};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_resp::{Server, ServerConfig, StartError};
-use support::redis::redis;
-use support::{Client, command, serve, text};
 
 const COMMAND_DENIED: &str = "-NOPERM this user has no permissions to run the";
 const KEY_DENIED: &str =

@@ -1,13 +1,11 @@
 //! Commands that go over all keys: what each answers and leaves, also while others write.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::redis::redis;
+use crate::support::{Client, command, serve, text};
 use nicol_core::rng::{Purpose, Stream};
-use support::redis::redis;
-use support::{Client, command, serve, text};
 
 /// The elements of an array of bulk strings, at any depth, in order.
 fn bulks(reply: &[u8]) -> Vec<String> {
@@ -129,7 +127,7 @@ fn walks_that_are_large_in_bytes_are_split_and_those_of_a_multi_refused() {
     }
     assert_eq!(bulks(&ask(&mut client, "KEYS *")).len(), 40);
     assert_eq!(scan(&mut client, " COUNT 1000", |_| {}).len(), 40);
-    client.ask(b"MULTI\r\nSCAN 0\r\n", b"+OK\r\n-ERR scan inside MULTI is not allowed\r\n");
+    client.ask(b"MULTI\r\nSCAN 0\r\n", b"+OK\r\n-ERR Command not allowed inside a transaction\r\n");
     client.ask(b"EXEC\r\n", b"-EXECABORT Transaction discarded because of previous errors.\r\n");
     client.ask(b"FLUSHALL\r\nDBSIZE\r\nRANDOMKEY\r\n", b"+OK\r\n:0\r\n$-1\r\n");
     client.send(b"INFO commandstats\r\n");

@@ -1,12 +1,10 @@
 //! What INFO, SLOWLOG and LATENCY tell of commands.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Client, MemoryBackend, serve, serve_over, text};
 use nicol_resp::{Backend, Done, Request};
-use support::{Client, MemoryBackend, serve, serve_over, text};
 
 /// Answers after a while.
 struct Late(MemoryBackend, Duration);

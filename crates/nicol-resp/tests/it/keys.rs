@@ -1,14 +1,12 @@
 //! How keys are counted, freed and refused for want of memory.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, MemoryBackend, command, serve, serve_over, text};
 use nicol_core::txn::{Abort, Outcome};
 use nicol_resp::{Backend, Done, Request, Response};
-use support::{Client, MemoryBackend, command, serve, serve_over, text};
 
 fn until(mut true_once: impl FnMut() -> bool) {
     let begun = Instant::now();

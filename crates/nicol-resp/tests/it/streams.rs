@@ -1,15 +1,13 @@
 //! Streams are those of `redis-server`: over random commands, over readers that wait, and in the
 //! format in which values go from one server to another.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::party::Party;
+use crate::support::redis::redis;
+use crate::support::waiting::{ask, clients, reply, server, still_waits, wait};
+use crate::support::{Client, command, serve, text};
 use nicol_core::rng::{Purpose, Stream};
-use support::party::Party;
-use support::redis::redis;
-use support::waiting::{ask, clients, reply, server, still_waits, wait};
-use support::{Client, command, serve, text};
 
 /// What a placeholder of a command stands for.
 const WORDS: &[(&str, &[&str])] = &[

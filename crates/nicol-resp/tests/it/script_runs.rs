@@ -1,11 +1,9 @@
 //! What scripts do as a part of transactions: budgets, keys that nobody declared, events, rights,
 //! and the scripts that libraries for Redis send.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{Client, command, serve, text};
+use crate::support::{Client, command, serve, text};
 
 fn ask(client: &mut Client, words: &[&str]) -> String {
     let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();

@@ -1,13 +1,11 @@
 //! Clients that send more than the store executes, and clients that do not read.
 
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, MemoryBackend, command, serve, serve_over, text};
 use nicol_resp::{Backend, Done, Request};
-use support::{Client, MemoryBackend, command, serve, serve_over, text};
 
 /// Keeps every request until the test lets it go.
 #[derive(Default)]

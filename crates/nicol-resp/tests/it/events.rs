@@ -1,12 +1,10 @@
 //! The events of keys are those of `redis-server`, sent once a transaction has committed.
 
-mod support;
-
 use std::time::Duration;
 
-use support::party::Party;
-use support::redis::redis;
-use support::serve;
+use crate::support::party::Party;
+use crate::support::redis::redis;
+use crate::support::serve;
 
 /// Commands, in groups whose events are compared.
 const TALK: &[&str] = &[

@@ -1,18 +1,16 @@
 //! Clients over TLS, with and without certificates of their own.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Client, command, serve, text};
 use nicol_resp::{ClientCertificates, ServerHandle, Tls, TlsError, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use support::{Client, command, serve, text};
 
 /// An authority, and the folder of what it has signed.
 struct Authority {

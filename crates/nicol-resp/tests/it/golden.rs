@@ -1,8 +1,6 @@
 //! Replies are those of Redis 7.0, byte for byte, over recorded conversations.
 
-mod support;
-
-use support::{Client, serve};
+use crate::support::{Client, serve};
 
 /// Undoes the escapes of the golden file: `\r \n \\ \xHH`.
 fn unescape(text: &str) -> Vec<u8> {

@@ -1,15 +1,13 @@
 //! Large collections: lists that stand in pages are answered as by Redis, and nothing is lost or
 //! left over of their pages.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::pages::{Seen, look};
+use crate::support::redis::redis;
+use crate::support::{Client, MemoryBackend, command, serve_over, text};
 use nicol_core::rng::{Purpose, Stream};
-use support::pages::{Seen, look};
-use support::redis::redis;
-use support::{Client, MemoryBackend, command, serve_over, text};
 
 type Words = Vec<Vec<u8>>;
 

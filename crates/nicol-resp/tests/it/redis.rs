@@ -1,12 +1,10 @@
 //! Replies are those of the `redis-server` of this machine over random conversations. Without one
 //! installed, these tests say so and pass: the golden conversations hold in any case.
 
-mod support;
-
+use crate::support::collections;
+use crate::support::redis::{converse, redis};
+use crate::support::{Client, command, serve, text};
 use nicol_core::rng::{Purpose, Stream};
-use support::collections;
-use support::redis::{converse, redis};
-use support::{Client, command, serve, text};
 
 #[test]
 fn random_conversations_go_as_with_redis() {

@@ -1,12 +1,10 @@
 //! Whatever bytes a client sends, in whatever pieces: the front goes on, and answers in order.
 
-mod support;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 
+use crate::support::{Client, command, read_reply, serve, text};
 use nicol_core::rng::{Purpose, Stream};
-use support::{Client, command, read_reply, serve, text};
 
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b""];
 

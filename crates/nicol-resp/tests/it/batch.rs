@@ -1,13 +1,11 @@
 //! Commands of several connections on one key go together, and each gets what is its own.
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, MemoryBackend, serve_over};
 use nicol_core::txn::{Abort, Outcome};
 use nicol_resp::{Backend, Done, Request, Response, ServerHandle};
-use support::{Client, MemoryBackend, serve_over};
 
 /// Keeps every request until the test says how it ends.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::Txn;
 use nicol_resp::encode::Protocol;
 use nicol_resp::parse::{Parser, ProtocolError, RequestLimits, Step};
-use nicol_resp::plan::{Kind, PlanBuilder};
+use nicol_resp::plan::{Bounds, Kind, PlanBuilder};
 use nicol_resp::{Database, Limits, PROCEDURE, operation, procedures, row};
 
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
@@ -120,7 +120,7 @@ fn the_procedure_refuses_what_no_front_would_send() {
                 _ => {}
             }
         }
-        let planned = plan.finish(Kind::Batch, Protocol::Resp2, 100, &[], 0);
+        let planned = plan.finish(Kind::Batch, Protocol::Resp2, Bounds::values(100), &[], 0);
         let request = planned.request();
         let mut args = request.args.clone();
         for _ in 0..random.below(3) {

@@ -1,11 +1,9 @@
 //! Scripts and functions: as redis-server runs them, and what only a transaction can.
 
-mod support;
-
 use std::io::BufRead;
 
-use support::redis::redis;
-use support::{Client, serve, text};
+use crate::support::redis::redis;
+use crate::support::{Client, serve, text};
 
 /// Sends every line of `conversation` to both servers; returns what they answered differently.
 fn compare(conversation: &str, version: &str) -> Vec<String> {

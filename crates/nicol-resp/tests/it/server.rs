@@ -1,15 +1,15 @@
 //! The front over TCP: order, isolation, limits, failures of the store behind it.
 
-mod support;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, MemoryBackend, command, serve, serve_over};
+use nicol_core::serving::StoreMemory;
 use nicol_core::txn::{Abort, Outcome};
+use nicol_core::units::Bytes;
 use nicol_resp::{Backend, Database, Done, Request, Response, Server, ServerConfig};
 use nicol_resp::{ServerInfo, StartError};
-use support::{Client, MemoryBackend, command, serve, serve_over};
 
 #[test]
 fn a_pipeline_is_answered_in_order_wherever_it_is_cut() {
@@ -542,4 +542,64 @@ fn what_has_expired_is_freed_though_nobody_asks_for_it() {
         std::thread::sleep(Duration::from_millis(20));
     }
     client.ask(b"MGET k1 stays moved\r\n", b"*3\r\n$-1\r\n$1\r\nv\r\n$1\r\nv\r\n");
+}
+
+/// Commands about the server as a whole, of one that keeps nothing and that nobody else may end.
+#[test]
+fn what_the_server_is_not_is_told_in_words() {
+    let server = serve(|_| ());
+    let mut client = Client::connect(&server);
+    client.ask(b"ROLE\r\n", b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
+    client.ask(b"REPLICAOF no one\r\n", b"+OK\r\n");
+    client.ask(b"MODULE LIST\r\n", b"*0\r\n");
+    client.ask(b"SHUTDOWN ABORT\r\n", b"-ERR No shutdown in progress.\r\n");
+    client.ask(b"SHUTDOWN SAVE NOSAVE\r\n", b"-ERR syntax error\r\n");
+    for (request, words) in [
+        (&b"REPLICAOF localhost 6379\r\n"[..], "follows no other server"),
+        (b"SYNC\r\n", "follows no other server"),
+        (b"MODULE LOAD x.so\r\n", "loads no modules"),
+        (b"SAVE\r\n", "--log-device"),
+        (b"BGSAVE\r\n", "--log-device"),
+        (b"SHUTDOWN\r\n", "ended by the program that runs it"),
+        (b"DEBUG SLEEP 1\r\n", "not allowed"),
+    ] {
+        client.send(request);
+        let line = client.line();
+        assert!(line.starts_with("-ERR") && line.contains(words), "{line}");
+    }
+    client
+        .ask(b"MULTI\r\nSHUTDOWN\r\n", b"+OK\r\n-ERR Command not allowed inside a transaction\r\n");
+}
+
+/// A store that counts its memory.
+struct Counted(MemoryBackend);
+
+impl Backend for Counted {
+    fn memory(&self) -> StoreMemory {
+        StoreMemory { parts: vec![("used_memory_records", Bytes(1_000))], limit: None }
+    }
+
+    fn submit(&self, connection: u64, request: Arc<Request>, done: Done) {
+        self.0.submit(connection, request, done);
+    }
+}
+
+#[test]
+fn a_lower_limit_of_memory_refuses_what_may_grow_and_nothing_else() {
+    let server = serve_over(Arc::new(Counted(MemoryBackend::new())), |_| ());
+    let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
+    let refused = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    client.ask(b"SET a 1\r\nMULTI\r\nSET b 1\r\n", b"+OK\r\n+OK\r\n+QUEUED\r\n");
+    other.ask(b"CONFIG SET maxmemory 1\r\n", b"+OK\r\n");
+    client.send(b"EXEC\r\n");
+    let line = client.line();
+    assert!(line.starts_with("-EXECABORT") && line.contains("OOM"), "{line}");
+    client.ask(b"SET a 2\r\n", refused);
+    client.ask(b"GET a\r\n", b"$1\r\n1\r\n");
+    client.ask(b"MULTI\r\nSET b 1\r\n", &[b"+OK\r\n", &refused[..]].concat());
+    client.ask(b"DISCARD\r\nDEL a\r\n", b"+OK\r\n:1\r\n");
+    other.ask(b"CONFIG SET maxmemory 0\r\n", b"+OK\r\n");
+    client.ask(b"SET a 2\r\n", b"+OK\r\n");
+    other.send(b"CONFIG SET maxmemory many\r\n");
+    assert!(other.line().contains("must be a memory value"));
 }

@@ -1,12 +1,10 @@
 //! What CLIENT does to clients, and MONITOR shows of them, is what `redis-server` does.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::party::Party;
-use support::redis::redis;
-use support::{Client, serve};
+use crate::support::party::Party;
+use crate::support::redis::redis;
+use crate::support::{Client, serve};
 
 /// What clients say to a server and to Redis; each gets the same answers.
 const TALK: &[(usize, &str)] = &[

@@ -1,12 +1,10 @@
 //! Pops that wait: who gets what, in which order, and when nobody comes.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::Client;
-use support::redis::redis;
-use support::waiting::{ask, clients, reply, server, still_waits, wait};
+use crate::support::Client;
+use crate::support::redis::redis;
+use crate::support::waiting::{ask, clients, reply, server, still_waits, wait};
 
 #[test]
 fn waiters_are_served_in_order_of_arrival_and_one_for_each_element() {
