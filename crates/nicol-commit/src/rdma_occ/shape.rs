@@ -62,8 +62,8 @@ impl Shape {
         };
         table.size_heap_for(&rows.longer);
         table.size_heap_for(&[(value as u32, records)]);
-        // Where none comes, keys that are not there are locked and released all the same, as of items
-        // that do not exist.
+        // Where none comes, keys that are not there are locked and released all the same, as of
+        // items that do not exist.
         let records = if rows.grow { records } else { table.slots + table.overflow_slots };
         Self { geometry: Geometry::new(table), records }
     }

@@ -42,8 +42,8 @@ impl Inherited {
         }
     }
 
-    /// Learns from `view` which shards `id` leads now; `indices` are those that a shard's NIC begins
-    /// with.
+    /// Learns from `view` which shards `id` leads now; `indices` are those that a shard's NIC
+    /// begins with.
     pub(super) fn learn(
         &self,
         view: &View,
