@@ -216,7 +216,7 @@ fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut cursor, mut args, mut keys) = (plan.cursor(), Vec::new(), Vec::new());
     for _ in 0..plan.commands {
         let Ok(op) = cursor.command(&mut args) else { break };
-        if [Op::PURGE, Op::EMPTY].contains(&op) {
+        if [Op::PURGE, Op::EMPTY, Op::EVICT].contains(&op) {
             return None;
         }
         keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));

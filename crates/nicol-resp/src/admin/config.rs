@@ -7,10 +7,13 @@ use crate::commands::glob::matches;
 use crate::commands::number::parse_i64;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
+use crate::eviction::SAMPLES_MAX;
+use crate::eviction::policy::{Policy, UnknownPolicy};
 use crate::notices::Chosen;
 use crate::scripts::meter::TIME_MAX;
 use crate::shared::{Persistence, Shared};
 use crate::transactions::record::DATABASES;
+use nicol_core::serving::Walked;
 
 /// CONFIG.
 pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -48,8 +51,9 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
                 "CONFIG <subcommand> [<arg> ...]. Subcommands are:",
                 "GET <pattern> ...",
                 "SET <name> <value> ...",
-                "    Of slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold and",
-                "    notify-keyspace-events.",
+                "    Of slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold,",
+                "    notify-keyspace-events, maxmemory-policy, maxmemory-samples, lfu-log-factor and",
+                "    lfu-decay-time.",
                 "RESETSTAT",
                 "HELP",
             ];
@@ -61,6 +65,7 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
 
 fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let limits = &shared.config.limits;
+    let eviction = &shared.eviction;
     let kept = shared.info.persistence.as_ref();
     let load = |number: &AtomicU64| number.load(Ordering::Relaxed).to_string();
     let slower_than = shared.stats.slow.threshold_us.load(Ordering::Relaxed);
@@ -76,7 +81,10 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
         ("maxmemory-clients", client_bytes(limits.client_bytes)),
-        ("maxmemory-policy", "noeviction".into()),
+        ("maxmemory-policy", eviction.policy().name().into()),
+        ("maxmemory-samples", eviction.samples.load(Ordering::Relaxed).to_string()),
+        ("lfu-decay-time", eviction.lfu_decay_minutes.load(Ordering::Relaxed).to_string()),
+        ("lfu-log-factor", eviction.lfu_log_factor.load(Ordering::Relaxed).to_string()),
         ("notify-keyspace-events", shared.notices.text()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
@@ -95,15 +103,24 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
 enum Value {
     Number(i64),
     Notices(Chosen),
+    Policy(Policy),
 }
 
 /// Reads the value of a setting that can be changed; `None`: it cannot. Errors: what is wrong.
-fn read(name: &str, text: &[u8]) -> Option<Result<Value, String>> {
+fn read(shared: &Shared, name: &str, text: &[u8]) -> Option<Result<Value, String>> {
     let number = |least: i64| {
         let number = parse_i64(text).filter(|value| *value >= least);
         number.map(Value::Number).ok_or_else(|| format!("give a number of {least} or more"))
     };
+    let within = |least: u32, most: u32| {
+        let range = i64::from(least)..=i64::from(most);
+        let number = parse_i64(text).filter(|value| range.contains(value));
+        number.map(Value::Number).ok_or_else(|| format!("give a number from {least} to {most}"))
+    };
     Some(match name {
+        "maxmemory-policy" => policy(shared, text).map(Value::Policy),
+        "maxmemory-samples" => within(1, SAMPLES_MAX),
+        "lfu-decay-time" | "lfu-log-factor" => within(0, i32::MAX as u32),
         "slowlog-log-slower-than" => number(-1),
         "slowlog-max-len" | "latency-monitor-threshold" => number(0),
         "notify-keyspace-events" => Chosen::parse(text)
@@ -111,6 +128,17 @@ fn read(name: &str, text: &[u8]) -> Option<Result<Value, String>> {
             .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         _ => return None,
     })
+}
+
+/// Reads a policy that this store can follow.
+fn policy(shared: &Shared, text: &[u8]) -> Result<Policy, String> {
+    let policy: Policy =
+        String::from_utf8_lossy(text).parse().map_err(|e: UnknownPolicy| e.to_string())?;
+    let evicts = policy.order.is_some();
+    match evicts && shared.backend.walk(0, &mut Vec::new()) == Walked::Unable {
+        true => Err("this store does not list its keys: nothing can be evicted".into()),
+        false => Ok(policy),
+    }
 }
 
 /// CONFIG SET: all of its values, or none and the reason.
@@ -121,7 +149,7 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
         let refused = |why: &str| {
             format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
         };
-        let value = match read(&name, command.arg(place + 1)) {
+        let value = match read(shared, &name, command.arg(place + 1)) {
             Some(value) => value.map_err(|why| refused(&why))?,
             None if settings(shared).iter().any(|(known, _)| *known == name) => {
                 return Err(refused("it is given at the start of the server"));
@@ -139,6 +167,16 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
     for (name, value) in found {
         let stats = &shared.stats;
         match (name.as_str(), value) {
+            (_, Value::Policy(policy)) => shared.eviction.choose(policy),
+            ("maxmemory-samples", Value::Number(value)) => {
+                shared.eviction.samples.store(value as u32, Ordering::Relaxed);
+            }
+            ("lfu-decay-time", Value::Number(value)) => {
+                shared.eviction.lfu_decay_minutes.store(value as u32, Ordering::Relaxed);
+            }
+            ("lfu-log-factor", Value::Number(value)) => {
+                shared.eviction.lfu_log_factor.store(value as u32, Ordering::Relaxed);
+            }
             (_, Value::Notices(chosen)) => shared.notices.choose(chosen),
             ("slowlog-log-slower-than", Value::Number(value)) => {
                 stats.slow.threshold_us.store(value, Ordering::Relaxed);
