@@ -222,7 +222,7 @@ fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
             // It names rows only: what has expired there is told beside it.
             continue;
         }
-        if op == Op::EMPTY {
+        if [Op::EMPTY, Op::EVICT].contains(&op) {
             return None;
         }
         keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));

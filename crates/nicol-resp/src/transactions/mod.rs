@@ -6,6 +6,7 @@
 
 mod active_expiry;
 mod calls;
+mod evictor;
 mod in_flight;
 mod joined;
 mod lock_table;
@@ -33,6 +34,7 @@ use nicol_core::serving::{Request, Response};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use self::active_expiry::{ACTIVE_EXPIRY, ActiveExpiry};
+use self::evictor::{EVICTOR, Evictor, Next};
 use self::in_flight::InFlight;
 use self::joined::{JOINED_BATCH, JoinedBatches, shares};
 use self::lock_table::{LockTable, Waiter};
@@ -40,6 +42,7 @@ use self::news::Told;
 use self::output::OutputHead;
 use self::plan::{PlanBuilder, Planned};
 use crate::commands::errors::OUT_OF_MEMORY;
+use crate::commands::touches;
 use crate::connection::mailbox::{Completion, Mailbox, Promise};
 use crate::events::Event;
 use crate::shared::{Shared, count};
@@ -111,6 +114,7 @@ pub struct Transactions {
     in_flight: InFlight,
     joined: JoinedBatches,
     expiry: ActiveExpiry,
+    evictor: Evictor,
     /// When, and of which place and connection.
     back_offs: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     random: rng::Stream,
@@ -127,6 +131,7 @@ impl Transactions {
             in_flight: InFlight::default(),
             joined: JoinedBatches::default(),
             expiry: ActiveExpiry::default(),
+            evictor: Evictor::default(),
             back_offs: BinaryHeap::new(),
             random,
             ended: VecDeque::new(),
@@ -150,6 +155,10 @@ impl Transactions {
             return;
         }
         count(&self.shared.counters.transactions, 1);
+        if planned.accesses() && planned.ops().any(touches) {
+            let random = &mut self.random;
+            self.shared.eviction.touch(planned.rows(), || random.bits() as u32);
+        }
         self.lock(Waiter { slot, connection, planned });
     }
 
@@ -249,13 +258,13 @@ impl Transactions {
         let rides = |waiter: &Waiter| {
             commands += waiter.planned.commands();
             bytes += waiter.planned.bytes();
-            waiter.slot != ACTIVE_EXPIRY
+            waiter.slot < EVICTOR
                 && commands <= limits.group_commands
                 && bytes <= limits.group_bytes
                 && first.planned.covers(&waiter.planned)
         };
         let followers = match first.slot {
-            ACTIVE_EXPIRY => Vec::new(),
+            ACTIVE_EXPIRY | EVICTOR => Vec::new(),
             _ => self.locks.followers(first.planned.request(), rides),
         };
         if followers.is_empty() {
@@ -352,6 +361,10 @@ impl Transactions {
                 self.expiry.expired(&response, &self.shared);
                 return self.expire();
             }
+            EVICTOR => {
+                self.release(&request);
+                return self.evicted(&response);
+            }
             JOINED_BATCH => return self.joined_ended(&request, &response),
             _ => {}
         }
@@ -429,6 +442,9 @@ impl Transactions {
         }
         let Open { connection, attempts, begun, .. } = *failed;
         let too_large = abort == Abort::NoResources;
+        if too_large && self.waits_for_room(slot, failed) {
+            return true;
+        }
         if failed.planned.splits() && (too_large || attempts >= ATTEMPTS_WHOLE) {
             return false;
         }
@@ -458,6 +474,60 @@ impl Transactions {
             self.back_offs.push(Reverse((at, slot, connection)));
         }
         true
+    }
+
+    /// Has keys evicted for a transaction that the store has refused, and lets it wait; `false`: it
+    /// is of no use.
+    fn waits_for_room(&mut self, slot: usize, failed: &Open) -> bool {
+        let Open { connection, ref planned, attempts, begun, .. } = *failed;
+        let (backend, limits) = (&self.shared.backend, &self.shared.config.limits);
+        let over = attempts >= limits.attempts || begun.elapsed() >= limits.transaction_time;
+        let is_full = !backend.is_out_of_room() && backend.is_full();
+        if over || !is_full || !self.evictor.may_help(&self.shared) {
+            return false;
+        }
+        count(&self.shared.counters.retries, 1);
+        self.evictor.starve(slot, connection, planned.request().writes.len(), attempts);
+        let (planned, attempts) = (planned.at(self.shared.unix_ms()), attempts + 1);
+        let stage = Stage::BackOff;
+        self.open[slot] = Some(Open { connection, planned, attempts, begun, stage });
+        self.evict();
+        true
+    }
+
+    /// Submits the next rows to be evicted, if someone waits and none are in progress.
+    fn evict(&mut self) {
+        let Self { shared, expiry, locks, random, .. } = self;
+        match self.evictor.next(shared, expiry, locks, random) {
+            Next::Idle => {}
+            Next::Evict(planned) => {
+                self.lock(Waiter { slot: EVICTOR, connection: 0, planned });
+            }
+            // Now they are refused for good.
+            Next::Hopeless => self.feed(),
+        }
+    }
+
+    /// Rows have been evicted, or could not be.
+    fn evicted(&mut self, response: &Response) {
+        match self.evictor.ended(response, &self.shared, &mut self.expiry) {
+            true => self.feed(),
+            false => self.evict(),
+        }
+    }
+
+    /// Lets those who wait for room try again.
+    fn feed(&mut self) {
+        for (slot, connection) in self.evictor.take_starved() {
+            let attempts = self.open.get(slot).and_then(Option::as_ref).map_or(0, |o| o.attempts);
+            // The memory is free once the hosts have applied the deletion.
+            let wait = match attempts.saturating_sub(ATTEMPTS_AT_ONCE) {
+                0 => 0,
+                more => (BACK_OFF.as_micros() as u64) << more.min(BACK_OFF_DOUBLINGS),
+            };
+            let at = Instant::now() + Duration::from_micros(wait);
+            self.back_offs.push(Reverse((at, slot, connection)));
+        }
     }
 
     /// Tells a client whose transaction takes too long that its outcome is unknown: if the store

@@ -71,8 +71,11 @@ impl Op {
     pub const LIST: Self = Self(3);
     /// Deletes the keys of a row; answers their number.
     pub const EMPTY: Self = Self(4);
+    /// Deletes the keys of a row, or if its argument is 1 only those that expire; answers their
+    /// number.
+    pub const EVICT: Self = Self(5);
     /// The number of the first command of the table.
-    const COMMANDS: u16 = 5;
+    const COMMANDS: u16 = 6;
 
     /// The command in place `number` of the table.
     pub const fn command(number: u16) -> Self {
@@ -404,6 +407,16 @@ impl Planned {
     /// The records that it names.
     pub fn rows(&self) -> impl Iterator<Item = &Key> {
         self.request.reads.iter().chain(&self.request.writes)
+    }
+
+    /// What its commands do.
+    pub fn ops(&self) -> impl Iterator<Item = Op> {
+        self.runs.iter().map(|(op, _)| op)
+    }
+
+    /// Whether it runs commands of a client, which access the records that it names.
+    pub fn accesses(&self) -> bool {
+        matches!(self.kind, Kind::Batch | Kind::Exec | Kind::Script)
     }
 
     /// Whether it is a batch that can be run in parts.
