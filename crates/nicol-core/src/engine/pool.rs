@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// Bytes of the buffers kept for reuse: what an engine has in hand at a time is less, and more would
-/// be memory that nothing counts.
+/// Bytes of the buffers kept for reuse: what an engine has in hand at a time is less, and more
+/// would be memory that nothing counts.
 const KEPT_BYTES_MAX: usize = 512 << 10;
 /// A buffer that grew beyond this is freed instead of kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;

@@ -22,8 +22,8 @@ const BITS_MIN: u32 = 10;
 const TICK_BITS: u32 = 6;
 /// Minutes and count in a slot: 24 and 8 bits.
 const COUNT_BITS: u32 = 8;
-/// The count of a key that is new: others must not overtake it before it could be read again. Redis'
-/// LFU_INIT_VAL.
+/// The count of a key that is new: others must not overtake it before it could be read again.
+/// Redis' LFU_INIT_VAL.
 pub const COUNT_NEW: u8 = 5;
 
 /// How counts grow and shrink, as Redis has it.
@@ -49,7 +49,7 @@ impl Accesses {
     /// For a store whose memory has this limit.
     pub fn new(limit: Option<u64>) -> Self {
         let slots = limit.map_or(1 << BITS_UNLIMITED, |bytes| bytes / BYTES_PER_SLOT);
-        let bits = slots.max(1).next_power_of_two().ilog2().clamp(BITS_MIN, BITS_MAX);
+        let bits = slots.max(1).ilog2().clamp(BITS_MIN, BITS_MAX);
         let pieces = (0..(1_usize << bits) / PIECE).map(|_| OnceLock::new()).collect();
         Self { pieces, shift: u64::BITS - bits, now: AtomicU32::new(0) }
     }

@@ -11,6 +11,7 @@ mod in_flight;
 mod joined;
 mod lock_table;
 pub mod news;
+pub mod op;
 pub mod output;
 pub mod page;
 pub mod plan;
@@ -34,7 +35,7 @@ use nicol_core::serving::{Request, Response};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use self::active_expiry::{ACTIVE_EXPIRY, ActiveExpiry};
-use self::evictor::{EVICTOR, Evictor, Next};
+use self::evictor::{EVICTOR, Evictor};
 use self::in_flight::InFlight;
 use self::joined::{JOINED_BATCH, JoinedBatches, shares};
 use self::lock_table::{LockTable, Waiter};
@@ -474,60 +475,6 @@ impl Transactions {
             self.back_offs.push(Reverse((at, slot, connection)));
         }
         true
-    }
-
-    /// Has keys evicted for a transaction that the store has refused, and lets it wait; `false`: it
-    /// is of no use.
-    fn waits_for_room(&mut self, slot: usize, failed: &Open) -> bool {
-        let Open { connection, ref planned, attempts, begun, .. } = *failed;
-        let (backend, limits) = (&self.shared.backend, &self.shared.config.limits);
-        let over = attempts >= limits.attempts || begun.elapsed() >= limits.transaction_time;
-        let is_full = !backend.is_out_of_room() && backend.is_full();
-        if over || !is_full || !self.evictor.may_help(&self.shared) {
-            return false;
-        }
-        count(&self.shared.counters.retries, 1);
-        self.evictor.starve(slot, connection, planned.request().writes.len(), attempts);
-        let (planned, attempts) = (planned.at(self.shared.unix_ms()), attempts + 1);
-        let stage = Stage::BackOff;
-        self.open[slot] = Some(Open { connection, planned, attempts, begun, stage });
-        self.evict();
-        true
-    }
-
-    /// Submits the next rows to be evicted, if someone waits and none are in progress.
-    fn evict(&mut self) {
-        let Self { shared, expiry, locks, random, .. } = self;
-        match self.evictor.next(shared, expiry, locks, random) {
-            Next::Idle => {}
-            Next::Evict(planned) => {
-                self.lock(Waiter { slot: EVICTOR, connection: 0, planned });
-            }
-            // Now they are refused for good.
-            Next::Hopeless => self.feed(),
-        }
-    }
-
-    /// Rows have been evicted, or could not be.
-    fn evicted(&mut self, response: &Response) {
-        match self.evictor.ended(response, &self.shared, &mut self.expiry) {
-            true => self.feed(),
-            false => self.evict(),
-        }
-    }
-
-    /// Lets those who wait for room try again.
-    fn feed(&mut self) {
-        for (slot, connection) in self.evictor.take_starved() {
-            let attempts = self.open.get(slot).and_then(Option::as_ref).map_or(0, |o| o.attempts);
-            // The memory is free once the hosts have applied the deletion.
-            let wait = match attempts.saturating_sub(ATTEMPTS_AT_ONCE) {
-                0 => 0,
-                more => (BACK_OFF.as_micros() as u64) << more.min(BACK_OFF_DOUBLINGS),
-            };
-            let at = Instant::now() + Duration::from_micros(wait);
-            self.back_offs.push(Reverse((at, slot, connection)));
-        }
     }
 
     /// Tells a client whose transaction takes too long that its outcome is unknown: if the store
