@@ -258,8 +258,8 @@ impl State {
             let Some(tracker) = self.clients.get_mut(&copy.client) else { return false };
             if !(tracker.mode.no_loop && writer == Some(copy.client)) {
                 tracker.tell(Stale::Keys(vec![copy.key.clone()]));
+                copy.is_stale |= copy.is_reading;
             }
-            copy.is_stale |= copy.is_reading;
             copy.is_reading
         });
         self.copies -= before - copies.len();
