@@ -13,6 +13,7 @@ use crate::connection::address::Address;
 use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
+use crate::eviction::Eviction;
 use crate::logins::Logins;
 use crate::memory_limit::MemoryLimit;
 use crate::monitors::Monitors;
@@ -137,6 +138,8 @@ counters! {
     slow_closed,
     /// Connections closed because the buffers of all take too much memory.
     evicted,
+    /// Keys deleted to make room.
+    evicted_keys,
     /// Keys that commands read and that were there.
     hits,
     /// Keys that commands read and that were not there.
@@ -225,6 +228,8 @@ pub struct Shared {
     pub pause: Pause,
     pub events: Events,
     pub stats: Stats,
+    /// What is evicted once the memory is used up.
+    pub eviction: Eviction,
     /// Bytes of all clients' buffers.
     pub client_bytes: AtomicU64,
     pub memory_limit: MemoryLimit,
@@ -243,6 +248,8 @@ impl Shared {
         address: Address,
     ) -> Self {
         let (keyspace, stats) = (Keyspace::new(config.keys), Stats::new(config.threads));
+        let limit = backend.memory().limit.map(|limit| limit.0);
+        let eviction = Eviction::new(config.eviction, config.eviction_samples, limit);
         Self {
             config,
             backend,
@@ -268,6 +275,7 @@ impl Shared {
             pause: Pause::default(),
             events: Events::default(),
             stats,
+            eviction,
             client_bytes: AtomicU64::new(0),
             memory_limit: MemoryLimit::default(),
             min_replicas: AtomicU64::new(0),
@@ -280,7 +288,7 @@ impl Shared {
     pub fn used_memory(&self) -> Option<u64> {
         let store = self.backend.memory();
         let clients = self.client_bytes.load(Ordering::Relaxed);
-        let all = store.used().0 + clients + self.info.process_bytes;
+        let all = store.used().0 + clients + self.info.process_bytes + self.eviction.bytes();
         Some(all).filter(|_| !store.parts.is_empty()).or_else(|| (self.info.resident)())
     }
 
@@ -327,6 +335,7 @@ impl Shared {
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
         Planner::new(database, self.config.hash_seed, &self.config.limits, self.clock)
+            .with_accesses(&self.eviction)
             .seeded(self.next_seed.fetch_add(1, Ordering::Relaxed))
     }
 }

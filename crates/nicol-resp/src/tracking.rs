@@ -222,7 +222,7 @@ fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
             // It names rows only: what has expired there is told beside it.
             continue;
         }
-        if op == Op::EMPTY {
+        if [Op::EMPTY, Op::EVICT].contains(&op) {
             return None;
         }
         keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
@@ -258,8 +258,8 @@ impl State {
             let Some(tracker) = self.clients.get_mut(&copy.client) else { return false };
             if !(tracker.mode.no_loop && writer == Some(copy.client)) {
                 tracker.tell(Stale::Keys(vec![copy.key.clone()]));
+                copy.is_stale |= copy.is_reading;
             }
-            copy.is_stale |= copy.is_reading;
             copy.is_reading
         });
         self.copies -= before - copies.len();

@@ -7,11 +7,14 @@ use crate::commands::glob::matches;
 use crate::commands::number::parse_i64;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
+use crate::eviction::SAMPLES_MAX;
+use crate::eviction::policy::{Policy, UnknownPolicy};
 use crate::notices::Chosen;
 use crate::scripts::meter::TIME_MAX;
 use crate::shared::{Persistence, Shared};
 use crate::transactions::record::DATABASES;
 use crate::transactions::sizes::{self, ALIASES, NAMES};
+use nicol_core::serving::Walked;
 
 /// CONFIG.
 pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -51,7 +54,9 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
                 "SET <name> <value> ...",
                 "    Of slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold,",
                 "    notify-keyspace-events, maxmemory (no more than at the start; 0: as at the",
-                "    start), min-replicas-to-write, and the sizes beyond which Redis holds a value in another form.",
+                "    start), maxmemory-policy, maxmemory-samples, lfu-log-factor, lfu-decay-time,",
+                "    min-replicas-to-write, and the sizes beyond which Redis holds a value in",
+                "    another form.",
                 "RESETSTAT",
                 "HELP",
             ];
@@ -63,6 +68,7 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
 
 fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let limits = &shared.config.limits;
+    let eviction = &shared.eviction;
     let kept = shared.info.persistence.as_ref();
     let load = |number: &AtomicU64| number.load(Ordering::Relaxed).to_string();
     let slower_than = shared.stats.slow.threshold_us.load(Ordering::Relaxed);
@@ -78,9 +84,12 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.max_memory().unwrap_or(0).to_string()),
         ("maxmemory-clients", client_bytes(limits.client_bytes)),
-        ("maxmemory-policy", "noeviction".into()),
         ("min-replicas-to-write", load(&shared.min_replicas)),
         ("min-slaves-to-write", load(&shared.min_replicas)),
+        ("maxmemory-policy", eviction.policy().name().into()),
+        ("maxmemory-samples", eviction.samples.load(Ordering::Relaxed).to_string()),
+        ("lfu-decay-time", eviction.lfu_decay_minutes.load(Ordering::Relaxed).to_string()),
+        ("lfu-log-factor", eviction.lfu_log_factor.load(Ordering::Relaxed).to_string()),
         ("notify-keyspace-events", shared.notices.text()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
@@ -110,6 +119,7 @@ enum Value {
     Size(usize, u32),
     /// What it is already.
     Same,
+    Policy(Policy),
 }
 
 /// Reads the value of a setting that can be changed; `None`: it cannot. Errors: what is wrong.
@@ -118,7 +128,15 @@ fn read(shared: &Shared, name: &str, text: &[u8]) -> Option<Result<Value, String
         let number = parse_i64(text).filter(|value| *value >= least);
         number.map(Value::Number).ok_or_else(|| format!("give a number of {least} or more"))
     };
+    let within = |least: u32, most: u32| {
+        let range = i64::from(least)..=i64::from(most);
+        let number = parse_i64(text).filter(|value| range.contains(value));
+        number.map(Value::Number).ok_or_else(|| format!("give a number from {least} to {most}"))
+    };
     Some(match name {
+        "maxmemory-policy" => policy(shared, text).map(Value::Policy),
+        "maxmemory-samples" => within(1, SAMPLES_MAX),
+        "lfu-decay-time" | "lfu-log-factor" => within(0, i32::MAX as u32),
         "slowlog-log-slower-than" => number(-1),
         "slowlog-max-len"
         | "latency-monitor-threshold"
@@ -137,10 +155,15 @@ fn read(shared: &Shared, name: &str, text: &[u8]) -> Option<Result<Value, String
     })
 }
 
+/// Why the limit cannot be lowered, or the policy chosen.
+const EVICTS: &str = "only at the limit of the start keys are evicted: with a policy that evicts \
+                      maxmemory stays as it was given there (CONFIG SET maxmemory 0)";
+
 /// A limit of memory, in Redis' units. Errors: it is above that of the start.
 fn memory(shared: &Shared, text: &[u8]) -> Result<Value, String> {
     let bytes = memory_size(text).ok_or("argument must be a memory value")?;
     match shared.backend.memory().limit {
+        _ if bytes > 0 && shared.eviction.policy().order.is_some() => Err(EVICTS.into()),
         Some(most) if bytes > most.0 => Err(format!(
             "the server was started with {most}: start it with more --max-memory",
             most = most.0
@@ -164,6 +187,20 @@ fn memory_size(text: &[u8]) -> Option<u64> {
         _ => return None,
     };
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Reads a policy that this store can follow.
+fn policy(shared: &Shared, text: &[u8]) -> Result<Policy, String> {
+    let policy: Policy =
+        String::from_utf8_lossy(text).parse().map_err(|e: UnknownPolicy| e.to_string())?;
+    let evicts = policy.order.is_some();
+    if evicts && shared.memory_limit.get().is_some() {
+        return Err(EVICTS.into());
+    }
+    match evicts && shared.backend.walk(0, &mut Vec::new()) == Walked::Unable {
+        true => Err("this store does not list its keys: nothing can be evicted".into()),
+        false => Ok(policy),
+    }
 }
 
 /// CONFIG SET: all of its values, or none and the reason.
@@ -193,6 +230,16 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
     for (name, value) in found {
         let stats = &shared.stats;
         match (name.as_str(), value) {
+            (_, Value::Policy(policy)) => shared.eviction.choose(policy),
+            ("maxmemory-samples", Value::Number(value)) => {
+                shared.eviction.samples.store(value as u32, Ordering::Relaxed);
+            }
+            ("lfu-decay-time", Value::Number(value)) => {
+                shared.eviction.lfu_decay_minutes.store(value as u32, Ordering::Relaxed);
+            }
+            ("lfu-log-factor", Value::Number(value)) => {
+                shared.eviction.lfu_log_factor.store(value as u32, Ordering::Relaxed);
+            }
             (_, Value::Notices(chosen)) => shared.notices.choose(chosen),
             (_, Value::Memory(bytes)) => shared.memory_limit.set(bytes),
             (_, Value::Size(place, size)) => shared.sizes.set(place, size),

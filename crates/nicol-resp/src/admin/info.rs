@@ -137,10 +137,11 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     lines.extend(shared.used_memory().map(|bytes| ("used_memory", bytes.to_string())));
     lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
     lines.push(("maxmemory", shared.max_memory().unwrap_or(0).to_string()));
-    lines.push(("maxmemory_policy", "noeviction".into()));
+    lines.push(("maxmemory_policy", shared.eviction.policy().name().into()));
     let (scripts, bytes) = shared.scripts.counts();
     lines.push(("number_of_cached_scripts", scripts.to_string()));
     lines.push(("used_memory_scripts", bytes.to_string()));
+    lines.push(("memory_access_times", shared.eviction.bytes().to_string()));
     lines.push(("mem_clients_normal", clients.to_string()));
     lines.push(("used_memory_startup", shared.info.process_bytes.to_string()));
     lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));
@@ -181,7 +182,7 @@ fn statistics(shared: &Shared) -> Vec<(&'static str, String)> {
         ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
         ("evicted_clients", get(&c.evicted)),
         ("expired_keys", get(&c.expired)),
-        ("evicted_keys", "0".into()),
+        ("evicted_keys", get(&c.evicted_keys)),
         ("keyspace_hits", get(&c.hits)),
         ("keyspace_misses", get(&c.misses)),
         ("pubsub_channels", shared.pubsub.len(Scope::Channels).to_string()),

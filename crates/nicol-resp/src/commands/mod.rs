@@ -43,6 +43,7 @@ mod usage;
 
 use self::kind::Type;
 use self::spec::Spec;
+use crate::transactions::plan::Op;
 
 /// The types of value, each with its commands.
 pub const TYPES: &[(&Type, &[Spec])] = &[
@@ -97,6 +98,30 @@ pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     // A name with zeros behind it is another one.
     found.ok().map(|index| &TABLE[index]).filter(|spec| spec.name.len() == name.len())
 }
+
+/// Commands that tell something of a key without an access to its value: they leave its time of
+/// access as it is, as in Redis.
+const QUIET: [&str; 7] = ["exists", "expiretime", "object", "pexpiretime", "pttl", "ttl", "type"];
+
+/// Whether the keys of a command count as accessed.
+pub fn touches(op: Op) -> bool {
+    op.place().is_some_and(|place| TOUCHES[place])
+}
+
+static TOUCHES: [bool; COMMANDS] = {
+    let mut touches = [true; COMMANDS];
+    let mut index = 0;
+    while index < COMMANDS {
+        let mut quiet = 0;
+        while quiet < QUIET.len() {
+            touches[index] &= is_behind(QUIET[quiet], TABLE[index].name)
+                || is_behind(TABLE[index].name, QUIET[quiet]);
+            quiet += 1;
+        }
+        index += 1;
+    }
+    touches
+};
 
 pub const COMMANDS: usize = {
     let (mut count, mut list) = (0, 0);

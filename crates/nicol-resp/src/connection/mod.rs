@@ -260,9 +260,10 @@ impl Connection {
             self.session.answers = Answers::On;
         }
         let before = self.output.len();
+        let speaks = self.speaks();
         let want = self.command(shared);
-        // CLIENT REPLY ON is answered itself.
-        if wanted == Answers::SkipNext || self.session.answers == Answers::Off {
+        let quiet = wanted == Answers::SkipNext || self.session.answers == Answers::Off;
+        if quiet && !speaks {
             self.hush(before);
         }
         self.silent &= self.batch.commands() > 0 || matches!(want, Want::Submit(_) | Want::Walk);

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::session::Answers;
 use super::{Connection, Life};
 use crate::commands::lookup;
 use crate::commands::rights::{self, Categories};
@@ -42,6 +43,21 @@ impl Connection {
             _ => spec.writes(),
         };
         paused == Paused::All || writes
+    }
+
+    /// Whether the command that the parser holds is answered whatever CLIENT REPLY said before:
+    /// CLIENT REPLY ON, and what tells of subscriptions.
+    pub(super) fn speaks(&self) -> bool {
+        if self.session.answers == Answers::On && !self.silent {
+            return true;
+        }
+        let command = self.parser.command(&self.input[self.consumed..]);
+        let is = |place, word: &[u8]| command.arg(place).eq_ignore_ascii_case(word);
+        lookup(command.arg(0)).is_some_and(|spec| match spec.action {
+            Action::Admin(Admin::Subscribe(_) | Admin::Unsubscribe(_), _) => true,
+            Action::Admin(Admin::Client, _) => is(1, b"reply") && is(2, b"on"),
+            _ => false,
+        })
     }
 
     /// Shows the command that the parser holds to those who see all. Those for administrators are

@@ -57,6 +57,9 @@ pub fn command<'t>(
         }
         (Op::LIST, [row]) => work.list(row, &mut reply),
         (Op::EMPTY, [row]) => work.empty(row).map(|keys| reply.integer(keys)),
+        (Op::EVICT, [row, only]) => {
+            work.evict(row, only.bytes == [1]).map(|keys| reply.integer(keys))
+        }
         (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
         (_, args) => match spec.map(|spec| (spec.name, spec.action)) {
             Some((name, Action::Data(_, run))) => {

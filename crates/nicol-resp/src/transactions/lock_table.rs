@@ -45,6 +45,11 @@ impl LockTable {
         }
     }
 
+    /// Whether a transaction holds `row`, or waits for it.
+    pub fn is_held(&self, row: Key) -> bool {
+        self.holds.contains_key(&row)
+    }
+
     /// Releases the keys of `request`; appends those that may go in now to `admitted`.
     pub fn leave(&mut self, request: &Request, admitted: &mut Vec<Waiter>) {
         for key in &request.reads {

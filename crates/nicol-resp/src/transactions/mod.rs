@@ -6,10 +6,12 @@
 
 mod active_expiry;
 mod calls;
+mod evictor;
 mod in_flight;
 mod joined;
 mod lock_table;
 pub mod news;
+pub mod op;
 pub mod output;
 pub mod page;
 pub mod plan;
@@ -33,6 +35,7 @@ use nicol_core::serving::{Request, Response};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use self::active_expiry::{ACTIVE_EXPIRY, ActiveExpiry};
+use self::evictor::{EVICTOR, Evictor};
 use self::in_flight::InFlight;
 use self::joined::{JOINED_BATCH, JoinedBatches, shares};
 use self::lock_table::{LockTable, Waiter};
@@ -40,6 +43,7 @@ use self::news::Told;
 use self::output::OutputHead;
 use self::plan::{PlanBuilder, Planned};
 use crate::commands::errors::OUT_OF_MEMORY;
+use crate::commands::touches;
 use crate::connection::mailbox::{Completion, Mailbox, Promise};
 use crate::events::Event;
 use crate::shared::{Shared, count};
@@ -111,6 +115,7 @@ pub struct Transactions {
     in_flight: InFlight,
     joined: JoinedBatches,
     expiry: ActiveExpiry,
+    evictor: Evictor,
     /// When, and of which place and connection.
     back_offs: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     random: rng::Stream,
@@ -127,6 +132,7 @@ impl Transactions {
             in_flight: InFlight::default(),
             joined: JoinedBatches::default(),
             expiry: ActiveExpiry::default(),
+            evictor: Evictor::default(),
             back_offs: BinaryHeap::new(),
             random,
             ended: VecDeque::new(),
@@ -150,6 +156,10 @@ impl Transactions {
             return;
         }
         count(&self.shared.counters.transactions, 1);
+        if planned.accesses() && planned.ops().any(touches) {
+            let random = &mut self.random;
+            self.shared.eviction.touch(planned.rows(), || random.bits() as u32);
+        }
         self.lock(Waiter { slot, connection, planned });
     }
 
@@ -249,13 +259,13 @@ impl Transactions {
         let rides = |waiter: &Waiter| {
             commands += waiter.planned.commands();
             bytes += waiter.planned.bytes();
-            waiter.slot != ACTIVE_EXPIRY
+            waiter.slot < EVICTOR
                 && commands <= limits.group_commands
                 && bytes <= limits.group_bytes
                 && first.planned.covers(&waiter.planned)
         };
         let followers = match first.slot {
-            ACTIVE_EXPIRY => Vec::new(),
+            ACTIVE_EXPIRY | EVICTOR => Vec::new(),
             _ => self.locks.followers(first.planned.request(), rides),
         };
         if followers.is_empty() {
@@ -352,6 +362,10 @@ impl Transactions {
                 self.expiry.expired(&response, &self.shared);
                 return self.expire();
             }
+            EVICTOR => {
+                self.release(&request);
+                return self.evicted(&response);
+            }
             JOINED_BATCH => return self.joined_ended(&request, &response),
             _ => {}
         }
@@ -429,6 +443,9 @@ impl Transactions {
         }
         let Open { connection, attempts, begun, .. } = *failed;
         let too_large = abort == Abort::NoResources;
+        if too_large && self.waits_for_room(slot, failed) {
+            return true;
+        }
         if failed.planned.splits() && (too_large || attempts >= ATTEMPTS_WHOLE) {
             return false;
         }

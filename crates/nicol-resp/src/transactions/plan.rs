@@ -15,6 +15,7 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::serving::Request;
 use nicol_core::txn::ProcedureId;
 
+pub use super::op::Op;
 use super::runs::Runs;
 pub use super::sizes::Bounds;
 use super::sizes::{SIZES_LEN, Sizes};
@@ -54,35 +55,6 @@ pub enum Kind {
     Walk,
     /// One script: all of its effects or none. Nothing joins it.
     Script,
-}
-
-/// What is done to the records that a command of a plan names; by default, nothing: a literal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Op(u16);
-
-impl Op {
-    /// A reply that is already known: an error, or a command that needs no record.
-    pub const LITERAL: Self = Self(0);
-    /// Observes the keys of a WATCH.
-    pub const OBSERVE: Self = Self(1);
-    /// Frees what has expired in a row; answers the next deadline there, or 0.
-    pub const PURGE: Self = Self(2);
-    /// Answers the keys of a row, each with the number of its type.
-    pub const LIST: Self = Self(3);
-    /// Deletes the keys of a row; answers their number.
-    pub const EMPTY: Self = Self(4);
-    /// The number of the first command of the table.
-    const COMMANDS: u16 = 5;
-
-    /// The command in place `number` of the table.
-    pub const fn command(number: u16) -> Self {
-        Self(Self::COMMANDS + number)
-    }
-
-    /// The place in the table, if it is a command.
-    pub fn place(self) -> Option<usize> {
-        self.0.checked_sub(Self::COMMANDS).map(usize::from)
-    }
 }
 
 /// What a WATCH saw of a record.
@@ -192,7 +164,7 @@ impl PlanBuilder {
         if self.body.is_empty() {
             self.body.resize(HEADER_LEN, 0);
         }
-        self.body.extend_from_slice(&op.0.to_le_bytes());
+        self.body.extend_from_slice(&op.number().to_le_bytes());
         self.arguments_at = self.body.len();
         self.body.extend_from_slice(&[0; 2]);
         self.commands += 1;
@@ -406,6 +378,16 @@ impl Planned {
         self.request.reads.iter().chain(&self.request.writes)
     }
 
+    /// What its commands do.
+    pub fn ops(&self) -> impl Iterator<Item = Op> {
+        self.runs.iter().map(|(op, _)| op)
+    }
+
+    /// Whether it runs commands of a client, which access the records that it names.
+    pub fn accesses(&self) -> bool {
+        matches!(self.kind, Kind::Batch | Kind::Exec | Kind::Script)
+    }
+
     /// Whether it is a batch that can be run in parts.
     pub fn splits(&self) -> bool {
         matches!(self.kind, Kind::Batch | Kind::Walk) && self.commands > 1
@@ -561,7 +543,7 @@ impl<'a> Cursor<'a> {
     pub fn command(&mut self, args: &mut Vec<Arg<'a>>) -> Result<Op, Malformed> {
         args.clear();
         let [op, op_high, low, high] = *self.take::<4>()?;
-        let op = Op(u16::from_le_bytes([op, op_high]));
+        let op = Op::of_number(u16::from_le_bytes([op, op_high]));
         for _ in 0..u16::from_le_bytes([low, high]) {
             let [tag] = *self.take::<1>()?;
             let row = match tag {

@@ -159,3 +159,15 @@ fn a_monitor_sees_the_commands_that_redis_shows() {
     assert_eq!(seen[0], seen[1]);
     assert!(seen[0].len() > 10, "{seen:?}");
 }
+
+#[test]
+fn what_tells_of_subscriptions_is_answered_whatever_client_reply_said() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    client.ask(b"CLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nPING\r\n", b"+OK\r\n+PONG\r\n");
+    let subscribed = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+    client.ask(b"CLIENT REPLY OFF\r\nSET k v\r\nSUBSCRIBE c\r\n", subscribed);
+    let mut other = Client::connect(&server);
+    other.ask(b"PUBLISH c m\r\n", b":1\r\n");
+    client.expect(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
+}

@@ -6,6 +6,7 @@ mod batch;
 mod blocking;
 mod clients;
 mod events;
+mod eviction;
 mod fuzz;
 mod golden;
 mod keys;

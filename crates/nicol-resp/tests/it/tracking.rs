@@ -252,3 +252,16 @@ fn read(from: &mut Party, key: &str, copies: &mut BTreeMap<String, String>) -> u
         }
     }
 }
+
+#[test]
+fn a_script_s_own_write_is_not_told_to_who_wants_no_loop() {
+    let server = serve(|_| {});
+    let mut all = Party::open(&server.address().to_string(), 1);
+    all.ask(0, "HELLO 3");
+    for (mode, told) in [("ON NOLOOP", false), ("OFF", false), ("ON", true)] {
+        all.ask(0, &format!("CLIENT TRACKING {mode}"));
+        let mut answers = all.ask(0, "EVAL return{redis.call('set',KEYS[1],'2')} 1 k");
+        answers += &all.ask(0, "GET k");
+        assert_eq!(answers.contains("invalidate"), told, "{mode}: {answers}");
+    }
+}

@@ -4,12 +4,12 @@
 //! Events follow from how the keys that it wrote were before and are behind it. Most are called
 //! like the command; the tables say which are not.
 
-use super::{Found, Stop, Work};
+use super::{Found, Stop, Work, entry};
 use crate::commands::expiry::Expiry;
 use crate::notices::Class;
 use crate::transactions::output::Lookups;
 use crate::transactions::plan::Arg;
-use crate::transactions::record::Database;
+use crate::transactions::record::{self, Database};
 
 /// Commands whose event has another name.
 const OTHERS: &[(&str, &str)] = &[
@@ -97,6 +97,25 @@ impl<'t> Work<'t> {
     /// What is told of the commands so far once they have committed.
     pub fn news(&self) -> &[u8] {
         self.news.bytes()
+    }
+
+    /// Deletes every key of a row, if `only_expiring` only of one in which all expire; returns how
+    /// many there were.
+    pub fn evict(&mut self, row: &Arg<'t>, only_expiring: bool) -> Result<i64, Stop> {
+        let key = row.row.ok_or(Stop::Malformed)?;
+        let entry = entry(self.txn, key)?;
+        let record = self.txn.value(entry).unwrap_or_default();
+        for pair in record::pairs(record) {
+            if only_expiring && pair?.expires.is_none() {
+                return Ok(0);
+            }
+        }
+        if let Some(database) = Database::of(key).filter(|_| self.plan.tells) {
+            for pair in record::pairs(record).flatten() {
+                self.news.event(Class::Evicted, database, "evicted", pair.key);
+            }
+        }
+        self.empty(row)
     }
 
     /// Tells what the command `name` has done since [`Work::begin`].
