@@ -1,7 +1,8 @@
 //! The project's own tasks:
 //! `cargo xtask book | ci [--quick] | churn [SECONDS] | explore [FLAGS] | golden [--bless] |
 //! histories | instructions [--check | --bless] | tidy | papers | miri [--once] |
-//! peers [redis] [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
+//! peers [redis] [TIMES] | plans | redis-suite DIR [FLAGS] | restarts [FLAGS] | rtl [--quick] |
+//! tlc [--quick]`.
 #![forbid(unsafe_code)]
 
 mod book;
@@ -13,7 +14,9 @@ mod papers;
 mod peers;
 mod restarts;
 mod rtl;
+mod server;
 mod source;
+mod suite;
 mod tidy;
 mod tlc;
 
@@ -55,6 +58,9 @@ usage: cargo xtask TASK
                planning at run time on a load that changes
   restarts     rounds of load, kill -9, harm to files and a start, and the same simulated
                [--rounds 200] [--seed 17] [--seeds 1000..2000]
+  redis-suite DIR [--unit NAME]... [--nicol PROGRAM] [--failures]
+               Redis' own test suite, whose source is in DIR, against a redis-server and against
+               Nicol: how many tests of each unit pass, and with --failures which do not, and why
   rtl          AlNiCo's scheduler in hardware: a million decisions under Verilator against the Rust
                model, and Yosys' estimate, where these are installed
   rtl --quick  20,000 decisions, no estimate
@@ -103,6 +109,7 @@ fn run(words: &[&str]) -> Result<()> {
         }
         ["peers", times] => peers::run(&root()?, times.parse().context("TIMES is a number")?),
         ["plans"] => plans(&root()?),
+        ["redis-suite", words @ ..] => suite::run(&root()?, &suite::Extent::parse(words)?),
         ["restarts", flags @ ..] => restarts::run(&root()?, &restarts::Extent::parse(flags)?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -15,6 +15,7 @@ pub mod rdma_occ;
 pub mod recovery;
 mod replica;
 mod survivor;
+mod tables;
 mod writes;
 pub mod xenic;
 

@@ -3,10 +3,14 @@
 use nicol_core::ids::{Key, Version};
 use nicol_store::ordered::OrderedTable;
 
-/// The hash table of a shard: what differs between systems.
-pub trait ShardTable {
-    /// Deep copy. Requires exclusive access to the table.
-    fn copy(&self) -> Self;
+use crate::tables::ByTable;
+
+/// A hash table of a shard: what differs between systems.
+pub trait ShardTable: Sized {
+    /// Deep copies of a shard's tables, in their order. Requires exclusive access to them.
+    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone) -> Vec<Self>
+    where
+        Self: 'a;
 
     /// Prefetches where a key is at home.
     fn touch(&self, key: Key);
@@ -42,10 +46,6 @@ pub trait ShardTable {
 macro_rules! shard_table {
     ($table:ty { $($own:item)* }) => {
         impl ShardTable for $table {
-            fn copy(&self) -> Self {
-                Self::copy(self)
-            }
-
             fn touch(&self, key: Key) {
                 Self::touch(self, key);
             }
@@ -80,29 +80,30 @@ macro_rules! shard_table {
 }
 pub(super) use shard_table;
 
-/// A shard's records at one node: most in a hash table, those of ordered tables in a B+ tree.
-/// [Xenic21 4.1, 5.2]
+/// A shard's records at one node: most in hash tables, one for each table of the workload, those of
+/// ordered tables in a B+ tree. [Xenic21 4.1, 5.2]
 #[derive(Debug)]
 pub struct Replica<T> {
-    pub(super) table: T,
+    pub(super) tables: ByTable<T>,
     pub(super) ordered: OrderedTable,
 }
 
 impl<T: ShardTable> Replica<T> {
-    /// An empty one, with this table.
-    pub(super) fn new(table: T) -> Self {
-        Self { table, ordered: OrderedTable::default() }
+    /// An empty one, with these tables.
+    pub(super) fn new(tables: ByTable<T>) -> Self {
+        Self { tables, ordered: OrderedTable::default() }
     }
 
     /// Deep copy. Requires exclusive access to the replica.
     pub(super) fn copy(&self) -> Self {
-        Self { table: self.table.copy(), ordered: self.ordered.copy() }
+        let tables = self.tables.with(T::copies(self.tables.iter()));
+        Self { tables, ordered: self.ordered.copy() }
     }
 
-    /// Prefetches where a key is at home, if that is in the hash table.
+    /// Prefetches where a key is at home, if that is in a hash table.
     pub(super) fn touch(&self, key: Key) {
         if !key.is_ordered() {
-            self.table.touch(key);
+            self.tables.of(key).touch(key);
         }
     }
 
@@ -111,7 +112,7 @@ impl<T: ShardTable> Replica<T> {
         if key.is_ordered() {
             self.ordered.load(key, value);
         } else {
-            self.table.load(key, value);
+            self.tables.of(key).load(key, value);
         }
     }
 
@@ -119,45 +120,46 @@ impl<T: ShardTable> Replica<T> {
     /// since logs have no common order and may repeat a record.
     pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
         if !key.is_ordered() {
-            return self.table.apply(key, version, value);
+            return self.tables.of(key).apply(key, version, value);
         }
         self.ordered.apply(key, version, value);
         if value.is_none() {
-            self.table.deleted_elsewhere(key, version);
+            self.tables.of(key).deleted_elsewhere(key, version);
         }
     }
 
     /// Forgets the deletions that were old the last time.
     pub(super) fn forget_old_deletions(&self) {
-        self.table.forget_old_deletions();
+        self.tables.iter().for_each(T::forget_old_deletions);
         self.ordered.tree().forget_old_deletions();
     }
 
     /// Calls `each` with every record.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
-        self.table.for_each(&mut |key, _, value| each(key, value));
-        self.ordered.tree().for_each(&mut |key, _, value| each(key, value));
+        self.for_each_version(&mut |key, _, value| each(key, value));
     }
 
     /// Calls `each` with every record and its version.
     pub(super) fn for_each_version(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
-        self.table.for_each(each);
+        self.tables.iter().for_each(|table| table.for_each(each));
         self.ordered.tree().for_each(each);
     }
 
     /// Records.
     pub(super) fn len(&self) -> u64 {
-        self.table.len() + self.ordered.tree().len()
+        let hashed: u64 = self.tables.iter().map(T::len).sum();
+        hashed + self.ordered.tree().len()
     }
 
     /// A digest of all records, wherever they stand.
     pub(super) fn digest(&self) -> u64 {
-        self.table.digest().wrapping_add(self.ordered.tree().digest())
+        let ordered = self.ordered.tree().digest();
+        self.tables.iter().fold(ordered, |all, table| all.wrapping_add(table.digest()))
     }
 
     /// Checks every structural invariant; one line for each breach.
     pub(super) fn check(&self) -> Vec<String> {
-        let mut lines = self.table.check();
+        let mut lines: Vec<_> = self.tables.iter().flat_map(T::check).collect();
         lines.extend(self.ordered.tree().check());
         lines
     }

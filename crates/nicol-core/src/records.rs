@@ -22,6 +22,13 @@ pub trait RecordSource: Send + Sync {
         0
     }
 
+    /// The hashed tables of a shard, the largest of them not empty. Every key that is loaded,
+    /// written or looked up in a hashed table is of one of them. Together they have capacity for as
+    /// many records as a shard: see above. Without any, one hash table takes all keys.
+    fn hashed_tables(&self) -> Vec<TableSize> {
+        Vec::new()
+    }
+
     /// How large each table is beside the others, for feature vectors: disjoint features in these
     /// shares. That of table 0 is for every table that has none. Without any, all keys share all
     /// features. [AlNiCo22, requirements]
@@ -40,6 +47,28 @@ pub trait RecordSource: Send + Sync {
     /// any table slot holds, may be left out.
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         Vec::new()
+    }
+}
+
+/// A hashed table of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSize {
+    /// Which one.
+    pub table: TableId,
+    /// Initial records, at most.
+    pub records: u64,
+    /// Records that may come in addition.
+    pub growth: u64,
+    /// Bytes of its longest value, of those that a slot ought to hold.
+    pub value_bytes: usize,
+    /// Of values that are longer, at most how many have which length: (bytes, records).
+    pub longer: Vec<(u32, u64)>,
+}
+
+impl TableSize {
+    /// A table with so many records, none of them longer than `value_bytes`, to which none comes.
+    pub const fn fixed(table: TableId, records: u64, value_bytes: usize) -> Self {
+        Self { table, records, growth: 0, value_bytes, longer: Vec::new() }
     }
 }
 

@@ -4,7 +4,7 @@
 //! `cargo run --release -p nicol-resp --example memory -- 127.0.0.1:6390`, then
 //! `redis-benchmark -p 6390 -t set,get,incr,mset -P 32`.
 
-#[path = "../tests/support/memory.rs"]
+#[path = "../tests/it/support/memory.rs"]
 mod memory;
 
 use std::sync::Arc;

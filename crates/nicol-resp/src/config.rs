@@ -10,6 +10,8 @@ use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 use crate::connection::address::Address;
 use crate::connection::parse::RequestLimits;
 use crate::connection::tls::Tls;
+use crate::eviction::SAMPLES;
+use crate::eviction::policy::Policy;
 use crate::transactions::record::{DATABASES, HEADER_LEN};
 
 /// The version of Redis whose commands and texts these are.
@@ -199,6 +201,10 @@ pub struct ServerConfig {
     /// and makes no groups of commands over several keys.
     pub single: bool,
     pub limits: Limits,
+    /// What is evicted once the memory of the store is used up. The store must list its keys.
+    pub eviction: Policy,
+    /// Keys that are looked at for each that is evicted, 1 to 64.
+    pub eviction_samples: u32,
     /// Keys that the store holds, by database.
     pub keys: [u64; DATABASES],
     /// Rows of the store that hold a key which expires, and when the first one does, in
@@ -220,6 +226,8 @@ impl ServerConfig {
             hash_seed: 0,
             single: false,
             limits: Limits::default(),
+            eviction: Policy::default(),
+            eviction_samples: SAMPLES,
             keys: [0; DATABASES],
             expiring: Vec::new(),
             drain: Duration::from_secs(5),
@@ -266,6 +274,9 @@ pub enum StartError {
     /// The number of fronts.
     #[error("{0} fronts: give 1 to 64")]
     Threads(usize),
+    /// A policy of eviction over a store that does not list its keys.
+    #[error("{0} needs a store that lists its keys, and this one does not: give noeviction")]
+    Eviction(Policy),
     /// A limit out of range.
     #[error("limit {name} = {value}: give {min} to {max}")]
     Limit { name: &'static str, value: usize, min: usize, max: usize },

@@ -30,14 +30,14 @@
 //! - DBSIZE counts keys, those that expired and are not freed yet too, and may miss those of a
 //!   transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
-//!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access
-//!   is kept;
+//!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are answered as of when the
+//!   command was read, and not to scripts;
 //! - CLIENT TRACKING may tell of more than has changed (`tracking.rs`);
 //! - INCRBYFLOAT refuses hexadecimal numbers;
 //! - ACL LIST, ACL GETUSER and the file of users show the rules of commands as they were given, as
 //!   Redis 7.2 does;
 //! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and
-//!   AUTH, HELLO, CLIENT KILL, CLIENT REPLY and SUBSCRIBE are refused;
+//!   AUTH, HELLO with AUTH, CLIENT KILL, CLIENT REPLY and SUBSCRIBE are refused;
 //! - an EXEC whose watched key was absent may also be refused because a neighbour of it was
 //!   deleted, and one whose watched key had expired before the WATCH because its memory was freed;
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is
@@ -57,7 +57,9 @@ mod commands;
 mod config;
 mod connection;
 mod events;
+mod eviction;
 mod logins;
+mod memory_limit;
 mod monitors;
 mod notices;
 mod pause;
@@ -77,6 +79,8 @@ pub use config::{KEY_BYTES_MAX, Limits, OutputLimit, ServerConfig, StartError, V
 pub use connection::address::{Address, AddressError};
 pub use connection::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 pub use connection::{encode, parse};
+pub use eviction::policy::{Policy, UnknownPolicy};
+pub use eviction::{SAMPLES, SAMPLES_MAX};
 pub use nicol_core::serving::{Backend, Done, Request, Response};
 pub use server::{FRONTS_MAX, Server, ServerHandle};
 pub use shared::{Counters, InfoLines, Persistence, ServerInfo};

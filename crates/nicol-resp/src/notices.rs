@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::pubsub::PubSub;
 use crate::transactions::record::Database;
 
-/// A kind of event. Its number is the place of its letter in [`LETTERS`]; of what is evicted and of
+/// A kind of event. Its number is the place of its letter in [`LETTERS`]; of
 /// modules nothing is told, since there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -16,6 +16,7 @@ pub enum Class {
     Hash = 4,
     SortedSet = 5,
     Expired = 6,
+    Evicted = 7,
     Stream = 8,
     New = 10,
     Miss = 11,

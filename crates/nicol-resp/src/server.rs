@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mio::{Interest, Poll, Waker};
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::serving::EventLoop;
+use nicol_core::serving::{EventLoop, Walked};
 
 use crate::acl::Users;
 use crate::config::{ServerConfig, StartError};
@@ -15,6 +15,7 @@ use crate::connection::front::{Front, LISTENER, WAKER};
 use crate::connection::mailbox::Mailbox;
 use crate::connection::socket::{self, SocketFile, listen};
 use crate::connection::tls::Tls;
+use crate::eviction::policy::Policy;
 use crate::shared::{Counters, ServerInfo, Shared};
 use crate::wait_group::{WaitGroup, WaitGuard};
 use nicol_core::serving::Backend;
@@ -76,6 +77,10 @@ impl Server {
     ) -> Result<ServerHandle, StartError> {
         let users = users(&config)?;
         check(&config, &users)?;
+        let unlisted = || backend.walk(0, &mut Vec::new()) == Walked::Unable;
+        if config.eviction != Policy::default() && unlisted() {
+            return Err(StartError::Eviction(config.eviction));
+        }
         let listen = config.listen.clone();
         start(config, backend, (info, users), place)
             .map_err(|reason| StartError::Io { listen, reason })

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::acl::Users;
 use crate::clock::Clock;
+use crate::commands::errors::OUT_OF_MEMORY;
 use crate::config::ServerConfig;
 use crate::connection::address::Address;
 use crate::connection::blocked::Blocked;
 use crate::connection::clients::Clients;
 use crate::events::Events;
+use crate::eviction::Eviction;
 use crate::logins::Logins;
+use crate::memory_limit::MemoryLimit;
 use crate::monitors::Monitors;
 use crate::notices::Notices;
 use crate::pause::Pause;
@@ -22,6 +25,7 @@ use crate::stats::Stats;
 use crate::tracking::Tracking;
 use crate::transactions::planner::Planner;
 use crate::transactions::record::{DATABASES, Database};
+use crate::transactions::sizes::ChosenSizes;
 use nicol_core::ids::Key;
 use nicol_core::serving::Backend;
 
@@ -55,6 +59,8 @@ pub struct ServerInfo {
     pub process_bytes: u64,
     /// Reads the time that the process has had on cores: its own, and the kernel's for it.
     pub cpu: fn() -> Option<(Duration, Duration)>,
+    /// Asks the program to end, for SHUTDOWN; `None`: that is not up to clients.
+    pub shutdown: Option<fn()>,
     /// How it outlives the process; `None`: nothing does.
     pub persistence: Option<Persistence>,
     /// Sections that the store adds to INFO: title and lines.
@@ -75,6 +81,7 @@ impl ServerInfo {
             resident: || None,
             process_bytes: 0,
             cpu: || None,
+            shutdown: None,
             persistence,
             sections,
         }
@@ -131,6 +138,8 @@ counters! {
     slow_closed,
     /// Connections closed because the buffers of all take too much memory.
     evicted,
+    /// Keys deleted to make room.
+    evicted_keys,
     /// Keys that commands read and that were there.
     hits,
     /// Keys that commands read and that were not there.
@@ -219,8 +228,14 @@ pub struct Shared {
     pub pause: Pause,
     pub events: Events,
     pub stats: Stats,
+    /// What is evicted once the memory is used up.
+    pub eviction: Eviction,
     /// Bytes of all clients' buffers.
     pub client_bytes: AtomicU64,
+    pub memory_limit: MemoryLimit,
+    /// Copies beside the primary's without which nothing is written.
+    pub min_replicas: AtomicU64,
+    pub sizes: ChosenSizes,
 }
 
 impl Shared {
@@ -233,6 +248,8 @@ impl Shared {
         address: Address,
     ) -> Self {
         let (keyspace, stats) = (Keyspace::new(config.keys), Stats::new(config.threads));
+        let limit = backend.memory().limit.map(|limit| limit.0);
+        let eviction = Eviction::new(config.eviction, config.eviction_samples, limit);
         Self {
             config,
             backend,
@@ -258,7 +275,48 @@ impl Shared {
             pause: Pause::default(),
             events: Events::default(),
             stats,
+            eviction,
             client_bytes: AtomicU64::new(0),
+            memory_limit: MemoryLimit::default(),
+            min_replicas: AtomicU64::new(0),
+            sizes: ChosenSizes::default(),
+        }
+    }
+
+    /// Bytes in use: the store's own count, the clients' buffers and the process; where the store
+    /// does not count, what the system says. `None`: nobody knows.
+    pub fn used_memory(&self) -> Option<u64> {
+        let store = self.backend.memory();
+        let clients = self.client_bytes.load(Ordering::Relaxed);
+        let all = store.used().0 + clients + self.info.process_bytes + self.eviction.bytes();
+        Some(all).filter(|_| !store.parts.is_empty()).or_else(|| (self.info.resident)())
+    }
+
+    /// Bytes that may be in use; `None`: the machine's.
+    pub fn max_memory(&self) -> Option<u64> {
+        self.memory_limit.get().or_else(|| self.backend.memory().limit.map(|limit| limit.0))
+    }
+
+    /// Whether more memory is in use than CONFIG SET allows.
+    fn exceeds_memory(&self) -> bool {
+        self.memory_limit.is_exceeded(|| self.used_memory().unwrap_or(0))
+    }
+
+    /// Why commands of which one may grow, or writes, are refused now; `None`: they are not.
+    ///
+    /// Cost: two loads where CONFIG SET has set no such limit.
+    pub fn refusal(
+        &self,
+        may_grow: impl FnOnce() -> bool,
+        writes: impl FnOnce() -> bool,
+    ) -> Option<&'static [u8]> {
+        let copies = self.info.replicas.saturating_sub(1) as u64;
+        if self.exceeds_memory() && may_grow() {
+            Some(OUT_OF_MEMORY)
+        } else if self.min_replicas.load(Ordering::Relaxed) > copies && writes() {
+            Some(b"NOREPLICAS Not enough good replicas to write.")
+        } else {
+            None
         }
     }
 
@@ -269,12 +327,15 @@ impl Shared {
 
     /// Adds commands of a user with these rights on keys of `database` to plans, as of now.
     pub fn planner_for<'a>(&'a self, database: Database, rights: &'a [u8]) -> Planner<'a> {
-        self.planner(database).scripted(&self.scripts, rights)
+        let mut planner = self.planner(database).scripted(&self.scripts, rights);
+        planner.spares = self.exceeds_memory();
+        planner
     }
 
     /// Adds commands on keys of `database` to plans, as of now.
     pub fn planner(&self, database: Database) -> Planner<'_> {
         Planner::new(database, self.config.hash_seed, &self.config.limits, self.clock)
+            .with_accesses(&self.eviction)
             .seeded(self.next_seed.fetch_add(1, Ordering::Relaxed))
     }
 }

@@ -216,7 +216,7 @@ fn cut<'a>(words: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::connection::encode::Protocol;
-    use crate::transactions::plan::{Kind, Op, PlanBuilder};
+    use crate::transactions::plan::{Bounds, Kind, Op, PlanBuilder};
 
     fn client() -> SlowClient {
         SlowClient { address: "127.0.0.1:1".parse().unwrap(), name: Vec::new() }
@@ -257,7 +257,8 @@ mod tests {
                 plan.plain(&vec![b'v'; value]);
                 plan.literal(b"+OK\r\n");
             }
-            let planned = plan.finish(Kind::Batch, Protocol::Resp2, 1 << 20, &[], 0);
+            let planned =
+                plan.finish(Kind::Batch, Protocol::Resp2, Bounds::values(1 << 20), &[], 0);
             // The last command was not executed, nor are literals commands.
             log.add_planned(Duration::from_secs(1), &planned, 4, client());
         }

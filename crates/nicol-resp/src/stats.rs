@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::clock::unix_seconds;
-use crate::commands::TABLE;
 use crate::slow_log::SlowLog;
 
 /// Spikes that LATENCY remembers.
@@ -52,7 +51,7 @@ impl CommandStats {
     }
 }
 
-/// The commands of one front, by their place in the table.
+/// The commands of one front, by their numbers: a subcommand that the front answers has its own.
 #[derive(Debug, Default)]
 pub struct FrontStats(BTreeMap<usize, CommandStats>);
 
@@ -167,12 +166,12 @@ impl Stats {
         self.fronts[front].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By the names of the commands.
-    pub fn commands(&self) -> BTreeMap<&'static str, CommandStats> {
+    /// By the numbers of the commands.
+    pub fn commands(&self) -> BTreeMap<usize, CommandStats> {
         let mut all = BTreeMap::new();
         for front in 0..self.fronts.len() {
             for (place, stats) in &self.of(front).0 {
-                let sum = all.entry(TABLE[*place].name).or_insert_with(CommandStats::new);
+                let sum = all.entry(*place).or_insert_with(CommandStats::new);
                 sum.add(stats);
             }
         }

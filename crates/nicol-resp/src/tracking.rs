@@ -167,7 +167,7 @@ impl Tracking {
 
     /// A transaction of `writer` may have changed what `request` writes, and has written these
     /// `keys`, each with its row, which the request need not name. Where it names only rows, as
-    /// FLUSHDB and expiry do, clients with prefixes are told to forget all.
+    /// FLUSHDB does, clients with prefixes are told to forget all.
     pub fn written(&self, request: &Request, keys: &[(Key, Vec<u8>)], writer: Option<u64>) {
         if self.is_off() || request.writes.is_empty() && keys.is_empty() {
             return;
@@ -191,17 +191,19 @@ impl Tracking {
             if *no_loop && writer == Some(tracker.client.id) {
                 continue;
             }
-            let meant = |key: &&Vec<u8>| {
-                prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(prefix))
-            };
             let Some(written) = &written else {
                 tracker.tell(Stale::All);
                 continue;
             };
-            let keys: Vec<_> = written.iter().filter(meant).cloned().collect();
-            if !keys.is_empty() {
-                tracker.tell(Stale::Keys(keys));
-            }
+            // A message for each prefix, as Redis sends them.
+            let all = [Vec::new()];
+            let prefixes = if prefixes.is_empty() { &all[..] } else { prefixes };
+            let meant = |prefix: &Vec<u8>| {
+                let keys = written.iter().filter(|key| key.starts_with(prefix));
+                keys.cloned().collect::<Vec<_>>()
+            };
+            let told: Vec<_> = prefixes.iter().map(meant).filter(|keys| !keys.is_empty()).collect();
+            told.into_iter().for_each(|keys| tracker.tell(Stale::Keys(keys)));
         }
     }
 
@@ -216,7 +218,11 @@ fn written_keys(args: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut cursor, mut args, mut keys) = (plan.cursor(), Vec::new(), Vec::new());
     for _ in 0..plan.commands {
         let Ok(op) = cursor.command(&mut args) else { break };
-        if [Op::PURGE, Op::EMPTY].contains(&op) {
+        if op == Op::PURGE {
+            // It names rows only: what has expired there is told beside it.
+            continue;
+        }
+        if [Op::EMPTY, Op::EVICT].contains(&op) {
             return None;
         }
         keys.extend(args.iter().filter(|arg| arg.writes).map(|arg| arg.bytes.to_vec()));
@@ -252,8 +258,8 @@ impl State {
             let Some(tracker) = self.clients.get_mut(&copy.client) else { return false };
             if !(tracker.mode.no_loop && writer == Some(copy.client)) {
                 tracker.tell(Stale::Keys(vec![copy.key.clone()]));
+                copy.is_stale |= copy.is_reading;
             }
-            copy.is_stale |= copy.is_reading;
             copy.is_reading
         });
         self.copies -= before - copies.len();

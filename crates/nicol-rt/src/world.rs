@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, Wake, World};
+use nicol_core::engine::{Charge, Operation, Route, SpareBuffers, Transfer, Tuning, Wake, World};
 use nicol_core::fabric::{FabricError, HasDoorbell};
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::{EngineId, Incarnation, NodeId};
@@ -22,9 +22,6 @@ use crate::faults::FaultyWire;
 use crate::log::{LogQueue, Persisted};
 use crate::parker::Parker;
 use crate::ring::{Incoming, Outgoing, ReadySet};
-
-/// Spare frame buffers that an engine keeps.
-const SPARE_MAX: usize = 1_024;
 
 /// What all engines of a cluster share.
 #[derive(Debug)]
@@ -68,7 +65,7 @@ pub struct LiveWorld {
     incoming: RefCell<Vec<Incoming>>,
     marks: RefCell<Vec<u64>>,
     source: Cell<usize>,
-    spare: RefCell<Vec<Vec<u8>>>,
+    spare: RefCell<SpareBuffers>,
     finished: RefCell<VecDeque<Operation>>,
     /// Between nodes, where faults are injected.
     wire: Option<RefCell<FaultyWire>>,
@@ -212,12 +209,8 @@ impl LiveWorld {
         }
     }
 
-    fn keep(&self, mut frame: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
-        if spare.len() < SPARE_MAX {
-            frame.clear();
-            spare.push(frame);
-        }
+    fn keep(&self, frame: Vec<u8>) {
+        self.spare.borrow_mut().give(frame);
     }
 }
 
@@ -321,10 +314,13 @@ impl World for LiveWorld {
     }
 
     fn frame_buffer(&self) -> Vec<u8> {
-        self.spare.borrow_mut().pop().unwrap_or_default()
+        self.spare.borrow_mut().take()
     }
 
     fn recycle(&self, mut frame: Vec<u8>) {
+        if !SpareBuffers::keeps(&frame) {
+            return;
+        }
         frame.clear();
         let source = &mut self.incoming.borrow_mut()[self.source.get()];
         // A full return ring means that its sender has buffers enough.

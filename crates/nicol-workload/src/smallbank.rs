@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::records::{RecordSource, Records};
+use nicol_core::records::{RecordSource, Records, TableSize};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::view::ShardMap;
@@ -150,6 +150,11 @@ impl RecordSource for Smallbank {
 
     fn records_per_shard(&self) -> u64 {
         2 * records_at_most(self.customers.items(), self.config.nodes)
+    }
+
+    fn hashed_tables(&self) -> Vec<TableSize> {
+        let accounts = self.records_per_shard() / 2;
+        [SAVINGS, CHECKING].map(|table| TableSize::fixed(table, accounts, 4)).to_vec()
     }
 
     fn feature_shares(&self) -> Vec<(TableId, u32)> {

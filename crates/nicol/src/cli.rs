@@ -24,7 +24,7 @@ pub use log::{LogArgs, LogFormat, LogLevel};
 pub use museum::MuseumArgs;
 pub use pages::explain;
 pub use plan::{PlanArgs, PlanFormat};
-pub use serve::{AuthClients, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
+pub use serve::{AuthClients, EVICTION_SAMPLES, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
 pub use workload::{
     ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
     ShipArg, SuppliersArg, TerminalsArg, WorkloadArgs,

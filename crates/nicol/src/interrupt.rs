@@ -51,6 +51,13 @@ impl Starting {
     }
 }
 
+/// Sends this process the signal that asks it to end.
+pub fn ask_to_end() {
+    if signal_hook::low_level::raise(SIGTERM).is_err() {
+        tracing::error!("the system has not sent this process a SIGTERM");
+    }
+}
+
 /// A flag that the first signal raises. A second one ends the process at once.
 ///
 /// # Errors

@@ -129,6 +129,7 @@ fn server_info(
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.cpu = limits::cpu_time;
+    info.shutdown = Some(interrupt::ask_to_end);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
     let synced = settings.may_lose().is_none();
     info.persistence = keeper.map(|keeper| kept::persistence(keeper, found, synced));
@@ -161,6 +162,8 @@ fn front_config(settings: &Settings) -> ServerConfig {
     let of_clients = settings.max_client_memory.unwrap_or_else(|| Bytes(settings.memory().0 / 8));
     config.limits.client_bytes = usize::try_from(of_clients.0).unwrap_or(usize::MAX);
     config.limits.clients = settings.max_clients.map_or(config.limits.clients, |max| max as usize);
+    config.eviction = settings.max_memory_policy;
+    config.eviction_samples = settings.max_memory_samples;
     if let Some(time) = settings.transaction_time {
         config.limits.transaction_time = time;
     }

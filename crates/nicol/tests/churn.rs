@@ -2,7 +2,7 @@
 //! limit and does not creep, and nothing is refused while the live data fits.
 
 mod live;
-#[path = "../../nicol-resp/tests/support/mod.rs"]
+#[path = "../../nicol-resp/tests/it/support/mod.rs"]
 mod support;
 
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The log files of a server: what they hold when it ends badly, and what it says of bad ones.
 
 mod live;
-#[path = "../../nicol-resp/tests/support/mod.rs"]
+#[path = "../../nicol-resp/tests/it/support/mod.rs"]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,7 @@
 //! installed, the tests that compare say so and pass.
 
 mod live;
-#[path = "../../nicol-resp/tests/support/mod.rs"]
+#[path = "../../nicol-resp/tests/it/support/mod.rs"]
 mod support;
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //! own.
 
 mod live;
-#[path = "../../nicol-resp/tests/support/mod.rs"]
+#[path = "../../nicol-resp/tests/it/support/mod.rs"]
 mod support;
 
 use std::collections::BTreeMap;
@@ -216,6 +216,22 @@ fn a_store_at_its_limit_of_memory_refuses_and_keeps_what_it_has() {
     let taken = fill(&mut client, 2_000);
     assert!(taken > 50, "{taken} values of 100 kB in 160 MB");
     assert_goes_on(&mut client, taken);
+}
+
+#[test]
+fn a_store_that_evicts_refuses_nothing_and_keeps_its_limit() {
+    let policy = "--maxmemory 160mb --records 10000 --maxmemory-policy allkeys-lru";
+    let (_cluster, address) = live_under("-n 1000", policy);
+    let mut client = Client::open(&address).unwrap();
+    // More than twice what fits, in small values and in larger ones.
+    for (keys, len) in [(6_000, 10_000), (20_000, 1_500), (3_000, 20_000)] {
+        assert_eq!(write_all(&mut client, keys, Some(len)), 0, "of {len} bytes");
+    }
+    assert!(info(&mut client, "evicted_keys") > 2_000);
+    let (used, most) = (info(&mut client, "used_memory"), info(&mut client, "maxmemory"));
+    assert!(used > most / 2 && used < most / 4 * 5, "{used} of {most}");
+    let resident = info(&mut client, "used_memory_rss");
+    assert!(resident.abs_diff(used) < resident / 100 * 15, "{used} counted, {resident} resident");
 }
 
 #[test]

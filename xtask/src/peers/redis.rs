@@ -4,15 +4,13 @@
 //! Nicol keeps three copies and runs its clients in its own process; Redis keeps one copy, and its
 //! clients come over the loopback. Where redis-server is absent, this says so and runs nothing.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::server::Server;
 use crate::{cargo, finish};
 
 /// Customers of the bank, of both.
@@ -21,13 +19,11 @@ const CUSTOMERS: &str = "100000";
 const CONNECTIONS: &str = "64";
 /// Seconds of a run, of both.
 const SECONDS: &str = "5";
-/// How long a server may take to start.
-const START: Duration = Duration::from_secs(10);
 
 /// Runs both `times` times, by turns, and prints a line for each turn and one for all.
 pub fn run(root: &Path, times: u64) -> Result<()> {
     ensure!(times > 0, "TIMES is 0: give at least 1");
-    let Some(server) = Server::start()? else {
+    let Some(server) = Server::redis()? else {
         println!("no redis-server, so nothing is compared: apt-get install redis-server");
         return Ok(());
     };
@@ -72,49 +68,6 @@ fn throughput(command: &mut Command) -> Result<f64> {
     let told = String::from_utf8_lossy(&output.stdout);
     let told: Value = serde_json::from_str(told.trim()).context("what the program prints")?;
     told["throughput_per_s"].as_f64().with_context(|| format!("throughput_per_s in {told}"))
-}
-
-/// A redis-server of this command's own, which keeps nothing; ended when dropped.
-struct Server {
-    process: Child,
-    port: u16,
-}
-
-impl Server {
-    /// `None` if there is no redis-server.
-    fn start() -> Result<Option<Self>> {
-        // Nobody else asks for the port in between: the system hands out others first.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--save", "", "--appendonly", "no"]).stdout(Stdio::null());
-        let process = match command.spawn() {
-            Ok(process) => process,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).context("cannot start redis-server"),
-        };
-        let server = Self { process, port };
-        let started = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            if started.elapsed() > START {
-                bail!("redis-server does not answer at port {port}");
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(Some(server))
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ mod replica;
 mod rings;
 mod rpc;
 mod server;
+mod shape;
 mod start;
 mod worker;
 

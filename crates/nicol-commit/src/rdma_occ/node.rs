@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
-use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::txn::VALUE_MAX;
 use nicol_core::view::{Halves, ShardMap, View};
@@ -18,10 +17,12 @@ use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::config::{RdmaOccConfig, Transport, Verbs};
 use super::replica::{Primary, Replica};
+use super::shape::Shape;
 use crate::backups::Backups;
 use crate::load_shard;
 use crate::log::LogMemory;
 use crate::survivor::{Survival, Survivor, WithoutData};
+use crate::tables::ByTable;
 use losses::deny;
 use rings::Rings;
 
@@ -36,7 +37,7 @@ pub struct Node {
     survival: Survival,
     config: RdmaOccConfig,
     lost_sides: LostSides,
-    geometry: Geometry,
+    shapes: ByTable<Shape>,
     shard: Option<ShardId>,
     primary: Primary,
     backups: Backups<Replica>,
@@ -72,8 +73,10 @@ impl Node {
         &self.primary
     }
 
-    pub(super) fn geometry(&self) -> &Geometry {
-        &self.geometry
+    /// The shape of the table of `key`, in whichever shard.
+    #[inline]
+    pub(super) fn geometry(&self, key: Key) -> &Geometry {
+        &self.shapes.of(key).geometry
     }
 
     /// The log that `engine` writes here.
@@ -231,16 +234,6 @@ impl Addresses {
     }
 }
 
-/// The shape of every shard's table: coordinators reckon with it where a record stands.
-fn geometry(config: &RdmaOccConfig, source: &dyn RecordSource) -> Geometry {
-    let mut table = config.table;
-    table.size_heap_for(&source.value_lengths());
-    // Sources name the lengths that no slot might hold. Where slots hold less than they might, the
-    // other values need memory, too.
-    table.size_heap_for(&[(config.short_value as u32, config.records)]);
-    Geometry::new(table)
-}
-
 impl Survivor for Node {
     fn survival(&self) -> &Survival {
         &self.survival
@@ -265,7 +258,7 @@ impl SystemNode for Node {
 
     fn load(from: &Origin<'_, RdmaOccConfig>, shard: ShardId) -> Result<Replica, TooSmall> {
         let Origin { view, config, source } = *from;
-        let replica = Replica::new(RemoteTable::new(geometry(config, source), config.records));
+        let replica = Replica::empty(&Shape::all(config, source));
         let touch = |key| replica.touch(key);
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         Ok(replica)
@@ -289,21 +282,22 @@ impl SystemNode for Node {
         if config.warm_addresses {
             // All copies of a shard have their records in the same places.
             let others = view.shard_ids().filter(|&shard| view.primary(shard) != id);
-            others.for_each(|shard| addresses.remember_all(&shards[usize::from(shard.0)].table));
+            let tables = others.flat_map(|shard| shards[usize::from(shard.0)].tables.iter());
+            tables.for_each(|table| addresses.remember_all(table));
         }
         let backups = Backups::copy(view, id, shards, Replica::copy);
         let engines = view.host_count();
         let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
-        let (view, config, geometry) = (view.clone(), config.clone(), geometry(config, source));
+        let shapes = Shape::all(config, source);
+        let (view, config) = (view.clone(), config.clone());
         let shard = view.led_by(id).next();
-        let none = move |records| Replica::new(RemoteTable::new(geometry, records));
         Box::new(move |led| Self {
             id,
             survival: Survival::new(&view, config.hooks()),
             lost_sides: LostSides::default(),
-            geometry,
             shard,
-            primary: Primary::new(led.unwrap_or_else(|| none(config.records))),
+            primary: Primary::new(led.unwrap_or_else(|| Replica::empty(&shapes))),
+            shapes,
             backups,
             logs: Rings::new(engines, config.log),
             messages: Rings::new(pairs, config.message_log),

@@ -137,7 +137,7 @@ impl<F: Fabric> Owner for OwnShard<F> {
 
     fn reserve(&self, key: Key, txn: TxnId, len: usize) -> Result<(), Abort> {
         self.fabric.work(Work::TableLookup);
-        match self.node.primary().replica.table.reserve(key, txn, len) {
+        match self.node.primary().replica.tables.of(key).reserve(key, txn, len) {
             true => Ok(()),
             false => Err(Abort::NoResources),
         }

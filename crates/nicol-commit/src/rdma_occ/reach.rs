@@ -48,7 +48,7 @@ pub(super) fn word_of(bytes: &[u8]) -> Result<u64, FabricError> {
 impl<F: Fabric> Reach<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
         let nodes = fabric.view().nodes();
-        let table = fabric.register(node.primary().replica.table.region(), Access::ReadWrite);
+        let table = fabric.register(node.primary().replica.region(), Access::ReadWrite);
         let (handles, granted) = (RefCell::new(vec![None; nodes]), RefCell::new(vec![None; nodes]));
         let (unread, newly_granted) = (RefCell::default(), fabric.signal());
         Self { fabric, node, table, handles, granted, unread, newly_granted }

@@ -1,25 +1,51 @@
-//! A shard's records at one node: most in the hash table that other nodes read, lock and write
+//! A shard's records at one node: most in hash tables that other nodes read, lock and write
 //! one-sidedly, those of ordered tables in a B+ tree, which only this node's engines touch.
 //! [Xenic21 5.2: B+ trees for TPC-C's local tables]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::ids::{Key, NodeId, TxnId, Version};
+use nicol_core::memory::Region;
 use nicol_core::txn::{Abort, RangeVersion};
 use nicol_store::host_table::{Applied, Lookup};
 use nicol_store::ordered::WriteCounters;
 use nicol_store::remote_table::{Busy, Found, LockRefused, RemoteTable};
 
+use super::shape::Shape;
 use crate::replica::{self, ShardTable, shard_table};
+use crate::tables::ByTable;
 
 /// The records that a node holds of a shard.
 pub type Replica = replica::Replica<RemoteTable>;
 
 shard_table!(RemoteTable {
+    /// They stand in one region, and so do the copies.
+    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone) -> Vec<Self> {
+        let first = tables.clone().next();
+        let region = first.map(|table| Arc::new(table.region().copy()));
+        tables.zip(region.iter().cycle()).map(|(table, region)| table.copy_within(region)).collect()
+    }
+
     fn check(&self) -> Vec<String> {
         Self::check(self)
     }
 });
+
+impl Replica {
+    /// Empty tables of these shapes, for so many records each, in one region.
+    pub(super) fn empty(shapes: &ByTable<Shape>) -> Self {
+        let end = shapes.iter().map(|shape| shape.geometry.end()).max().unwrap_or_default();
+        let region = Arc::new(Region::new(end));
+        let table = |shape: &Shape| RemoteTable::within(&region, shape.geometry, shape.records);
+        Self::new(shapes.map(table))
+    }
+
+    /// The region of all its tables.
+    pub(super) fn region(&self) -> &Arc<Region> {
+        self.tables.first().region()
+    }
+}
 
 /// The replica that transactions read and write: its records, and the locks on those of ordered
 /// tables, which no header word holds.
@@ -48,7 +74,7 @@ impl Primary {
                 false => Err(Abort::LockConflict { key }),
             };
         }
-        match self.replica.table.lock(key, txn) {
+        match self.replica.tables.of(key).lock(key, txn) {
             Ok(granted) => {
                 Ok(Lookup { version: granted.unlocked.version(), present: granted.present })
             }
@@ -62,19 +88,19 @@ impl Primary {
         if key.is_ordered() {
             self.write_counters.unlock(key, txn);
         } else {
-            self.replica.table.unlock(key, txn);
+            self.replica.tables.of(key).unlock(key, txn);
         }
     }
 
     /// Is there space for an insertion of `key`?
     pub(super) fn has_capacity(&self, key: Key) -> bool {
-        key.is_ordered() || self.replica.table.has_capacity()
+        key.is_ordered() || self.replica.tables.of(key).has_capacity()
     }
 
     /// Looks `key` up; a value found is appended to `into`.
     pub(super) fn get(&self, key: Key, into: &mut Vec<u8>) -> Result<Found, Busy> {
         if !key.is_ordered() {
-            return self.replica.table.get(key, into);
+            return self.replica.tables.of(key).get(key, into);
         }
         // Before the record: the holder of the lock may already have told its client that it has
         // committed, and install only now.
@@ -107,7 +133,7 @@ impl Primary {
             (locked, self.replica.ordered.tree().state_of(key) == read)
         } else {
             scratch.clear();
-            match self.replica.table.get(key, scratch) {
+            match self.replica.tables.of(key).get(key, scratch) {
                 Ok(now) => (now.locked, (now.version, now.present) == (read.version, read.present)),
                 // Someone who holds the lock is writing.
                 Err(Busy) => return Err(Abort::ValidateLocked { key }),
@@ -123,7 +149,7 @@ impl Primary {
     /// Installs a write of `txn` and unlocks the key.
     pub(super) fn install(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
         if !key.is_ordered() {
-            return self.replica.table.install(key, txn, version, value);
+            return self.replica.tables.of(key).install(key, txn, version, value);
         }
         let applied = self.replica.ordered.apply(key, version, value);
         assert!(applied == Applied::Changed, "a COMMIT moves the version forward");
@@ -148,7 +174,7 @@ impl Primary {
         if key.is_ordered() {
             return self.write_counters.holder(key);
         }
-        self.replica.table.holder(key)
+        self.replica.tables.of(key).holder(key)
     }
 
     /// The node whose transaction holds `key`.
@@ -156,12 +182,14 @@ impl Primary {
         if key.is_ordered() {
             return self.write_counters.holder(key)?.engine().map(|engine| engine.node);
         }
-        self.replica.table.owner_of(key).map(|engine| engine.node)
+        self.replica.tables.of(key).owner_of(key).map(|engine| engine.node)
     }
 
     /// Calls `each` with every key that is locked, and the node whose transaction holds it.
     pub(super) fn for_each_locked(&self, each: &mut dyn FnMut(Key, NodeId)) {
-        self.replica.table.for_each_locked(&mut |key, engine| each(key, engine.node));
+        for table in self.replica.tables.iter() {
+            table.for_each_locked(&mut |key, engine| each(key, engine.node));
+        }
         self.write_counters.for_each_locked(&mut |key, txn| {
             if let Some(engine) = txn.engine() {
                 each(key, engine.node);
@@ -171,7 +199,8 @@ impl Primary {
 
     /// Records that transactions hold locked.
     pub(super) fn locked_count(&self) -> usize {
-        self.replica.table.locked_count() + self.write_counters.locked_count()
+        let hashed: usize = self.replica.tables.iter().map(RemoteTable::locked_count).sum();
+        hashed + self.write_counters.locked_count()
     }
 }
 
@@ -188,7 +217,8 @@ mod tests {
         let design = Design::Chained { bucket: 8 };
         let table =
             TableConfig { design, slots: 64, overflow_slots: 64, inline: 16, heap: Bytes(0) };
-        let replica = Replica::new(RemoteTable::new(Geometry::new(table), 64));
+        let table = RemoteTable::new(Geometry::new(table), 64);
+        let replica = Replica::new(ByTable::alone(table));
         [hashed(), ordered(2), ordered(4)].iter().for_each(|key| replica.load(*key, b"loaded"));
         Primary::new(replica)
     }

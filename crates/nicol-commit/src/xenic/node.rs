@@ -43,6 +43,7 @@ use crate::backups::Backups;
 use crate::load_shard;
 use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
+use crate::tables::{ByTable, Rows, tables_of};
 use begun::Begun;
 use grace::Grace;
 use inherited::{Inherited, InheritedShard};
@@ -50,7 +51,7 @@ pub(super) use inserts::OwnInserts;
 use losses::deny;
 pub(super) use path::Path;
 use recovering::Recovering;
-use size::{index_of, table_for};
+use size::{empty, indices_of};
 use syncing::Syncing;
 use undecided::Undecided;
 
@@ -73,7 +74,8 @@ pub struct Node {
     shard: Option<ShardId>,
     primary: Replica,
     backups: Backups<Replica>,
-    index: NicIndex,
+    /// One for each table.
+    indices: ByTable<NicIndex>,
     /// The NIC's side of the ordered tables.
     write_counters: WriteCounters,
     logs: Vec<Arc<LogMemory>>,
@@ -114,11 +116,6 @@ impl Node {
         &self.config
     }
 
-    /// The host table of its primary shard.
-    pub fn primary(&self) -> &HostTable {
-        &self.primary.table
-    }
-
     /// The records of the shard of `key`, which this node leads.
     #[inline]
     pub(super) fn led(&self, key: Key) -> &Replica {
@@ -142,21 +139,27 @@ impl Node {
         &self.primary
     }
 
-    /// The NIC's index of its primary shard.
-    pub(super) fn own_index(&self) -> &NicIndex {
+    /// The host table of its primary shard and the NIC's index of it, if there is only one.
+    pub fn only_table(&self) -> Option<(&HostTable, &NicIndex)> {
         self.lost_sides.expect_kept(Side::Nic);
-        &self.index
+        self.primary.tables.only().zip(self.indices.only())
     }
 
-    /// The NIC's index of the shard of `key`, which this node leads.
+    /// The NIC's index of the table of `key`, of a shard that this node leads.
     #[inline]
     pub(super) fn index_of(&self, key: Key) -> &NicIndex {
         self.lost_sides.expect_kept(Side::Nic);
         if self.inherited.are_any() {
             let inherited = self.inherited.get(self.shard_of(key));
-            return inherited.map_or(&self.index, |inherited| inherited.index());
+            return inherited.map_or(&self.indices, |inherited| inherited.indices()).of(key);
         }
-        &self.index
+        self.indices.of(key)
+    }
+
+    /// The host table of `key`, of a shard that this node leads.
+    #[inline]
+    pub(super) fn table_of(&self, key: Key) -> &HostTable {
+        self.led(key).tables.of(key)
     }
 
     pub(super) fn log(&self, core: u8) -> &Arc<LogMemory> {
@@ -234,25 +237,16 @@ impl Node {
 
     /// Splits up to `segments` segments of each table that is doubling.
     pub(super) fn grow(&self, segments: u64) -> Advance {
-        let mut done = Advance::default();
-        for replica in self.replicas() {
-            let advance = replica.advance(segments);
-            done.segments += advance.segments;
-            done.records += advance.records;
-        }
-        done
-    }
-
-    /// Is there space for one more record in the table of its own shard?
-    pub(super) fn has_capacity(&self) -> bool {
-        self.primary.table.has_capacity()
+        let tables = self.replicas().map(|replica| replica.advance(segments));
+        tables.fold(Advance::default(), Advance::and)
     }
 
     /// Which values the tables that it leads have no space for any more.
     pub(super) fn exhausted_space(&self) -> ExhaustedSpace {
         let inherited = self.inherited.iter().map(|one| self.backup_of(one.shard()));
-        let exhausted = inherited.map(|replica| replica.table.exhausted_space());
-        exhausted.fold(self.primary.table.exhausted_space(), ExhaustedSpace::or)
+        let tables = std::iter::once(&self.primary).chain(inherited);
+        let tables = tables.flat_map(|replica| replica.tables.iter());
+        tables.map(HostTable::exhausted_space).fold(ExhaustedSpace::default(), ExhaustedSpace::or)
     }
 
     fn replicas(&self) -> impl Iterator<Item = &Replica> {
@@ -433,14 +427,13 @@ impl SystemNode for Node {
 
     fn load(from: &Origin<'_, XenicConfig>, shard: ShardId) -> Result<Replica, TooSmall> {
         let Origin { view, config, source } = *from;
-        let hashed = source.records_per_shard() - source.ordered_per_shard();
-        let records = hashed + source.growth_per_shard();
-        let replica = table_for(records, config);
+        let replica = empty(&tables_of(source), config);
         let touch = |key| replica.touch(key);
         let load = |key, value: &[u8]| {
             replica.load(key, value);
             // A store that is read back may begin with more records than its tables have slots.
-            if replica.table.len() > replica.table.slots() {
+            let table = replica.tables.of(key);
+            if table.len() > table.slots() {
                 replica.advance(LOADING_SPLITS);
             }
         };
@@ -454,13 +447,16 @@ impl SystemNode for Node {
         shards: &[Replica],
     ) -> Opening<Self, Replica> {
         let (view, config) = (from.view.clone(), from.config.clone());
-        let (shard, none) = (view.led_by(id).next(), table_for(0, &config));
+        let shard = view.led_by(id).next();
+        let none = tables_of(from.source).map(|rows| Rows { capacity: 0, ..rows.clone() });
+        let none = empty(&none, &config);
         let primary = shard.map_or(&none, |shard| &shards[usize::from(shard.0)]);
-        let index = NicIndex::new(index_of(primary, &config));
+        let indices = indices_of(primary, &config).map(|config| NicIndex::new(*config));
         let write_counters = WriteCounters::default();
         if config.warm_index {
-            primary
-                .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
+            primary.for_each_located(&mut |record| {
+                indices.of(record.key).preload(SlotHash::of(record.key), &record);
+            });
             write_counters.preload(&primary.ordered);
         }
         let backups = Backups::copy(&view, id, shards, Replica::copy);
@@ -485,7 +481,7 @@ impl SystemNode for Node {
             shard,
             primary: led.unwrap_or(none),
             backups,
-            index,
+            indices,
             write_counters,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),

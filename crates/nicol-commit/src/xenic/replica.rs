@@ -1,4 +1,4 @@
-//! A shard's records at one node: most in the host table that NICs read by DMA, those of ordered
+//! A shard's records at one node: most in host tables that NICs read by DMA, those of ordered
 //! tables in a B+ tree. [Xenic21 4.1, 5.2]
 
 use nicol_core::ids::{Key, Version};
@@ -10,6 +10,10 @@ use crate::replica::{self, ShardTable, shard_table};
 pub type Replica = replica::Replica<HostTable>;
 
 shard_table!(HostTable {
+    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone) -> Vec<Self> {
+        tables.map(Self::copy).collect()
+    }
+
     /// The NIC's index has one floor for all keys of an entry, those of ordered tables included.
     fn deleted_elsewhere(&self, key: Key, version: Version) {
         Self::deleted_elsewhere(self, key, version);
@@ -26,12 +30,12 @@ impl Replica {
     /// Looks `key` up in local memory; a value found is appended to `into`.
     pub(super) fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         if !key.is_ordered() {
-            return self.table.get(key, into);
+            return self.tables.of(key).get(key, into);
         }
         let mut found = self.ordered.get(key, into);
         // A key that was never there was not deleted either: its version stays 0.
         if !found.present && found.version > Version(0) {
-            found.version = found.version.max(self.table.floor(key));
+            found.version = found.version.max(self.tables.of(key).floor(key));
         }
         found
     }
@@ -39,13 +43,13 @@ impl Replica {
     /// Prefetches a value that stands apart from its slot, after [`Replica::touch`].
     pub(super) fn touch_value(&self, key: Key) {
         if !key.is_ordered() {
-            self.table.touch_value(key);
+            self.tables.of(key).touch_value(key);
         }
     }
 
     /// Calls `each` with every record and how far it stands from its home.
     pub(super) fn for_each_located(&self, each: &mut dyn FnMut(LocatedRecord<'_>)) {
-        self.table.for_each_located(each);
+        self.tables.iter().for_each(|table| table.for_each_located(each));
         // Trees have no homes.
         let displacement = 0;
         self.ordered.tree().for_each(&mut |key, version, value| {
@@ -53,8 +57,9 @@ impl Replica {
         });
     }
 
-    /// Splits up to `segments` segments of a table that is doubling.
+    /// Splits up to `segments` segments of each table that is doubling.
     pub(super) fn advance(&self, segments: u64) -> Advance {
-        self.table.advance(segments)
+        let tables = self.tables.iter().map(|table| table.advance(segments));
+        tables.fold(Advance::default(), Advance::and)
     }
 }

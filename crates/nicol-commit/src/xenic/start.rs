@@ -32,19 +32,21 @@ impl CommitNode for Node {
     /// pinned in the NIC's index. The index is looked at first: what leaves it then is in the
     /// table.
     ///
-    /// Only the shard that was its own from the start is walked, so none once it leads others.
+    /// Only the shard that was its own from the start is walked, so none once it leads others; and
+    /// only one with one hash table, as a served store has it.
     fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
         if self.inherited().are_any() {
             return Walked::Unable;
         }
-        let (table, at) = (self.primary(), WalkPosition::from_word(from));
+        let Some((table, index)) = self.only_table() else { return Walked::Unable };
+        let at = WalkPosition::from_word(from);
         let Some(range) = at.range(table) else { return Walked::End };
         let mut name = |key: Key| {
             if !key.is_ordered() {
                 keys.push(key);
             }
         };
-        self.own_index().for_each_busy(range, &mut name);
+        index.for_each_busy(range, &mut name);
         match at.step(table, &mut name) {
             Some(next) => Walked::Until(next.word()),
             None => Walked::End,
@@ -52,7 +54,7 @@ impl CommitNode for Node {
     }
 
     fn walk_position(&self, draw: u64) -> u64 {
-        WalkPosition::at_share(self.primary(), draw).word()
+        self.only_table().map_or(0, |(table, _)| WalkPosition::at_share(table, draw).word())
     }
 
     /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and

@@ -150,7 +150,8 @@ fn read_beside_commit(after: Nanos) -> Option<[Vec<u8>; 2]> {
     };
     let (wanted, ended) = (Wanted::of(&view), Ended::default());
     let nodes: Vec<Arc<Node>> = load_nodes(&view, &config, &Rows, &Sequential).unwrap();
-    assert!(nodes.iter().all(|node| node.primary().segments() == SEGMENTS));
+    let segments = |node: &Arc<Node>| node.only_table().map(|(table, _)| table.segments());
+    assert!(nodes.iter().all(|node| segments(node) == Some(SEGMENTS)));
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
     let mut sim = SimConfig::new(view.clone(), profile, 1);
     sim.holds_frames = true;

@@ -50,7 +50,7 @@ pub use lives::{Life, Lives};
 use operations::Operations;
 use outbox::Outbox;
 use peers::Peers;
-pub use pool::Payload;
+pub use pool::{Payload, SpareBuffers};
 use site::Site;
 pub use stats::EngineStats;
 use stats::count;

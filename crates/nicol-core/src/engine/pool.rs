@@ -5,30 +5,60 @@ use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// Buffers kept for reuse.
-const KEPT_MAX: usize = 4_096;
+/// Bytes of the buffers kept for reuse: what an engine has in hand at a time is less, and more
+/// would be memory that nothing counts.
+const KEPT_BYTES_MAX: usize = 512 << 10;
 /// A buffer that grew beyond this is freed instead of kept.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Empty buffers for reuse: as many as are within a limit of bytes together.
+#[derive(Debug, Default)]
+pub struct SpareBuffers {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl SpareBuffers {
+    /// One of them, or a new one.
+    #[inline]
+    pub fn take(&mut self) -> Vec<u8> {
+        let buffer = self.buffers.pop().unwrap_or_default();
+        self.bytes -= buffer.capacity();
+        buffer
+    }
+
+    /// Empties `buffer` and keeps it; frees it if it is large or those kept are enough.
+    #[inline]
+    pub fn give(&mut self, mut buffer: Vec<u8>) {
+        let (bytes, enough) = (buffer.capacity(), self.bytes >= KEPT_BYTES_MAX);
+        if bytes == 0 || enough || !Self::keeps(&buffer) {
+            return;
+        }
+        buffer.clear();
+        self.buffers.push(buffer);
+        self.bytes += bytes;
+    }
+
+    /// Whether `buffer` is small enough to be kept.
+    pub fn keeps(buffer: &Vec<u8>) -> bool {
+        buffer.capacity() <= BUFFER_BYTES_MAX
+    }
+}
 
 /// An engine's spare buffers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pool(Rc<RefCell<Vec<Vec<u8>>>>);
+pub(super) struct Pool(Rc<RefCell<SpareBuffers>>);
 
 impl Pool {
     #[inline]
     pub(super) fn take(&self) -> Vec<u8> {
-        self.0.borrow_mut().pop().unwrap_or_default()
+        self.0.borrow_mut().take()
     }
 
     #[inline]
-    pub(super) fn give(&self, mut buffer: Vec<u8>) {
-        if buffer.capacity() == 0 {
-            return;
-        }
-        let mut spare = self.0.borrow_mut();
-        if spare.len() < KEPT_MAX && buffer.capacity() <= KEPT_BYTES_MAX {
-            buffer.clear();
-            spare.push(buffer);
+    pub(super) fn give(&self, buffer: Vec<u8>) {
+        if buffer.capacity() > 0 {
+            self.0.borrow_mut().give(buffer);
         }
     }
 
@@ -83,5 +113,23 @@ impl AsRef<[u8]> for Payload {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.buffer.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_buffers_are_few_bytes_however_many_come_back() {
+        let mut spare = SpareBuffers::default();
+        for bytes in [BUFFER_BYTES_MAX, BUFFER_BYTES_MAX + 1, 3_000] {
+            (0..1_000).for_each(|_| spare.give(Vec::with_capacity(bytes)));
+            let kept: usize = spare.buffers.iter().map(Vec::capacity).sum();
+            assert_eq!(kept, spare.bytes);
+            assert!((1..=KEPT_BYTES_MAX + BUFFER_BYTES_MAX).contains(&kept), "{kept}");
+        }
+        let taken: usize = (0..1_000).map(|_| spare.take().capacity()).sum();
+        assert!(taken > 0 && spare.bytes == 0);
     }
 }

@@ -4,8 +4,8 @@ use crate::commands::glob::matches;
 use crate::commands::rights::{
     self, Access, Categories, NUMBERS, access, categories, channels, find, subcommands,
 };
-use crate::commands::sort::unnamed_keys;
 use crate::commands::spec::Spec;
+use crate::commands::unnamed_keys;
 use crate::commands::{TABLE, lookup};
 
 const WORDS: usize = NUMBERS.div_ceil(64);

@@ -106,7 +106,7 @@ pub fn answer(
             tracking::tell(session, shared, out);
             return After::Go;
         }
-        "client|pause" => pause(shared, command),
+        "client|pause" => pause(command).map(|pause| session.pause = Some(pause)),
         "client|unpause" => {
             shared.pause.end();
             shared.clients.all().values().for_each(|client| client.wake());
@@ -139,7 +139,8 @@ pub fn answer(
     After::Go
 }
 
-fn pause(shared: &Shared, command: &Command<'_>) -> Result<(), Vec<u8>> {
+/// The pause that CLIENT PAUSE asks for.
+fn pause(command: &Command<'_>) -> Result<(Paused, Duration), Vec<u8>> {
     const MODE: &[u8] = b"ERR CLIENT PAUSE mode must be WRITE or ALL";
     let paused = match (command.arg(3).to_ascii_lowercase().as_slice(), command.len()) {
         (_, 3) | (b"all", 4) => Paused::All,
@@ -150,8 +151,7 @@ fn pause(shared: &Shared, command: &Command<'_>) -> Result<(), Vec<u8>> {
     let millis = parse_i64(command.arg(2));
     let millis = millis.ok_or(b"ERR timeout is not an integer or out of range")?;
     let millis = u64::try_from(millis).map_err(|_| b"ERR timeout is negative")?;
-    shared.pause.begin(paused, Duration::from_millis(millis));
-    Ok(())
+    Ok((paused, Duration::from_millis(millis)))
 }
 
 fn set_answers(session: &mut Session, value: &[u8]) -> Result<(), Vec<u8>> {

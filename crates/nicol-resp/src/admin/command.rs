@@ -5,7 +5,7 @@ use crate::commands::glob::matches;
 use crate::commands::key_places::KeyPlaces;
 use crate::commands::rights::{self, Categories, NUMBERS};
 use crate::commands::spec::Spec;
-use crate::commands::{TABLE, lookup};
+use crate::commands::{TABLE, lookup, unnamed_keys};
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
@@ -79,7 +79,7 @@ pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
 
 /// The names that COMMAND LIST answers.
 fn listed(command: &Command<'_>) -> Result<Vec<&'static str>, &'static [u8]> {
-    let names = TABLE.iter().map(|spec| spec.name);
+    let names = (0..NUMBERS).map(rights::name);
     if command.len() == 2 {
         return Ok(names.collect());
     }
@@ -114,5 +114,8 @@ fn keys<'a>(command: &Command<'a>) -> Result<Vec<&'a [u8]>, Vec<u8>> {
         return Err(b"ERR Invalid number of arguments specified for command".into());
     }
     let places = spec.keys.of(len, |place| command.arg(2 + place));
-    Ok(places.iter().map(|place| command.arg(2 + place)).collect())
+    let words: Vec<_> = command.args(2).collect();
+    // Of several that are stored into the last counts.
+    let stored = unnamed_keys(spec, &words).0.pop();
+    Ok(places.iter().chain(stored).map(|place| words[place]).collect())
 }

@@ -7,10 +7,14 @@ use crate::commands::glob::matches;
 use crate::commands::number::parse_i64;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
+use crate::eviction::SAMPLES_MAX;
+use crate::eviction::policy::{Policy, UnknownPolicy};
 use crate::notices::Chosen;
 use crate::scripts::meter::TIME_MAX;
 use crate::shared::{Persistence, Shared};
 use crate::transactions::record::DATABASES;
+use crate::transactions::sizes::{self, ALIASES, NAMES};
+use nicol_core::serving::Walked;
 
 /// CONFIG.
 pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -48,8 +52,11 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
                 "CONFIG <subcommand> [<arg> ...]. Subcommands are:",
                 "GET <pattern> ...",
                 "SET <name> <value> ...",
-                "    Of slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold and",
-                "    notify-keyspace-events.",
+                "    Of slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold,",
+                "    notify-keyspace-events, maxmemory (no more than at the start; 0: as at the",
+                "    start), maxmemory-policy, maxmemory-samples, lfu-log-factor, lfu-decay-time,",
+                "    min-replicas-to-write, and the sizes beyond which Redis holds a value in",
+                "    another form.",
                 "RESETSTAT",
                 "HELP",
             ];
@@ -61,10 +68,11 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
 
 fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let limits = &shared.config.limits;
+    let eviction = &shared.eviction;
     let kept = shared.info.persistence.as_ref();
     let load = |number: &AtomicU64| number.load(Ordering::Relaxed).to_string();
     let slower_than = shared.stats.slow.threshold_us.load(Ordering::Relaxed);
-    vec![
+    let mut all = vec![
         ("appendfsync", fsync(kept).into()),
         ("appendonly", if kept.is_some() { "yes" } else { "no" }.into()),
         ("bind", shared.address.ip().map_or(String::new(), |ip| ip.to_string())),
@@ -74,9 +82,14 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("lua-time-limit", TIME_MAX.as_millis().to_string()),
         ("latency-monitor-threshold", load(&shared.stats.spikes.threshold_ms)),
         ("maxclients", limits.clients.to_string()),
-        ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
+        ("maxmemory", shared.max_memory().unwrap_or(0).to_string()),
         ("maxmemory-clients", client_bytes(limits.client_bytes)),
-        ("maxmemory-policy", "noeviction".into()),
+        ("min-replicas-to-write", load(&shared.min_replicas)),
+        ("min-slaves-to-write", load(&shared.min_replicas)),
+        ("maxmemory-policy", eviction.policy().name().into()),
+        ("maxmemory-samples", eviction.samples.load(Ordering::Relaxed).to_string()),
+        ("lfu-decay-time", eviction.lfu_decay_minutes.load(Ordering::Relaxed).to_string()),
+        ("lfu-log-factor", eviction.lfu_log_factor.load(Ordering::Relaxed).to_string()),
         ("notify-keyspace-events", shared.notices.text()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
@@ -87,7 +100,12 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("nicol-transaction-ms", limits.transaction_time.as_millis().to_string()),
         ("timeout", limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
         ("unixsocket", shared.address.path_text()),
-    ]
+    ];
+    let sizes = NAMES.iter().map(|(name, _)| *name).chain(ALIASES.map(|(name, _)| name));
+    all.extend(
+        sizes.filter_map(|name| Some((name, shared.sizes.get(sizes::place(name)?).to_string()))),
+    );
+    all
 }
 
 /// A value that CONFIG SET has read.
@@ -95,22 +113,94 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
 enum Value {
     Number(i64),
     Notices(Chosen),
+    /// Bytes that may be used; 0: as many as at the start.
+    Memory(u64),
+    /// A size, by its place.
+    Size(usize, u32),
+    /// What it is already.
+    Same,
+    Policy(Policy),
 }
 
 /// Reads the value of a setting that can be changed; `None`: it cannot. Errors: what is wrong.
-fn read(name: &str, text: &[u8]) -> Option<Result<Value, String>> {
+fn read(shared: &Shared, name: &str, text: &[u8]) -> Option<Result<Value, String>> {
     let number = |least: i64| {
         let number = parse_i64(text).filter(|value| *value >= least);
         number.map(Value::Number).ok_or_else(|| format!("give a number of {least} or more"))
     };
+    let within = |least: u32, most: u32| {
+        let range = i64::from(least)..=i64::from(most);
+        let number = parse_i64(text).filter(|value| range.contains(value));
+        number.map(Value::Number).ok_or_else(|| format!("give a number from {least} to {most}"))
+    };
     Some(match name {
+        "maxmemory-policy" => policy(shared, text).map(Value::Policy),
+        "maxmemory-samples" => within(1, SAMPLES_MAX),
+        "lfu-decay-time" | "lfu-log-factor" => within(0, i32::MAX as u32),
         "slowlog-log-slower-than" => number(-1),
-        "slowlog-max-len" | "latency-monitor-threshold" => number(0),
+        "slowlog-max-len"
+        | "latency-monitor-threshold"
+        | "min-replicas-to-write"
+        | "min-slaves-to-write" => number(0),
         "notify-keyspace-events" => Chosen::parse(text)
             .map(Value::Notices)
             .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
-        _ => return None,
+        "maxmemory" => memory(shared, text),
+        _ => {
+            let place = sizes::place(name)?;
+            let size = parse_i64(text).and_then(|size| u32::try_from(size).ok());
+            size.map(|size| Value::Size(place, size))
+                .ok_or_else(|| "give a number from 0 to 4294967295".to_owned())
+        }
     })
+}
+
+/// Why the limit cannot be lowered, or the policy chosen.
+const EVICTS: &str = "only at the limit of the start keys are evicted: with a policy that evicts \
+                      maxmemory stays as it was given there (CONFIG SET maxmemory 0)";
+
+/// A limit of memory, in Redis' units. Errors: it is above that of the start.
+fn memory(shared: &Shared, text: &[u8]) -> Result<Value, String> {
+    let bytes = memory_size(text).ok_or("argument must be a memory value")?;
+    match shared.backend.memory().limit {
+        _ if bytes > 0 && shared.eviction.policy().order.is_some() => Err(EVICTS.into()),
+        Some(most) if bytes > most.0 => Err(format!(
+            "the server was started with {most}: start it with more --max-memory",
+            most = most.0
+        )),
+        _ => Ok(Value::Memory(bytes)),
+    }
+}
+
+/// `100`, `100b`, `10k`, `10kb`, ...: a k is a thousand and a kb 1,024, as in Redis.
+fn memory_size(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match &text[digits..] {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Reads a policy that this store can follow.
+fn policy(shared: &Shared, text: &[u8]) -> Result<Policy, String> {
+    let policy: Policy =
+        String::from_utf8_lossy(text).parse().map_err(|e: UnknownPolicy| e.to_string())?;
+    let evicts = policy.order.is_some();
+    if evicts && shared.memory_limit.get().is_some() {
+        return Err(EVICTS.into());
+    }
+    match evicts && shared.backend.walk(0, &mut Vec::new()) == Walked::Unable {
+        true => Err("this store does not list its keys: nothing can be evicted".into()),
+        false => Ok(policy),
+    }
 }
 
 /// CONFIG SET: all of its values, or none and the reason.
@@ -121,12 +211,13 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
         let refused = |why: &str| {
             format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
         };
-        let value = match read(&name, command.arg(place + 1)) {
-            Some(value) => value.map_err(|why| refused(&why))?,
-            None if settings(shared).iter().any(|(known, _)| *known == name) => {
-                return Err(refused("it is given at the start of the server"));
-            }
-            None => {
+        let text = command.arg(place + 1);
+        let known = || settings(shared).into_iter().find(|(known, _)| *known == name);
+        let value = match read(shared, &name, text).map_or_else(|| Err(known()), Ok) {
+            Ok(value) => value.map_err(|why| refused(&why))?,
+            Err(Some((_, now))) if now.as_bytes().eq_ignore_ascii_case(text) => Value::Same,
+            Err(Some(_)) => return Err(refused("it is given at the start of the server")),
+            Err(None) => {
                 let text = "ERR Unknown option or number of arguments for CONFIG SET";
                 return Err(format!("{text} - '{name}'"));
             }
@@ -139,9 +230,25 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
     for (name, value) in found {
         let stats = &shared.stats;
         match (name.as_str(), value) {
+            (_, Value::Policy(policy)) => shared.eviction.choose(policy),
+            ("maxmemory-samples", Value::Number(value)) => {
+                shared.eviction.samples.store(value as u32, Ordering::Relaxed);
+            }
+            ("lfu-decay-time", Value::Number(value)) => {
+                shared.eviction.lfu_decay_minutes.store(value as u32, Ordering::Relaxed);
+            }
+            ("lfu-log-factor", Value::Number(value)) => {
+                shared.eviction.lfu_log_factor.store(value as u32, Ordering::Relaxed);
+            }
             (_, Value::Notices(chosen)) => shared.notices.choose(chosen),
+            (_, Value::Memory(bytes)) => shared.memory_limit.set(bytes),
+            (_, Value::Size(place, size)) => shared.sizes.set(place, size),
+            (_, Value::Same) => {}
             ("slowlog-log-slower-than", Value::Number(value)) => {
                 stats.slow.threshold_us.store(value, Ordering::Relaxed);
+            }
+            ("min-replicas-to-write" | "min-slaves-to-write", Value::Number(value)) => {
+                shared.min_replicas.store(value as u64, Ordering::Relaxed);
             }
             ("slowlog-max-len", Value::Number(value)) => {
                 stats.slow.max.store(value as u64, Ordering::Relaxed);

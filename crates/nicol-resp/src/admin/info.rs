@@ -44,7 +44,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
     let uptime = shared.started.elapsed().as_secs();
-    let blocked = shared.clients.all().values().filter(|client| client.is_blocked()).count();
+    let blocked = shared.clients.all().values().filter(|client| client.waits()).count();
     let mut all = vec![
         (
             "Server".to_owned(),
@@ -90,7 +90,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
         let lines = vec![("used_cpu_sys", seconds(system)), ("used_cpu_user", seconds(user))];
         all.push(("CPU".to_owned(), own(lines)));
     }
-    let commands = shared.stats.commands();
+    let commands = super::slowlog::costs(shared);
     all.push(("Commandstats".to_owned(), commands.iter().map(command_line).collect()));
     all.push(("Latencystats".to_owned(), commands.iter().filter_map(latency_line).collect()));
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
@@ -134,16 +134,14 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let resident = (shared.info.resident)();
     let clients = shared.client_bytes.load(Ordering::Relaxed);
-    let all = store.used().0 + clients + shared.info.process_bytes;
-    let counted = Some(all).filter(|_| !store.parts.is_empty());
-    let used = counted.or(resident);
-    lines.extend(used.map(|bytes| ("used_memory", bytes.to_string())));
+    lines.extend(shared.used_memory().map(|bytes| ("used_memory", bytes.to_string())));
     lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
-    lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
-    lines.push(("maxmemory_policy", "noeviction".into()));
+    lines.push(("maxmemory", shared.max_memory().unwrap_or(0).to_string()));
+    lines.push(("maxmemory_policy", shared.eviction.policy().name().into()));
     let (scripts, bytes) = shared.scripts.counts();
     lines.push(("number_of_cached_scripts", scripts.to_string()));
     lines.push(("used_memory_scripts", bytes.to_string()));
+    lines.push(("memory_access_times", shared.eviction.bytes().to_string()));
     lines.push(("mem_clients_normal", clients.to_string()));
     lines.push(("used_memory_startup", shared.info.process_bytes.to_string()));
     lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));
@@ -184,7 +182,7 @@ fn statistics(shared: &Shared) -> Vec<(&'static str, String)> {
         ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
         ("evicted_clients", get(&c.evicted)),
         ("expired_keys", get(&c.expired)),
-        ("evicted_keys", "0".into()),
+        ("evicted_keys", get(&c.evicted_keys)),
         ("keyspace_hits", get(&c.hits)),
         ("keyspace_misses", get(&c.misses)),
         ("pubsub_channels", shared.pubsub.len(Scope::Channels).to_string()),

@@ -8,6 +8,7 @@ mod info;
 mod login;
 mod pubsub;
 mod script;
+mod server;
 mod slowlog;
 mod tracking;
 
@@ -43,7 +44,7 @@ pub fn answer(
         Admin::DbSize => reply.integer(shared.keyspace.keys(session.database) as i64),
         Admin::Discard => discard(session, out),
         Admin::Echo => reply.bulk(command.arg(1)),
-        Admin::Exec => return exec(session, out),
+        Admin::Exec => return exec(session, shared, out),
         Admin::Hello => return login::hello(session, shared, command, out),
         Admin::Info => info::answer(session, shared, command, out),
         Admin::Multi if session.multi.is_some() => {
@@ -60,6 +61,7 @@ pub fn answer(
         Admin::FlushAll | Admin::FlushDb | Admin::Keys | Admin::RandomKey | Admin::Scan => {
             return begin_walk(admin, session, shared, command, out);
         }
+        Admin::Server(whole) => return server::answer(whole, session, shared, command, out),
         Admin::Latency => slowlog::latency(session, shared, command, out),
         Admin::Script => script::answer(session, shared, command, out),
         Admin::SlowLog => slowlog::slowlog(session, shared, command, out),
@@ -165,7 +167,7 @@ fn discard(session: &mut Session, out: &mut Vec<u8>) {
     }
 }
 
-fn exec(session: &mut Session, out: &mut Vec<u8>) -> After {
+fn exec(session: &mut Session, shared: &Shared, out: &mut Vec<u8>) -> After {
     match &session.multi {
         None => session.reply(out).error(b"ERR EXEC without MULTI"),
         Some(multi) if multi.failed => {
@@ -173,7 +175,14 @@ fn exec(session: &mut Session, out: &mut Vec<u8>) -> After {
             let text = b"EXECABORT Transaction discarded because of previous errors.";
             session.reply(out).error(text);
         }
-        Some(_) => return After::Exec,
+        Some(multi) => match shared.refusal(|| multi.may_grow, || multi.plan.writes()) {
+            None => return After::Exec,
+            Some(why) => {
+                session.discard();
+                let text = b"EXECABORT Transaction discarded because of: ";
+                session.reply(out).error(&[&text[..], why].concat());
+            }
+        },
     }
     After::Go
 }

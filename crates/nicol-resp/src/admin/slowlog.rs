@@ -1,10 +1,11 @@
 //! SLOWLOG and LATENCY.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use crate::commands::errors::{arity_error, unknown_subcommand};
-use crate::commands::lookup;
 use crate::commands::number::{NOT_AN_INTEGER, parse_i64};
+use crate::commands::rights;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
@@ -91,12 +92,15 @@ pub fn latency(session: &Session, shared: &Shared, command: &Command<'_>, out: &
                 reply.integer(*millis as i64);
             }
         }
+        (b"doctor", 2) => reply.verbatim_as(b"txt", doctor(shared).as_bytes()),
         (b"reset", len) => {
             let reset = (len == 2 || named(2)) && spikes.reset();
             reply.integer(i64::from(reset));
         }
         (b"help", 2) => reply.lines(&[
             "LATENCY <subcommand> [<arg> ...]. Subcommands are:",
+            "DOCTOR",
+            "    Say how long the slowest commands took, and what to look at.",
             "HISTOGRAM [<command> ...]",
             "    How long commands took, in microseconds.",
             "HISTORY command",
@@ -104,17 +108,53 @@ pub fn latency(session: &Session, shared: &Shared, command: &Command<'_>, out: &
             "RESET [command]",
             "HELP",
         ]),
-        (name @ (b"latest" | b"history" | b"help"), _) => {
+        (name @ (b"latest" | b"history" | b"doctor" | b"help"), _) => {
             reply.error(&arity_error(&format!("latency|{}", String::from_utf8_lossy(name))));
         }
         _ => reply.error(&unknown_subcommand(command)),
     }
 }
 
+/// What LATENCY DOCTOR says.
+fn doctor(shared: &Shared) -> String {
+    let spikes = &shared.stats.spikes;
+    let threshold = spikes.threshold_ms.load(Ordering::Relaxed);
+    let kept = spikes.kept();
+    if threshold == 0 {
+        return "Nothing is watched: CONFIG SET latency-monitor-threshold MILLISECONDS keeps the \
+                times of commands that take as long.\n"
+            .into();
+    }
+    if kept.is_empty() {
+        return format!("No command took {threshold} ms since the last reset.\n");
+    }
+    let sum: u64 = kept.iter().map(|(_, millis)| millis).sum();
+    format!(
+        "1. command: {} seconds with commands of {threshold} ms or more (average {} ms, longest {} \
+         ms). SLOWLOG GET shows the slowest; commands over large collections, scripts and large \
+         transactions hold up others.\n",
+        kept.len(),
+        sum / kept.len() as u64,
+        spikes.max_ms.load(Ordering::Relaxed)
+    )
+}
+
+/// What commands and subcommands have cost, by their names.
+pub fn costs(shared: &Shared) -> BTreeMap<&'static str, CommandStats> {
+    let all = shared.stats.commands().into_iter();
+    all.map(|(number, stats)| (rights::name(number), stats)).collect()
+}
+
 fn histograms(reply: &mut Reply<'_>, shared: &Shared, command: &Command<'_>) {
-    let all = shared.stats.commands();
-    let names: Vec<&str> = command.args(2).filter_map(lookup).map(|spec| spec.name).collect();
-    let wanted = |name: &str| command.len() == 2 || names.contains(&name);
+    let all = costs(shared);
+    // A name stands for its subcommands, too.
+    let names: Vec<String> =
+        command.args(2).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+    let is_of = |name: &str, wanted: &String| {
+        name.strip_prefix(wanted.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
+    };
+    let wanted = |name: &str| command.len() == 2 || names.iter().any(|wanted| is_of(name, wanted));
     let shown: Vec<_> =
         all.iter().filter(|(name, stats)| wanted(name) && stats.calls > 0).collect();
     reply.map(shown.len());

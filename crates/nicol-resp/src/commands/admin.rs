@@ -1,7 +1,7 @@
 //! The commands that the front answers; `crate::admin` says what.
 
 use super::key_places::KeyPlaces;
-use super::spec::{Admin, InMulti, Spec};
+use super::spec::{Admin, InMulti, Spec, Whole};
 
 const CLIENT: &[&str] = &["noscript", "loading", "stale", "fast"];
 const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
@@ -9,12 +9,88 @@ const FAST: &[&str] = &["fast"];
 const NO_SCRIPT: &[&str] = &["noscript"];
 const NO_SCRIPT_SERVER: &[&str] = &["noscript", "loading", "stale"];
 const SERVER: &[&str] = &["loading", "stale"];
+const REPLICA: &[&str] = &["admin", "noscript", "loading", "stale"];
+const ADMIN: &[&str] = &["admin", "noscript"];
+const ROLE: &[&str] = &["noscript", "loading", "stale", "fast"];
 const LOADING: &[&str] = &["loading", "stale", "fast"];
 
 const REFUSED: InMulti = InMulti::Refused;
 const AT_ONCE: InMulti = InMulti::AtOnce;
 
 pub const COMMANDS: &[Spec] = &[
+    server(
+        "bgrewriteaof",
+        1,
+        ADMIN,
+        Admin::Server(Whole::BgRewriteAof),
+        "Say whether every write is on the disk",
+    ),
+    server(
+        "bgsave",
+        -1,
+        ADMIN,
+        Admin::Server(Whole::BgSave),
+        "Say whether every write is on the disk",
+    ),
+    connection("asking", 1, FAST, Admin::Cluster, "A command of Redis Cluster: this is none"),
+    connection("readonly", 1, LOADING, Admin::Cluster, "A command of Redis Cluster: this is none"),
+    connection("readwrite", 1, LOADING, Admin::Cluster, "A command of Redis Cluster: this is none"),
+    server(
+        "debug",
+        -2,
+        REPLICA,
+        Admin::Server(Whole::Debug),
+        "Refused: the server has no commands to debug it",
+    ),
+    alone(
+        "failover",
+        -1,
+        Admin::Server(Whole::Replicate),
+        "Refused: no other server follows this one",
+    ),
+    server(
+        "lastsave",
+        1,
+        LOADING,
+        Admin::Server(Whole::LastSave),
+        "Return when all writes were on the disk",
+    ),
+    server(
+        "lolwut",
+        -1,
+        &["readonly", "fast"],
+        Admin::Server(Whole::Lolwut),
+        "Show a picture, and the versions",
+    ),
+    alone("module", -2, Admin::Server(Whole::Module), "Refused: this server loads no modules"),
+    alone(
+        "psync",
+        -3,
+        Admin::Server(Whole::Replicate),
+        "Refused: no other server follows this one",
+    ),
+    alone(
+        "replconf",
+        -1,
+        Admin::Server(Whole::Replicate),
+        "Refused: no other server follows this one",
+    ),
+    alone(
+        "replicaof",
+        3,
+        Admin::Server(Whole::ReplicaOf),
+        "Accept NO ONE: this server follows no other",
+    ),
+    server("role", 1, ROLE, Admin::Server(Whole::Role), "Return the role of the server: a master"),
+    alone("save", 1, Admin::Server(Whole::Save), "Say whether every write is on the disk"),
+    alone("shutdown", -1, Admin::Server(Whole::Shutdown), "End the server as SIGTERM does"),
+    alone(
+        "slaveof",
+        3,
+        Admin::Server(Whole::ReplicaOf),
+        "Accept NO ONE: this server follows no other",
+    ),
+    alone("sync", 1, Admin::Server(Whole::Replicate), "Refused: no other server follows this one"),
     server("acl", -2, NO_SCRIPT_SERVER, Admin::Acl, "Tell and change users and their rights"),
     Spec::admin(
         CONNECTION,
@@ -29,7 +105,7 @@ pub const COMMANDS: &[Spec] = &[
         "cluster",
         "cluster",
         -2,
-        SERVER,
+        NO_SCRIPT_SERVER,
         Admin::Cluster,
         "Commands about a Redis Cluster: not one",
     ),
@@ -53,7 +129,7 @@ pub const COMMANDS: &[Spec] = &[
         "hello",
         -1,
         NO_AUTH,
-        (Admin::Hello, REFUSED),
+        (Admin::Hello, InMulti::Queued),
         "Handshake with the server",
     ),
     server("info", -1, SERVER, Admin::Info, "Get information and statistics about the server"),
@@ -116,6 +192,11 @@ const fn server(
     summary: &'static str,
 ) -> Spec {
     queued("server", name, arity, flags, admin, summary)
+}
+
+/// One of an operator that is no part of a MULTI.
+const fn alone(name: &'static str, arity: i32, admin: Admin, summary: &'static str) -> Spec {
+    Spec::admin("server", name, arity, ADMIN, (admin, REFUSED), summary)
 }
 
 const fn at_once(name: &'static str, arity: i32, admin: Admin, summary: &'static str) -> Spec {

@@ -3,6 +3,8 @@
 use crate::connection::parse::Command;
 
 /// The error of arguments that make no sense together.
+/// More memory is in use than allowed.
+pub const OUT_OF_MEMORY: &[u8] = b"OOM command not allowed when used memory > 'maxmemory'.";
 pub const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// The error of a wrong number of arguments; `name` in lower case, a subcommand after a bar.

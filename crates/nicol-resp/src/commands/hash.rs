@@ -11,6 +11,7 @@ use super::spec::{Plan, READ, REMOVE, Run, SLOW_READ, Spec, WRITE, as_sent, with
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Found, Stop, Work};
 
 pub const TYPE: Type = Type { name: "hash", number: 4, encoding };
@@ -54,14 +55,10 @@ const fn planned(
     Spec::data("hash", name, arity, (flags, KeyPlaces::ONE), how, summary)
 }
 
-/// Fields up to which Redis holds a hash as one list, and bytes of the longest part of one.
-const LIST_FIELDS: usize = 128;
-const LIST_BYTES: usize = 64;
-
-fn encoding(value: &[u8]) -> &'static [u8] {
+fn encoding(value: &[u8], sizes: &Sizes) -> &'static [u8] {
     let elements = elements(value).unwrap_or_default();
-    let short = elements.iter().all(|element| element.len() <= LIST_BYTES);
-    if short && elements.len() <= 2 * LIST_FIELDS { b"listpack" } else { b"hashtable" }
+    let short = elements.iter().all(|element| element.len() <= sizes.hash_bytes());
+    if short && elements.len() <= 2 * sizes.hash_fields() { b"listpack" } else { b"hashtable" }
 }
 
 /// The value of a field of a hash.

@@ -4,8 +4,9 @@ use super::key_places::KeyPlaces;
 use super::number::database;
 use super::object;
 use super::sequence;
-use super::spec::{GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, as_sent};
+use super::spec::{Admin, GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, Whole, as_sent};
 use super::string;
+use super::usage;
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
@@ -26,6 +27,15 @@ pub const COMMANDS: &[Spec] = &[
     ),
     generic("del", -2, (SLOW_WRITE, KeyPlaces::ALL), del, "Delete keys").single(2),
     generic("exists", -2, (READ, KeyPlaces::ALL), exists, "Count the keys that exist").single(2),
+    Spec::data(
+        "server",
+        "memory",
+        -2,
+        (SLOW_READ, KeyPlaces { first: 2, last: 2, ..KeyPlaces::ONE }),
+        (usage::plan, usage::run),
+        "Tell what the memory is used for",
+    )
+    .except("usage", Admin::Server(Whole::Memory)),
     Spec::data(
         "generic",
         "move",

@@ -1,5 +1,7 @@
 //! Types of value.
 
+use crate::transactions::sizes::Sizes;
+
 /// A type of value.
 #[derive(Debug)]
 pub struct Type {
@@ -8,5 +10,5 @@ pub struct Type {
     /// Written into records, so it never changes. Strings have 0, others 1 to 31.
     pub number: u8,
     /// The answer of OBJECT ENCODING.
-    pub encoding: fn(&[u8]) -> &'static [u8],
+    pub encoding: fn(&[u8], &Sizes) -> &'static [u8],
 }

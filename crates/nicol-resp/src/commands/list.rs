@@ -8,6 +8,7 @@ use super::spec::{GROW, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, WRITE, a
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Found, Stop, Work};
 
 pub const TYPE: Type = Type { name: "list", number: 1, encoding };
@@ -61,7 +62,7 @@ const fn placed(
 const NO_KEY: &[u8] = b"ERR no such key";
 const NOT_POSITIVE: &[u8] = b"ERR value is out of range, must be positive";
 
-fn encoding(_: &[u8]) -> &'static [u8] {
+fn encoding(_: &[u8], _: &Sizes) -> &'static [u8] {
     b"quicklist"
 }
 
@@ -387,7 +388,8 @@ fn moved<'t>(
         reply.null();
         return Ok(());
     }
-    let to = work.typed(to, &TYPE)?;
+    // There is an element, and it cannot go there.
+    let to = work.typed(to, &TYPE).inspect_err(|_| work.end_wait())?;
     let mut source = Sequence::open(work, from);
     let last = source.len()?.checked_sub(1).ok_or(Stop::Malformed)?;
     let place = if from_front { 0 } else { last };

@@ -39,9 +39,11 @@ mod sorted_set;
 pub mod spec;
 mod stream;
 mod string;
+mod usage;
 
 use self::kind::Type;
 use self::spec::Spec;
+use crate::transactions::plan::Op;
 
 /// The types of value, each with its commands.
 pub const TYPES: &[(&Type, &[Spec])] = &[
@@ -70,6 +72,18 @@ const OTHERS: [&[Spec]; 13] = [
     admin::COMMANDS,
 ];
 
+/// The keys of `words`, a request for `spec`, that the table of commands does not tell of: the
+/// places of those that are written, and whether some are read whose names nobody knows yet.
+pub fn unnamed_keys(spec: &Spec, words: &[&[u8]]) -> (Vec<usize>, bool) {
+    let word = |place| words[place];
+    match spec.name {
+        "georadius" | "georadiusbymember" => (geo::stored(spec, words.len(), word), false),
+        "sort" => sort::places(words.len(), word),
+        "sort_ro" => (Vec::new(), sort::places(words.len(), word).1),
+        _ => (Vec::new(), false),
+    }
+}
+
 /// The type with `number`; `None` if a record is malformed or of a later version.
 pub fn type_of(number: u8) -> Option<&'static Type> {
     TYPES.iter().map(|(kind, _)| *kind).find(|kind| kind.number == number)
@@ -80,10 +94,34 @@ pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     let mut lower = [0; NAME_MAX];
     lower.get_mut(..name.len())?.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    let found = NAMES.binary_search(&u128::from_be_bytes(lower));
+    let found = NAMES.binary_search(&halves(lower));
     // A name with zeros behind it is another one.
     found.ok().map(|index| &TABLE[index]).filter(|spec| spec.name.len() == name.len())
 }
+
+/// Commands that tell something of a key without an access to its value: they leave its time of
+/// access as it is, as in Redis.
+const QUIET: [&str; 7] = ["exists", "expiretime", "object", "pexpiretime", "pttl", "ttl", "type"];
+
+/// Whether the keys of a command count as accessed.
+pub fn touches(op: Op) -> bool {
+    op.place().is_some_and(|place| TOUCHES[place])
+}
+
+static TOUCHES: [bool; COMMANDS] = {
+    let mut touches = [true; COMMANDS];
+    let mut index = 0;
+    while index < COMMANDS {
+        let mut quiet = 0;
+        while quiet < QUIET.len() {
+            touches[index] &= is_behind(QUIET[quiet], TABLE[index].name)
+                || is_behind(TABLE[index].name, QUIET[quiet]);
+            quiet += 1;
+        }
+        index += 1;
+    }
+    touches
+};
 
 pub const COMMANDS: usize = {
     let (mut count, mut list) = (0, 0);
@@ -103,7 +141,7 @@ pub static TABLE: [Spec; COMMANDS] = {
         while next < commands(list).len() {
             let spec = commands(list)[next];
             let mut at = filled;
-            while at > 0 && padded(table[at - 1].name) > padded(spec.name) {
+            while at > 0 && is_behind(table[at - 1].name, spec.name) {
                 table[at] = table[at - 1];
                 at -= 1;
             }
@@ -126,21 +164,36 @@ const fn commands(list: usize) -> &'static [Spec] {
 }
 
 /// Bytes of the longest name.
-const NAME_MAX: usize = 16;
+const NAME_MAX: usize = 32;
 
-/// A name as a number: they compare as the names do.
-const fn padded(name: &str) -> u128 {
+/// A name as two numbers: they compare as the names do.
+const fn padded(name: &str) -> [u128; 2] {
     let (mut padded, name) = ([0; NAME_MAX], name.as_bytes());
     let mut at = 0;
     while at < name.len() {
         padded[at] = name[at];
         at += 1;
     }
-    u128::from_be_bytes(padded)
+    halves(padded)
 }
 
-static NAMES: [u128; COMMANDS] = {
-    let mut names = [0; COMMANDS];
+const fn halves(name: [u8; NAME_MAX]) -> [u128; 2] {
+    let (halves, _) = name.as_chunks::<16>();
+    [u128::from_be_bytes(halves[0]), u128::from_be_bytes(halves[1])]
+}
+
+/// Whether one name comes behind another.
+const fn is_behind(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at < one.len() && (at == other.len() || one[at] > other[at])
+}
+
+static NAMES: [[u128; 2]; COMMANDS] = {
+    let mut names = [[0; 2]; COMMANDS];
     let mut index = 0;
     while index < names.len() {
         names[index] = padded(TABLE[index].name);

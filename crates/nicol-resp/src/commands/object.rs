@@ -18,11 +18,14 @@ const HELP: [&str; 7] = [
     "    Prints this help.",
 ];
 
-// Redis' words, and they are true here: nothing is ever evicted.
+// Redis' words.
 const NO_FREQUENCY: &[u8] = b"ERR An LFU maxmemory policy is not selected, access frequency not \
                               tracked. Please note that when switching between policies at runtime \
                               LRU and LFU data will take some time to adjust.";
-const NO_IDLE_TIME: &[u8] = b"ERR idle time not tracked: this store keeps no time of access";
+const NO_IDLE_TIME: &[u8] = b"ERR An LFU maxmemory policy is selected, idle time not tracked. \
+                              Please note that when switching between policies at runtime LRU and \
+                              LFU data will take some time to adjust.";
+const NOT_TO_SCRIPTS: &[u8] = b"ERR OBJECT FREQ and IDLETIME are not answered to scripts";
 
 /// Subcommands about a key. A plan holds the place of one here.
 const QUESTIONS: [&[u8]; 4] = [b"encoding", b"freq", b"idletime", b"refcount"];
@@ -48,8 +51,10 @@ pub fn plan(
     match question {
         Some(question) => {
             spec.begin(plan);
-            planner.key(plan, command.arg(2));
+            let key = command.arg(2);
+            planner.key(plan, key);
             plan.plain(&[question as u8]);
+            plan.plain(&told(planner, question, key));
         }
         None => {
             let mut lines = Vec::new();
@@ -60,17 +65,36 @@ pub fn plan(
     Ok(())
 }
 
+/// What the front knows of the accesses to a key: a number, or nothing where it is not kept.
+fn told(planner: &Planner<'_>, question: usize, key: &[u8]) -> Vec<u8> {
+    let Some(accesses) = planner.accesses() else { return vec![UNKNOWN] };
+    let row = planner.row(key);
+    let number = match QUESTIONS[question] {
+        b"freq" => accesses.frequency(row).map(u64::from),
+        b"idletime" => accesses.idle(row).map(|idle| idle.as_secs()),
+        _ => None,
+    };
+    number.map_or(Vec::new(), |number| number.to_le_bytes().to_vec())
+}
+
+/// Stands for a number that nobody knows where the command is read.
+const UNKNOWN: u8 = 0;
+
 pub fn run<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
-    let [key, question] = args else { return Err(Stop::Malformed) };
+    let [key, question, number] = args else { return Err(Stop::Malformed) };
     let &[question @ 0..4] = question.bytes else { return Err(Stop::Malformed) };
     let found = work.find(key)?;
     match (work.type_of(found)?, question) {
         (None, _) => reply.null(),
         (Some(kind), 0) => {
-            reply.bulk((kind.encoding)(work.value(found).unwrap_or_default()));
+            reply.bulk((kind.encoding)(work.value(found).unwrap_or_default(), &work.sizes()));
         }
-        (Some(_), 1) => return Err(Stop::Error(NO_FREQUENCY)),
-        (Some(_), 2) => return Err(Stop::Error(NO_IDLE_TIME)),
+        (Some(_), 1 | 2) => match (number.bytes.first_chunk(), number.bytes) {
+            (Some(number), _) => reply.integer(u64::from_le_bytes(*number) as i64),
+            (None, [UNKNOWN]) => return Err(Stop::Error(NOT_TO_SCRIPTS)),
+            (None, _) if question == 1 => return Err(Stop::Error(NO_FREQUENCY)),
+            (None, _) => return Err(Stop::Error(NO_IDLE_TIME)),
+        },
         (Some(_), _) => reply.integer(1),
     }
     Ok(())

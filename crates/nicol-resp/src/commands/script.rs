@@ -4,6 +4,7 @@
 use super::key_places::KeyPlaces;
 use super::number::{NOT_AN_INTEGER, parse_i64};
 use super::spec::{Admin, InMulti, Plan, Run, Spec};
+use crate::commands::errors::OUT_OF_MEMORY;
 use crate::commands::errors::{arity_error, unknown_subcommand, wrong_subcommand};
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
@@ -194,6 +195,9 @@ fn plan_function(
         }
         _ => return Err(unknown_subcommand(command)),
     };
+    if planner.spares && matches!(&name[..], b"load" | b"restore") {
+        return Err(OUT_OF_MEMORY.to_vec());
+    }
     plan.begin(Op::command(spec.number), deed.writes());
     plan.plain(&Head::of(planner, Flags::default(), false).emit());
     plan.plain(&[deed as u8]);

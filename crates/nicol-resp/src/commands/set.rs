@@ -12,6 +12,7 @@ use super::spec::{
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Stop, Work};
 
 pub const TYPE: Type = Type { name: "set", number: 2, encoding };
@@ -73,12 +74,10 @@ const DIFF: u8 = 0;
 const INTER: u8 = 1;
 const UNION: u8 = 2;
 
-/// Integers up to which Redis holds a set as an array of them.
-const INTEGERS: usize = 512;
-
-fn encoding(value: &[u8]) -> &'static [u8] {
+fn encoding(value: &[u8], sizes: &Sizes) -> &'static [u8] {
     let members = elements(value).unwrap_or_default();
-    let integers = members.len() <= INTEGERS && members.iter().all(|one| parse_i64(one).is_some());
+    let integers =
+        members.len() <= sizes.set_integers() && members.iter().all(|one| parse_i64(one).is_some());
     if integers { b"intset" } else { b"hashtable" }
 }
 

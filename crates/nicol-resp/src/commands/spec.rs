@@ -47,6 +47,8 @@ pub enum Admin {
     Scan,
     Script,
     Select,
+    /// About the server as a whole.
+    Server(Whole),
     SlowLog,
     /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
     Subscribe(Scope),
@@ -56,6 +58,25 @@ pub enum Admin {
     Unwatch,
     Wait,
     Watch,
+}
+
+/// A command about the server as a whole; `admin::server` says how it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    BgRewriteAof,
+    BgSave,
+    Debug,
+    LastSave,
+    Lolwut,
+    /// MEMORY, but for USAGE.
+    Memory,
+    Module,
+    ReplicaOf,
+    /// SYNC, PSYNC, REPLCONF and FAILOVER.
+    Replicate,
+    Role,
+    Save,
+    Shutdown,
 }
 
 /// How a command is executed.
@@ -97,6 +118,8 @@ pub struct Spec {
     pub summary: &'static str,
     /// Arguments with which it is a single operation on one record.
     single: Option<usize>,
+    /// The only subcommand that is executed as `action` says, and how the front answers the others.
+    except: Option<(&'static str, Admin)>,
     /// Its place in the table.
     pub number: u16,
 }
@@ -119,7 +142,18 @@ impl Spec {
         summary: &'static str,
     ) -> Self {
         let action = Action::Data(plan, run);
-        Self { name, arity, action, flags, keys, group, summary, single: None, number: 0 }
+        Self {
+            name,
+            arity,
+            action,
+            flags,
+            keys,
+            group,
+            summary,
+            single: None,
+            except: None,
+            number: 0,
+        }
     }
 
     /// A command that the front answers.
@@ -141,6 +175,7 @@ impl Spec {
             group,
             summary,
             single: None,
+            except: None,
             number: 0,
         }
     }
@@ -148,6 +183,21 @@ impl Spec {
     /// The same command, a single operation if it has `len` arguments.
     pub const fn single(self, len: usize) -> Self {
         Self { single: Some(len), ..self }
+    }
+
+    /// The same command, of which only the subcommand `name` is a part of a transaction.
+    pub const fn except(self, name: &'static str, admin: Admin) -> Self {
+        Self { except: Some((name, admin)), ..self }
+    }
+
+    /// How `command`, a request for it, is executed.
+    pub fn action_of(&self, command: &Command<'_>) -> Action {
+        match self.except {
+            Some((name, admin)) if !command.arg(1).eq_ignore_ascii_case(name.as_bytes()) => {
+                Action::Admin(admin, InMulti::Queued)
+            }
+            _ => self.action,
+        }
     }
 
     /// The same command with keys at `keys`.
@@ -163,6 +213,11 @@ impl Spec {
     /// Whether its keys are written.
     pub fn writes(&self) -> bool {
         self.flags.contains(&"write")
+    }
+
+    /// Whether it may need more memory.
+    pub fn may_grow(&self) -> bool {
+        self.flags.contains(&"denyoom")
     }
 
     /// Whether its client may wait until there is something for it.
@@ -235,7 +290,8 @@ impl Spec {
     /// The element of COMMAND and COMMAND INFO, of a command in these `categories`.
     pub fn describe(&self, categories: &[&str], reply: &mut Reply<'_>) {
         let KeyPlaces { first, last, step, counted, streams } = self.keys;
-        let movable = (counted > 0 || streams).then_some("movablekeys");
+        let stores = ["georadius", "georadiusbymember", "sort", "sort_ro"].contains(&self.name);
+        let movable = (counted > 0 || streams || stores).then_some("movablekeys");
         reply.array(10);
         reply.bulk(self.name.as_bytes());
         reply.integer(i64::from(self.arity));

@@ -12,6 +12,7 @@ use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::transactions::plan::{Arg, PlanBuilder};
 use crate::transactions::planner::Planner;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Stop, Work};
 
 pub const TYPE: Type = Type { name: "string", number: 0, encoding };
@@ -115,7 +116,7 @@ const TOO_LARGE: &[u8] = b"ERR increment would produce NaN or Infinity";
 const EMBEDDED_MAX: usize = 44;
 
 /// How Redis holds `value` once it is set.
-fn encoding(value: &[u8]) -> &'static [u8] {
+fn encoding(value: &[u8], _: &Sizes) -> &'static [u8] {
     match parse_i64(value) {
         Some(_) => b"int",
         None if value.len() <= EMBEDDED_MAX => b"embstr",
@@ -430,16 +431,17 @@ fn set_all<'t>(work: &mut Work<'t>, pairs: &[Arg<'t>]) -> Result<(), Stop> {
 
 #[cfg(test)]
 mod tests {
-    use super::{encoding, range};
+    use super::{Sizes, encoding, range};
 
     #[test]
     fn encodings_are_those_of_redis() {
+        let told = |value: &[u8]| encoding(value, &Sizes::default());
         let embedded = ["", "007", "-0", "9223372036854775808", "1.5"];
-        assert!(embedded.iter().all(|text| encoding(text.as_bytes()) == b"embstr"));
+        assert!(embedded.iter().all(|text| told(text.as_bytes()) == b"embstr"));
         let numbers = ["0", "-5", "9223372036854775807", "-9223372036854775808"];
-        assert!(numbers.iter().all(|text| encoding(text.as_bytes()) == b"int"));
-        assert_eq!(encoding(&[b'x'; 44]), b"embstr");
-        assert_eq!(encoding(&[b'x'; 45]), b"raw");
+        assert!(numbers.iter().all(|text| told(text.as_bytes()) == b"int"));
+        assert_eq!(told(&[b'x'; 44]), b"embstr");
+        assert_eq!(told(&[b'x'; 45]), b"raw");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct Client {
     gone: AtomicBool,
     /// Its pop waits.
     blocked: AtomicBool,
+    /// Its next command waits for the end of a pause.
+    postponed: AtomicBool,
     /// Bytes of the messages that wait for its thread.
     waiting: AtomicUsize,
     latest: Latest,
@@ -92,10 +94,24 @@ impl Client {
         slot: usize,
     ) -> Self {
         let since = Instant::now();
-        let [killed, gone, blocked] = [false; 3].map(AtomicBool::new);
+        let [killed, gone, blocked, postponed] = [false; 4].map(AtomicBool::new);
         let (latest, seen) = (Latest::default(), Mutex::default());
         let waiting = AtomicUsize::new(0);
-        Self { id, peer, local, since, front, slot, killed, gone, blocked, waiting, latest, seen }
+        Self {
+            id,
+            peer,
+            local,
+            since,
+            front,
+            slot,
+            killed,
+            gone,
+            blocked,
+            postponed,
+            waiting,
+            latest,
+            seen,
+        }
     }
 
     /// Asks its thread to close it.
@@ -140,6 +156,16 @@ impl Client {
     /// Whether its pop waits.
     pub fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::SeqCst)
+    }
+
+    /// Its next command waits for the end of a pause, or does not any more.
+    pub fn postpone(&self, postponed: bool) {
+        self.postponed.store(postponed, Ordering::SeqCst);
+    }
+
+    /// Whether its next command waits: a pop for something to pop, or any for the end of a pause.
+    pub fn waits(&self) -> bool {
+        self.is_blocked() || self.postponed.load(Ordering::SeqCst)
     }
 
     /// Ends its wait, as if its time were over or with an error; `false`: it does not wait.
@@ -229,7 +255,7 @@ impl Client {
             (seen.monitors, 'O'),
             (self.listens(), 'P'),
             (queued > 0, 'x'),
-            (self.is_blocked(), 'b'),
+            (self.waits(), 'b'),
             (seen.tracks, 't'),
             (self.local.path().is_some(), 'U'),
             (seen.no_evict, 'e'),

@@ -38,9 +38,15 @@ pub fn is_http(command: &Command<'_>) -> bool {
         || command.is_inline() && command.len() == 3 && command.arg(2).starts_with(b"HTTP/")
 }
 
-/// Why the store does not run `command`, if it runs single operations only.
+/// Why the store does not run `command` now: it runs single operations only, or its memory is used
+/// up.
 pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Vec<u8>> {
-    if shared.config.single { spec.single_refusal(command) } else { None }
+    if shared.config.single
+        && let Some(text) = spec.single_refusal(command)
+    {
+        return Some(text);
+    }
+    shared.refusal(|| spec.may_grow(), || spec.writes()).map(<[u8]>::to_vec)
 }
 
 /// Whether `command` has its number of arguments, and its client the right to give it.
@@ -95,6 +101,9 @@ pub fn answer(
 ) -> After {
     let caches = session.caches.take();
     let after = judge(session, shared, spec, command, batch, out);
+    if let Some((paused, time)) = session.pause.take() {
+        shared.pause.begin(paused, time);
+    }
     // What CLIENT CACHING has said holds for a whole MULTI.
     if session.multi.is_some() {
         session.caches = session.caches.or(caches);
@@ -164,7 +173,7 @@ fn judge(
         session.refuse(out, &text);
         return After::Go;
     }
-    let Action::Admin(admin, _) = spec.action else { return After::Go };
+    let Action::Admin(admin, _) = spec.action_of(command) else { return After::Go };
     let after = admin::answer(admin, session, shared, command, out);
     if after == After::Watch {
         let max = shared.config.limits.transaction_keys;
@@ -222,25 +231,34 @@ fn queue(
         multi.plan.records(further.into_iter().chain(watched)) > limits.transaction_keys
     };
     let mut refusal = None;
-    if many {
+    if let Some(text) = shared.refusal(|| spec.may_grow(), || spec.writes()) {
+        refusal = Some(String::from_utf8_lossy(text).into_owned());
+    } else if many {
         refusal = Some(format!("ERR too many keys (limit {} keys)", limits.transaction_keys));
     } else if bytes > limits.transaction_bytes || multi.plan.commands() >= COMMANDS_MAX {
         let max = limits.transaction_bytes;
         refusal = Some(format!("ERR transaction is too large (limit {max} bytes)"));
     } else {
-        match spec.action {
+        match spec.action_of(command) {
             Action::Data(..) | Action::Admin(_, InMulti::Planned) => {
+                multi.may_grow |= spec.may_grow();
                 session.track(shared, spec, command);
                 let planner = shared.planner_for(session.database, session.user.rights());
                 spec.plan(&planner, &mut multi.plan, command);
             }
             Action::Admin(_, InMulti::Refused) => {
-                refusal = Some(format!("ERR {} inside MULTI is not allowed", spec.name));
+                refusal = Some("ERR Command not allowed inside a transaction".to_owned());
             }
             // They would act now, and EXEC may never come.
             Action::Admin(Admin::Client, _) if is_immediate(command.arg(1)) => {
                 let name = String::from_utf8_lossy(command.arg(1)).to_uppercase();
                 refusal = Some(format!("ERR CLIENT {name} inside MULTI is not allowed"));
+            }
+            // A wrong password would not let its client wait.
+            Action::Admin(Admin::Hello, _)
+                if command.args(2).any(|word| word.eq_ignore_ascii_case(b"auth")) =>
+            {
+                refusal = Some("ERR HELLO with AUTH inside MULTI is not allowed".to_owned());
             }
             Action::Admin(_, InMulti::Ok) => multi.plan.literal(b"+OK\r\n"),
             Action::Admin(admin, InMulti::AtOnce | InMulti::Queued) => {
@@ -248,6 +266,7 @@ fn queue(
                 // None of these closes, waits or submits.
                 let _ = admin::answer(admin, session, shared, command, &mut reply);
                 multi.plan.literal(&reply);
+                multi.pause = session.pause.take().or(multi.pause);
             }
         }
     }

@@ -24,13 +24,13 @@ use self::blocked::Turn;
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Answers, Session};
 use self::socket::Stream;
-use crate::commands::lookup;
 use crate::commands::spec::{Action, Spec};
+use crate::commands::{lookup, rights};
 use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::slow_log::SlowClient;
 use crate::transactions::output::OutputHead;
-use crate::transactions::plan::{Kind, PlanBuilder, Planned, parse_observations};
+use crate::transactions::plan::{Bounds, Kind, PlanBuilder, Planned, parse_observations};
 use crate::transactions::{End, REFUSED};
 
 /// Buffers larger than this are given back once they are empty.
@@ -260,9 +260,10 @@ impl Connection {
             self.session.answers = Answers::On;
         }
         let before = self.output.len();
+        let speaks = self.speaks();
         let want = self.command(shared);
-        // CLIENT REPLY ON is answered itself.
-        if wanted == Answers::SkipNext || self.session.answers == Answers::Off {
+        let quiet = wanted == Answers::SkipNext || self.session.answers == Answers::Off;
+        if quiet && !speaks {
             self.hush(before);
         }
         self.silent &= self.batch.commands() > 0 || matches!(want, Want::Submit(_) | Want::Walk);
@@ -278,7 +279,7 @@ impl Connection {
         let ready = spec.filter(|spec| spec.accepts(command.len()) && self.session.authenticated);
         let ready = ready.filter(|_| !self.session.only_listens());
         if let Some(spec) = ready
-            && let Action::Data(..) = spec.action
+            && let Action::Data(..) = spec.action_of(&command)
             && self.session.multi.is_none()
             && !dispatch::is_http(&command)
         {
@@ -317,18 +318,8 @@ impl Connection {
         let allowed = spec.map(|spec| dispatch::allows(session, spec, &command));
         let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
         if let (Some(spec), Some(allowed)) = (spec, allowed) {
-            let (took, place) = (begun.elapsed(), usize::from(spec.number));
-            match spec.action {
-                _ if !allowed => shared.stats.of(self.front).rejected(place),
-                Action::Admin(..) if !after.submits() => {
-                    shared.stats.of(self.front).called((place, 1), took);
-                    if shared.stats.slow.is_slow(took) {
-                        let words: Vec<&[u8]> = command.args(0).collect();
-                        shared.stats.slow.add(took, words.into_iter(), self.slow_client());
-                    }
-                }
-                Action::Admin(..) | Action::Data(..) => {}
-            }
+            let rejected = !allowed;
+            self.note_answer(shared, spec, (rejected, after.submits()), begun.elapsed());
         }
         match after {
             After::Go => Want::More,
@@ -343,6 +334,32 @@ impl Connection {
             After::Drop => {
                 self.life = Life::Dead;
                 Want::Nothing
+            }
+        }
+    }
+
+    /// Counts the command that the parser holds, which the front has answered or rejected, or which
+    /// is submitted.
+    fn note_answer(
+        &self,
+        shared: &Shared,
+        spec: &Spec,
+        (rejected, submitted): (bool, bool),
+        took: Duration,
+    ) {
+        let command = self.parser.command(&self.input[self.consumed..]);
+        let words: Vec<&[u8]> = command.args(0).collect();
+        let is_front = matches!(spec.action_of(&command), Action::Admin(..));
+        let place = match is_front && rights::has_subcommands(spec) {
+            true => rights::number(spec, &words),
+            false => usize::from(spec.number),
+        };
+        if rejected {
+            shared.stats.of(self.front).rejected(place);
+        } else if is_front && !submitted {
+            shared.stats.of(self.front).called((place, 1), took);
+            if shared.stats.slow.is_slow(took) {
+                shared.stats.slow.add(took, words.into_iter(), self.slow_client());
             }
         }
     }
@@ -363,7 +380,9 @@ impl Connection {
         shared: &Shared,
         note: impl FnOnce(&mut PlanBuilder),
     ) -> Option<Planned> {
-        let (value_max, now) = (shared.config.limits.value_bytes, shared.unix_ms());
+        let bounds =
+            Bounds { value_max: shared.config.limits.value_bytes, sizes: shared.sizes.load() };
+        let now = shared.unix_ms();
         let Self { session, batch, .. } = self;
         let (mut multi, watches) = match kind {
             Kind::Exec => (session.take_multi(), std::mem::take(&mut session.watches)),
@@ -376,8 +395,11 @@ impl Connection {
         if shared.notices.is_on() {
             plan.tell_events();
         }
-        let planned = plan.finish(kind, session.protocol, value_max, &watches, now);
+        let planned = plan.finish(kind, session.protocol, bounds, &watches, now);
         note(plan);
+        if let Some((paused, time)) = multi.and_then(|multi| multi.pause) {
+            shared.pause.begin(paused, time);
+        }
         Some(planned)
     }
 

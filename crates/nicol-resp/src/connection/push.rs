@@ -3,13 +3,16 @@
 
 use std::time::Instant;
 
+use super::session::Answers;
 use super::{Connection, Life};
 use crate::commands::lookup;
 use crate::commands::rights::{self, Categories};
-use crate::commands::spec::{Action, Admin};
+use crate::commands::spec::{Action, Admin, Spec};
 use crate::config::Limits;
 use crate::pause::Paused;
 use crate::pushes::Push;
+use crate::scripts::flags::Flags;
+use crate::scripts::shebang;
 use crate::shared::Shared;
 
 impl Connection {
@@ -24,15 +27,37 @@ impl Connection {
     pub(super) fn is_paused(&self, shared: &Shared) -> bool {
         let Some(paused) = shared.pause.now() else { return false };
         let command = self.parser.command(&self.input[self.consumed..]);
-        let writes = lookup(command.arg(0)).is_some_and(|spec| match spec.action {
+        // What is wrong with it is answered at once.
+        let known = lookup(command.arg(0)).filter(|spec| spec.accepts(command.len()));
+        let Some(spec) = known else { return false };
+        let writes = match spec.action {
             Action::Admin(Admin::Publish { .. }, _) => true,
-            Action::Data(..) if spec.is_script() => !spec.flags.contains(&"readonly"),
+            Action::Data(..) if spec.is_script() => {
+                !spec.flags.contains(&"readonly") && may_write(shared, spec, command.arg(1))
+            }
+            // As Redis, where it may change the estimate that the value holds.
+            _ if spec.name == "pfcount" => true,
             Action::Admin(Admin::Exec, _) => {
                 self.session.multi.as_ref().is_some_and(|multi| multi.plan.writes())
             }
             _ => spec.writes(),
-        });
+        };
         paused == Paused::All || writes
+    }
+
+    /// Whether the command that the parser holds is answered whatever CLIENT REPLY said before:
+    /// CLIENT REPLY ON, and what tells of subscriptions.
+    pub(super) fn speaks(&self) -> bool {
+        if self.session.answers == Answers::On && !self.silent {
+            return true;
+        }
+        let command = self.parser.command(&self.input[self.consumed..]);
+        let is = |place, word: &[u8]| command.arg(place).eq_ignore_ascii_case(word);
+        lookup(command.arg(0)).is_some_and(|spec| match spec.action {
+            Action::Admin(Admin::Subscribe(_) | Admin::Unsubscribe(_), _) => true,
+            Action::Admin(Admin::Client, _) => is(1, b"reply") && is(2, b"on"),
+            _ => false,
+        })
     }
 
     /// Shows the command that the parser holds to those who see all. Those for administrators are
@@ -106,4 +131,14 @@ impl Connection {
         };
         self.above_soft.is_some_and(|since| now.saturating_duration_since(since) >= patience)
     }
+}
+
+/// Whether a script that a client sends or names may write.
+fn may_write(shared: &Shared, spec: &Spec, named: &[u8]) -> bool {
+    let flags = match spec.name {
+        "eval" => shebang::of_script(named).ok(),
+        "evalsha" => shared.scripts.find(named).map(|script| script.flags),
+        _ => None,
+    };
+    !flags.is_some_and(Flags::only_reads)
 }

@@ -9,6 +9,7 @@ use crate::commands::spec::Spec;
 use crate::connection::clients::{Client, CommandNumber};
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
+use crate::pause::Paused;
 use crate::pubsub::{Scope, Subscriptions};
 use crate::shared::Shared;
 use crate::tracking::Choice;
@@ -38,6 +39,8 @@ pub struct Session {
     /// The database before the MULTI whose commands are under way.
     before_exec: Option<Database>,
     pub watches: Vec<Watch>,
+    /// The pause that it has asked for, until it begins.
+    pub pause: Option<(Paused, Duration)>,
     /// Of which of its reads it keeps what they answer; `None`: of none.
     pub tracks: Option<Choice>,
     /// What it says of the next command, or of the MULTI that is next or under way.
@@ -71,6 +74,10 @@ pub struct Multi {
     pub plan: PlanBuilder,
     /// One was refused: EXEC discards all.
     pub failed: bool,
+    /// One may need more memory.
+    pub may_grow: bool,
+    /// A pause that begins with EXEC.
+    pub pause: Option<(Paused, Duration)>,
 }
 
 /// What the connection does after a command.
@@ -113,6 +120,7 @@ impl Session {
             multi: None,
             before_exec: None,
             watches: Vec::new(),
+            pause: None,
             tracks: None,
             caches: None,
             answers: Answers::On,

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::arena::End;
+use super::flags::Flags;
 use super::head::Head;
 use super::meter::Meter;
 use crate::clock::Clock;
@@ -20,6 +21,8 @@ pub struct Caller<'t> {
     pub rights: &'t [u8],
     /// Commands that write are refused.
     pub only_reads: bool,
+    /// Commands that may grow are refused.
+    pub spares: bool,
     limits: Limits,
     pub database: Database,
     /// The version of the protocol in which it sees replies.
@@ -34,17 +37,18 @@ pub struct Caller<'t> {
 }
 
 impl<'t> Caller<'t> {
-    /// A script with this head, rights, and whether it says that it only reads.
+    /// A script with this head, rights, and what it says of itself.
     pub fn new(
         head: Head,
         rights: &'t [u8],
-        only_reads: bool,
+        flags: Flags,
         (meter, kept): (Rc<Meter>, End<'t>),
     ) -> Self {
         Self {
             head,
             rights,
-            only_reads: only_reads || head.only_reads || head.flags.only_reads(),
+            only_reads: head.only_reads || flags.only_reads(),
+            spares: head.spares && !flags.may_grow(),
             limits: head.limits(),
             database: head.database,
             version: Protocol::Resp2,

@@ -5,8 +5,8 @@
 pub struct Flags(u8);
 
 impl Flags {
-    /// Their names, each with a bit. Of these only `no-writes` has an effect: memory is checked
-    /// when a transaction commits, every node serves, and keys of any slot may be touched.
+    /// Their names, each with a bit. Of these `no-writes` and `allow-oom` have an effect: every
+    /// node serves, and keys of any slot may be touched.
     const NAMES: [&str; 5] =
         ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
     /// Set if there was a line that says the others.
@@ -41,6 +41,16 @@ impl Flags {
     /// Whether it says that it writes nothing.
     pub fn only_reads(self) -> bool {
         self.0 & 1 != 0
+    }
+
+    /// Whether its commands may grow while more memory is in use than CONFIG SET allows.
+    pub fn may_grow(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// Whether it is refused where nothing may grow: what says nothing of itself is tried.
+    pub fn says_it_grows(self) -> bool {
+        self.says_it_writes() && !self.may_grow()
     }
 
     /// Whether a command that only reads refuses it: what says nothing of itself is tried.

@@ -14,6 +14,7 @@ use super::flags::Flags;
 use super::head::{Head, LIBRARIES, libraries_row};
 use super::library::{Declared, Library, name_of};
 use super::machine::{Machine, Task};
+use super::meter::TOO_LONG;
 use super::{WRITES, on_machine, perform, shebang};
 use crate::commands::dump::{libraries_of, payload_of};
 use crate::commands::glob::matches;
@@ -22,6 +23,7 @@ use crate::transactions::plan::Arg;
 use crate::transactions::work::{Peek, Stop, Work};
 
 /// Bytes of all libraries that a value may have at most are said by the limit of values.
+const LOAD_TIMEOUT: &[u8] = b"ERR FUNCTION LOAD timeout: the code of the library takes too long";
 const TOO_LARGE: &[u8] =
     b"ERR the libraries are too large: together they have the limit of a value";
 
@@ -108,7 +110,7 @@ fn library(machine: &mut Machine, code: &[u8]) -> mlua::Result<Result<Library, V
     };
     let mut functions = Vec::new();
     for function in registered.sequence_values::<Table>() {
-        let (function, mut flags) = (function?, Flags::default());
+        let (function, mut flags) = (function?, Flags::declared());
         if let Value::Table(names) = function.raw_get("flags")? {
             for flag in names.sequence_values::<mlua::LuaString>() {
                 flags.add(&flag?.as_bytes());
@@ -165,7 +167,8 @@ pub fn fcall<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
         let all = libraries
             .iter()
             .flat_map(|library| library.functions.iter().map(move |function| (library, function)));
-        let mut named = all.filter(|(_, function)| function.name.as_bytes() == name.bytes);
+        let mut named =
+            all.filter(|(_, function)| function.name.as_bytes().eq_ignore_ascii_case(name.bytes));
         let Some((library, function)) = named.next() else {
             return Ok(Err(Stop::Error(b"ERR Function not found")));
         };
@@ -174,7 +177,7 @@ pub fn fcall<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
             return Ok(Err(Stop::Error(WRITES)));
         }
         let task = Task::Function { name: &function.name, library: &library.code };
-        perform(machine, work, (head, only_reads), (task, rest), reply)
+        perform(machine, work, (head, function.flags), (task, rest), reply)
     })
 }
 
@@ -196,7 +199,14 @@ pub fn function<'t>(
             Err(why) => return Ok(Err(why)),
         };
         let done = perform_deed(machine, deed, &libraries, (given, reply))?;
-        Ok(machine.meter().stopped().map_or(Ok(done), Err))
+        let loads = matches!(deed, Deed::Load | Deed::LoadInPlace);
+        Ok(match machine.meter().stopped() {
+            Some(Stop::Error(TOO_LONG) | Stop::Spent(TOO_LONG)) if loads => {
+                Err(Stop::Error(LOAD_TIMEOUT))
+            }
+            Some(why) => Err(why),
+            None => Ok(done),
+        })
     })?;
     let after = match done {
         Ok(None) => return work.spend(reply.written()),
@@ -298,13 +308,15 @@ fn add(left: &mut Vec<Library>, new: Library, replaces: bool) -> Result<(), Vec<
     let old = left.iter().position(|library| library.name == new.name);
     match old {
         Some(_) if !replaces => {
-            return Err(format!("ERR Library '{}' already exists", new.name).into());
+            return Err(format!("ERR Library {} already exists", new.name).into());
         }
         Some(place) => _ = left.remove(place),
         None => {}
     }
     for library in left.iter() {
-        let has = |name: &str| library.functions.iter().any(|function| function.name == name);
+        let has = |name: &str| {
+            library.functions.iter().any(|function| function.name.eq_ignore_ascii_case(name))
+        };
         if let Some(function) = new.functions.iter().find(|function| has(&function.name)) {
             return Err(format!("ERR Function {} already exists", function.name).into());
         }

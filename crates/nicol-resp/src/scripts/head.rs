@@ -33,6 +33,8 @@ pub const NOTHING: &[u8] = b"nothing";
 pub struct Head {
     /// EVAL_RO and its like: commands that write are refused.
     pub only_reads: bool,
+    /// More memory is in use than CONFIG SET allows: commands that may grow are refused.
+    pub spares: bool,
     pub flags: Flags,
     pub database: Database,
     /// The seed of the rows' hash.
@@ -53,6 +55,7 @@ impl Head {
         let limits = [transaction_keys, key_bytes, value_bytes, transaction_bytes];
         Self {
             only_reads,
+            spares: planner.spares,
             flags,
             database: planner.database(),
             hash_seed: planner.hash_seed(),
@@ -63,7 +66,8 @@ impl Head {
 
     /// In the layout that [`Head::parse`] reads.
     pub fn emit(&self) -> Vec<u8> {
-        let mut bytes = vec![self.only_reads.into(), self.flags.bits(), self.database.number()];
+        let kind = u8::from(self.only_reads) | u8::from(self.spares) << 1;
+        let mut bytes = vec![kind, self.flags.bits(), self.database.number()];
         bytes.extend(self.hash_seed.to_le_bytes());
         bytes.extend(self.seed.to_le_bytes());
         self.limits.iter().for_each(|limit| bytes.extend(limit.to_le_bytes()));
@@ -72,13 +76,14 @@ impl Head {
 
     /// `None`: it is not in the layout.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let [only_reads, flags, database, rest @ ..] = <&[u8; Self::LEN]>::try_from(bytes).ok()?;
+        let [kind, flags, database, rest @ ..] = <&[u8; Self::LEN]>::try_from(bytes).ok()?;
         let (words, rest) = rest.as_chunks::<8>();
         let (second, rest) = (&words[2..], rest);
         let limits = [second.as_flattened(), rest].concat();
         let limits = <[[u8; 4]; 4]>::try_from(limits.as_chunks::<4>().0).ok()?;
         Some(Self {
-            only_reads: *only_reads != 0,
+            only_reads: kind & 1 != 0,
+            spares: kind & 2 != 0,
             flags: Flags::from_bits(*flags),
             database: Database::new((*database).into())?,
             hash_seed: u64::from_le_bytes(words[0]),
@@ -105,6 +110,7 @@ mod tests {
         flags.add(b"no-writes");
         let head = Head {
             only_reads: true,
+            spares: true,
             flags,
             database: Database::new(7).unwrap(),
             hash_seed: 1 << 60,

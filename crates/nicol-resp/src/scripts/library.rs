@@ -39,7 +39,7 @@ pub fn admit(lua: &Lua, registered: &Table, function: &Table) -> mlua::Result<()
         return Err(raise::reply(shebang::BAD_NAME));
     }
     for other in registered.sequence_values::<Table>() {
-        if name_of(lua, &other?)? == name {
+        if name_of(lua, &other?)?.eq_ignore_ascii_case(&name) {
             return Err(raise::reply("ERR Function already exists in the library"));
         }
     }

@@ -21,7 +21,7 @@
 pub mod arena;
 pub mod caller;
 mod convert;
-mod flags;
+pub mod flags;
 pub mod functions;
 pub mod head;
 mod libraries;
@@ -33,7 +33,7 @@ mod random;
 pub mod registry;
 mod run;
 pub mod sent;
-mod shebang;
+pub mod shebang;
 
 use self::caller::Caller;
 pub use self::flags::Flags;
@@ -46,6 +46,8 @@ use crate::transactions::work::{Scripted, Stop, Work};
 
 /// The error of a script that writes, or may, where only reads are allowed.
 const WRITES: &[u8] = b"ERR Can not execute a script with write flag using *_ro command.";
+const SPARES: &[u8] = b"OOM allow-oom flag is not set on the script, can not run it when used \
+                        memory > 'maxmemory'";
 const NO_MEMORY: &[u8] = b"ERR the script takes too much memory (limit 16 MB): it had no effect";
 
 /// Runs a script. Its arguments in a plan: the head, the digest, the text, the rights of its user
@@ -58,7 +60,13 @@ pub fn eval<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) ->
         return Err(Stop::Error(WRITES));
     }
     on_machine(work, head, |machine, work| {
-        perform(machine, work, (head, false), (Task::Script { sha, text: text.bytes }, rest), reply)
+        perform(
+            machine,
+            work,
+            (head, head.flags),
+            (Task::Script { sha, text: text.bytes }, rest),
+            reply,
+        )
     })
 }
 
@@ -85,11 +93,14 @@ fn on_machine<'t, R>(
 fn perform<'t>(
     machine: &mut Machine,
     work: &mut Work<'t>,
-    (head, only_reads): (Head, bool),
+    (head, flags): (Head, Flags),
     (task, rest): (Task<'_>, &[Arg<'t>]),
     reply: &mut Reply<'_>,
 ) -> mlua::Result<Result<(), Stop>> {
     let [rights, keys, rest @ ..] = rest else { return Ok(Err(Stop::Malformed)) };
+    if head.spares && flags.says_it_grows() {
+        return Ok(Err(Stop::Error(SPARES)));
+    }
     let keys = keys.bytes.first_chunk().map(|count| u32::from_le_bytes(*count) as usize);
     let Some((keys, args)) = keys.and_then(|keys| rest.split_at_checked(keys)) else {
         return Ok(Err(Stop::Malformed));
@@ -99,7 +110,7 @@ fn perform<'t>(
     let keys: Vec<_> = keys.iter().map(|arg| arg.bytes).collect();
     let start = reply.written();
     let tools = (machine.meter().clone(), work.arena().end());
-    let mut run = Run::new(work, Caller::new(head, rights.bytes, only_reads, tools));
+    let mut run = Run::new(work, Caller::new(head, rights.bytes, flags, tools));
     let done = machine.run(&mut run, task, [&keys, &args], reply)?;
     if let Err(why) = done.and_then(|()| work.spend(reply.written() - start)) {
         reply.truncate(start);

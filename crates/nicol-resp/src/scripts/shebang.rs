@@ -41,23 +41,25 @@ pub fn of_library(code: &[u8]) -> Result<(String, &[u8]), Vec<u8>> {
     let missing = || b"ERR Missing library metadata".to_vec();
     let rest = code.strip_prefix(b"#!").ok_or_else(missing)?;
     let end = rest.iter().position(|byte| *byte == b'\n').ok_or(b"ERR Invalid library metadata")?;
-    let mut words = rest[..end].split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let mut words = rest[..end].split(|byte| *byte == b' ');
     let engine = words.next().unwrap_or_default();
     let mut name = None;
-    for word in words {
+    for word in words.filter(|word| !word.is_empty()) {
         let Some(given) = word.strip_prefix(b"name=") else {
             return Err([b"ERR Invalid metadata value given: ", word].concat());
         };
-        if name.replace(given).is_some() {
+        let quoted = given.strip_prefix(b"\"").and_then(|given| given.strip_suffix(b"\""));
+        if name.replace(quoted.unwrap_or(given)).is_some() {
             let text = "ERR Invalid metadata value, name argument was given multiple times";
             return Err(text.into());
         }
     }
-    let name = name.ok_or(b"ERR Library name was not given")?;
-    let name = checked_name(name).ok_or(BAD_NAME)?;
-    if !engine.eq_ignore_ascii_case(b"lua") {
+    let is_missing = engine.is_empty() && name.is_none();
+    if !is_missing && !engine.eq_ignore_ascii_case(b"lua") {
         return Err([b"ERR Engine '", engine, b"' not found"].concat());
     }
+    let name = name.ok_or(b"ERR Library name was not given")?;
+    let name = checked_name(name).ok_or(BAD_NAME)?;
     Ok((name, &rest[end..]))
 }
 

@@ -12,11 +12,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use nicol_core::ids::{IdMap, Key};
+use nicol_core::rng;
 use nicol_core::txn::Outcome;
 
 use super::output::OutputHead;
 use super::page::Place;
-use super::plan::{Kind, Op, PlanBuilder, Planned};
+use super::plan::{Bounds, Kind, Op, PlanBuilder, Planned};
 use crate::commands::number::parse_i64;
 use crate::connection::encode::Protocol;
 use crate::shared::Shared;
@@ -35,8 +36,10 @@ const AGAIN_MS: i64 = 100;
 #[derive(Debug, Default)]
 pub struct ActiveExpiry {
     due: BTreeSet<(i64, Key)>,
-    /// The deadline under which each row is in `due`.
-    known: IdMap<Key, i64>,
+    /// The deadline under which each row is in `due`, and its place in `rows`.
+    known: IdMap<Key, (i64, usize)>,
+    /// The rows, in any order, to choose some of them.
+    rows: Vec<Key>,
     /// The rows of the transaction in progress.
     purging: Vec<Key>,
     noted: Vec<(i64, Key)>,
@@ -58,19 +61,48 @@ impl ActiveExpiry {
         let full = self.known.len() >= ROWS_MAX;
         match self.known.get_mut(&row) {
             // Of a later one the transaction that comes at the earlier one tells.
-            Some(known) if *known <= deadline => {}
-            Some(known) => {
+            Some((known, _)) if *known <= deadline => {}
+            Some((known, _)) => {
                 self.due.remove(&(*known, row));
                 self.due.insert((deadline, row));
                 *known = deadline;
             }
             None if full && !Place::is_grave(row) => {}
             None => {
-                self.known.insert(row, deadline);
+                self.known.insert(row, (deadline, self.rows.len()));
+                self.rows.push(row);
                 self.due.insert((deadline, row));
                 shared.keyspace.expires(row, 1);
             }
         }
+    }
+
+    /// Remembers nothing of `row` any more.
+    pub fn forget(&mut self, row: Key, shared: &Shared) {
+        let Some((deadline, place)) = self.known.remove(&row) else { return };
+        self.due.remove(&(deadline, row));
+        self.rows.swap_remove(place);
+        if let Some(moved) = self.rows.get(place).and_then(|moved| self.known.get_mut(moved)) {
+            moved.1 = place;
+        }
+        shared.keyspace.expires(row, -1);
+    }
+
+    /// The rows, those first whose keys expire next.
+    pub fn next(&self) -> impl Iterator<Item = Key> {
+        self.due.iter().map(|(_, row)| *row)
+    }
+
+    /// So many rows at random, or all if there are no more; each once.
+    pub fn sample(&self, rows: usize, random: &mut rng::Stream) -> Vec<Key> {
+        if self.rows.len() <= rows {
+            return self.rows.clone();
+        }
+        let mut sampled: Vec<_> =
+            (0..rows).map(|_| self.rows[random.below(self.rows.len() as u64) as usize]).collect();
+        sampled.sort_unstable();
+        sampled.dedup();
+        sampled
     }
 
     /// The transaction for the rows whose deadline has come, if there are any and none is in
@@ -85,11 +117,9 @@ impl ActiveExpiry {
             && deadline <= now
             && self.purging.len() < BATCH.min(limits.transaction_keys)
         {
-            self.due.pop_first();
             // A deadline that a command gives it from here on counts: it comes after this
             // transaction.
-            self.known.remove(&row);
-            shared.keyspace.expires(row, -1);
+            self.forget(row, shared);
             self.purging.push(row);
             plan.begin(Op::PURGE, true);
             plan.key(row, b"");
@@ -97,7 +127,9 @@ impl ActiveExpiry {
         if shared.notices.is_on() {
             plan.tell_events();
         }
-        let planned = || plan.finish(Kind::Batch, Protocol::Resp2, limits.value_bytes, &[], now);
+        let planned = || {
+            plan.finish(Kind::Batch, Protocol::Resp2, Bounds::values(limits.value_bytes), &[], now)
+        };
         (!self.purging.is_empty()).then(planned)
     }
 
@@ -106,7 +138,7 @@ impl ActiveExpiry {
         let rows = std::mem::take(&mut self.purging);
         let again = shared.unix_ms() + AGAIN_MS;
         let mut deadlines = match response.outcome {
-            Outcome::Committed => next_deadlines(&response.output),
+            Outcome::Committed => integers(&response.output),
             _ => Vec::new(),
         }
         .into_iter();
@@ -121,7 +153,7 @@ impl ActiveExpiry {
 }
 
 /// The integers that such a transaction has answered, as far as they can be read.
-fn next_deadlines(output: &[u8]) -> Vec<i64> {
+pub fn integers(output: &[u8]) -> Vec<i64> {
     let replies = OutputHead::parse(output).map_or(&[][..], |(_, replies)| replies);
     let lines = replies.split(|byte| *byte == b'\n');
     let number = |line: &[u8]| parse_i64(line.strip_prefix(b":")?.strip_suffix(b"\r")?);

@@ -7,6 +7,7 @@ use super::plan::{Arg, Kind, Op, Plan, PlanBuilder};
 use super::work::{Commands, Scripted, Stop, Work};
 use crate::acl::selector::Denied;
 use crate::acl::user::User;
+use crate::commands::errors::OUT_OF_MEMORY;
 use crate::commands::number::database;
 use crate::commands::spec::{Action, Admin, Spec};
 use crate::commands::{TABLE, lookup, rights, type_of};
@@ -56,6 +57,9 @@ pub fn command<'t>(
         }
         (Op::LIST, [row]) => work.list(row, &mut reply),
         (Op::EMPTY, [row]) => work.empty(row).map(|keys| reply.integer(keys)),
+        (Op::EVICT, [row, only]) => {
+            work.evict(row, only.bytes == [1]).map(|keys| reply.integer(keys))
+        }
         (Op::PURGE, [row]) => work.purge(row).map(|next| reply.integer(next)),
         (_, args) => match spec.map(|spec| (spec.name, spec.action)) {
             Some((name, Action::Data(_, run))) => {
@@ -121,6 +125,9 @@ fn checked(caller: &Caller<'_>) -> Result<&'static Spec, &'static [u8]> {
     if caller.only_reads && spreads {
         return Err(ONLY_READS);
     }
+    if caller.spares && spec.may_grow() {
+        return Err(OUT_OF_MEMORY);
+    }
     Ok(spec)
 }
 
@@ -170,7 +177,7 @@ fn execute<'t>(
         return Ok(());
     }
     builder.take_expiring(&mut expiring);
-    let planned = builder.finish(Kind::Batch, caller.version, whole.value_max, &[], whole.now);
+    let planned = builder.finish(Kind::Batch, caller.version, whole.bounds, &[], whole.now);
     let mut plan = Plan::parse(caller.kept.keep(planned.request().args.clone()))?;
     plan.tells = whole.tells;
     let (mut cursor, mut args) = (plan.cursor(), Vec::new());

@@ -45,6 +45,11 @@ impl LockTable {
         }
     }
 
+    /// Whether a transaction holds `row`, or waits for it.
+    pub fn is_held(&self, row: Key) -> bool {
+        self.holds.contains_key(&row)
+    }
+
     /// Releases the keys of `request`; appends those that may go in now to `admitted`.
     pub fn leave(&mut self, request: &Request, admitted: &mut Vec<Waiter>) {
         for key in &request.reads {
@@ -138,7 +143,7 @@ impl LockTable {
 mod tests {
     use nicol_core::rng::{Purpose, Stream};
 
-    use super::super::plan::{Kind, Op, PlanBuilder};
+    use super::super::plan::{Bounds, Kind, Op, PlanBuilder};
     use super::*;
     use crate::connection::encode::Protocol;
 
@@ -148,7 +153,7 @@ mod tests {
             plan.begin(Op::LITERAL, writes);
             rows.iter().for_each(|row| plan.key(Key(*row), b""));
         }
-        let planned = plan.finish(Kind::Batch, Protocol::Resp2, 0, &[], 0);
+        let planned = plan.finish(Kind::Batch, Protocol::Resp2, Bounds::values(0), &[], 0);
         Waiter { slot: 0, connection, planned }
     }
 

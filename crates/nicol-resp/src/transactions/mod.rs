@@ -6,10 +6,12 @@
 
 mod active_expiry;
 mod calls;
+mod evictor;
 mod in_flight;
 mod joined;
 mod lock_table;
 pub mod news;
+pub mod op;
 pub mod output;
 pub mod page;
 pub mod plan;
@@ -17,6 +19,7 @@ pub mod planner;
 pub mod procedure;
 pub mod record;
 mod runs;
+pub mod sizes;
 pub mod stop;
 pub mod work;
 
@@ -32,12 +35,15 @@ use nicol_core::serving::{Request, Response};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use self::active_expiry::{ACTIVE_EXPIRY, ActiveExpiry};
+use self::evictor::{EVICTOR, Evictor};
 use self::in_flight::InFlight;
 use self::joined::{JOINED_BATCH, JoinedBatches, shares};
 use self::lock_table::{LockTable, Waiter};
 use self::news::Told;
 use self::output::OutputHead;
 use self::plan::{PlanBuilder, Planned};
+use crate::commands::errors::OUT_OF_MEMORY;
+use crate::commands::touches;
 use crate::connection::mailbox::{Completion, Mailbox, Promise};
 use crate::events::Event;
 use crate::shared::{Shared, count};
@@ -54,7 +60,6 @@ const UNKNOWN: &[u8] =
     b"UNKNOWN the outcome of the transaction is unknown: it may or may not take effect";
 const OUT_OF_ROOM: &[u8] =
     b"MISCONF the disk of the logs is full: commands that write are refused until it has room";
-const OUT_OF_MEMORY: &[u8] = b"OOM command not allowed when used memory > 'maxmemory'.";
 pub const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
 
 /// Where the transaction of a connection is.
@@ -110,6 +115,7 @@ pub struct Transactions {
     in_flight: InFlight,
     joined: JoinedBatches,
     expiry: ActiveExpiry,
+    evictor: Evictor,
     /// When, and of which place and connection.
     back_offs: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     random: rng::Stream,
@@ -126,6 +132,7 @@ impl Transactions {
             in_flight: InFlight::default(),
             joined: JoinedBatches::default(),
             expiry: ActiveExpiry::default(),
+            evictor: Evictor::default(),
             back_offs: BinaryHeap::new(),
             random,
             ended: VecDeque::new(),
@@ -149,6 +156,10 @@ impl Transactions {
             return;
         }
         count(&self.shared.counters.transactions, 1);
+        if planned.accesses() && planned.ops().any(touches) {
+            let random = &mut self.random;
+            self.shared.eviction.touch(planned.rows(), || random.bits() as u32);
+        }
         self.lock(Waiter { slot, connection, planned });
     }
 
@@ -248,13 +259,13 @@ impl Transactions {
         let rides = |waiter: &Waiter| {
             commands += waiter.planned.commands();
             bytes += waiter.planned.bytes();
-            waiter.slot != ACTIVE_EXPIRY
+            waiter.slot < EVICTOR
                 && commands <= limits.group_commands
                 && bytes <= limits.group_bytes
                 && first.planned.covers(&waiter.planned)
         };
         let followers = match first.slot {
-            ACTIVE_EXPIRY => Vec::new(),
+            ACTIVE_EXPIRY | EVICTOR => Vec::new(),
             _ => self.locks.followers(first.planned.request(), rides),
         };
         if followers.is_empty() {
@@ -351,6 +362,10 @@ impl Transactions {
                 self.expiry.expired(&response, &self.shared);
                 return self.expire();
             }
+            EVICTOR => {
+                self.release(&request);
+                return self.evicted(&response);
+            }
             JOINED_BATCH => return self.joined_ended(&request, &response),
             _ => {}
         }
@@ -428,6 +443,9 @@ impl Transactions {
         }
         let Open { connection, attempts, begun, .. } = *failed;
         let too_large = abort == Abort::NoResources;
+        if too_large && self.waits_for_room(slot, failed) {
+            return true;
+        }
         if failed.planned.splits() && (too_large || attempts >= ATTEMPTS_WHOLE) {
             return false;
         }

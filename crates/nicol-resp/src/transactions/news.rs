@@ -8,13 +8,13 @@
 //! way.
 //!
 //! Layout, numbers little-endian, one after the other: kind (1 byte: 0 a message, 1 a message on a
-//! sharded channel, 2 an event, 3 what was settled, 4 a grave, 5 a deadline, 6 a key), a number
-//! (4), two lengths (4 each), two texts. Of a message: where the reply stands that tells its number
-//! of receivers, the channel, the message. Of an event: its class in the lower half and the
-//! database in the upper one, the event, the key. Of what was settled: 0, an argument, nothing. Of
-//! a grave: 0, its record, nothing. A script may write keys that its plan does not name. Of a
-//! deadline that it gives: 0, the row, the time (8 bytes each). Of a key that it writes: 0, the
-//! row, the key.
+//! sharded channel, 2 an event, 3 what was settled, 4 a grave, 5 a deadline, 6 a key, 7 an end of a
+//! wait), a number (4), two lengths (4 each), two texts. Of a message: where the reply stands that
+//! tells its number of receivers, the channel, the message. Of an event: its class in the lower
+//! half and the database in the upper one, the event, the key. Of what was settled: 0, an argument,
+//! nothing. Of a grave: 0, its record, nothing. A script may write keys that its plan does not
+//! name. Of a deadline that it gives: 0, the row, the time (8 bytes each). Of a key that it writes:
+//! 0, the row, the key. Of an end of a wait: 0, nothing, nothing.
 
 use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
@@ -34,6 +34,7 @@ const SETTLED: u8 = 3;
 const GRAVE: u8 = 4;
 const DEADLINE: u8 = 5;
 const WROTE: u8 = 6;
+const ENDS: u8 = 7;
 /// The reply of a PUBLISH until its receivers are known.
 pub const NO_RECEIVERS: &[u8] = b":0\r\n";
 
@@ -58,6 +59,11 @@ impl News {
         push(&mut self.0, SETTLED, 0, last, &[]);
     }
 
+    /// What the command has found ends its client's wait, also if it is an error.
+    pub fn end_wait(&mut self) {
+        push(&mut self.0, ENDS, 0, b"", b"");
+    }
+
     /// The record `row` holds pages that are to be freed.
     pub fn grave(&mut self, row: Key) {
         push(&mut self.0, GRAVE, 0, &row.0.to_le_bytes(), b"");
@@ -68,7 +74,7 @@ impl News {
         push(&mut self.0, DEADLINE, 0, &row.0.to_le_bytes(), &deadline.to_le_bytes());
     }
 
-    /// A key of `row` was written.
+    /// A key of `row` was written, or has expired.
     pub fn wrote(&mut self, row: Key, key: &[u8]) {
         push(&mut self.0, WROTE, 0, &row.0.to_le_bytes(), key);
     }
@@ -129,6 +135,11 @@ fn parts(news: &[u8]) -> impl Iterator<Item = Part<'_>> {
 pub fn settled(output: &[u8]) -> Option<&[u8]> {
     let mut settled = parts(OutputHead::news(output)).filter(|(kind, ..)| *kind == SETTLED);
     settled.next().map(|(_, _, last, _)| last)
+}
+
+/// Whether what the command that waits has found in `output` ends its client's wait.
+pub fn ends_wait(output: &[u8]) -> bool {
+    parts(OutputHead::news(output)).any(|(kind, ..)| kind == ENDS)
 }
 
 /// Sends what a committed transaction tells in `output`, and completes its replies.

@@ -1,8 +1,9 @@
 //! The arguments of the RESP procedure: a list of commands, as the front sends it to the engines.
 //!
-//! Layout, numbers little-endian: kind (1 byte; its highest bit: events are told), protocol (1),
-//! value limit (4), commands (2), watches (2), now (8: milliseconds of Unix time, by which keys
-//! expire); the commands; the watches. A command: op (2), arguments (2), then each argument: tag
+//! Layout, numbers little-endian: kind (1 byte; its highest bit: events are told; the one below:
+//! sizes follow), protocol (1), value limit (4), commands (2), watches (2), now (8: milliseconds of
+//! Unix time, by which keys expire), sizes if they are not Redis' ([`Sizes`]); the commands; the
+//! watches. A command: op (2), arguments (2), then each argument: tag
 //! (1: 0 for an argument that is no key, 1 for a key that is read, 2 for one that is written), row
 //! (8, of a key only), length (4), bytes. A watch: row (8), version (8), present (1), seen (8:
 //! when).
@@ -14,7 +15,10 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::serving::Request;
 use nicol_core::txn::ProcedureId;
 
+pub use super::op::Op;
 use super::runs::Runs;
+pub use super::sizes::Bounds;
+use super::sizes::{SIZES_LEN, Sizes};
 use crate::connection::blocked::Turn;
 use crate::connection::encode::Protocol;
 
@@ -35,6 +39,8 @@ const WRITTEN: u8 = 2;
 
 /// Set in the kind if the events of keys are told.
 const TELLS: u8 = 0x80;
+/// Set in the kind if sizes follow.
+const SIZED: u8 = 0x40;
 
 /// The kind of the list of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,35 +55,6 @@ pub enum Kind {
     Walk,
     /// One script: all of its effects or none. Nothing joins it.
     Script,
-}
-
-/// What is done to the records that a command of a plan names; by default, nothing: a literal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Op(u16);
-
-impl Op {
-    /// A reply that is already known: an error, or a command that needs no record.
-    pub const LITERAL: Self = Self(0);
-    /// Observes the keys of a WATCH.
-    pub const OBSERVE: Self = Self(1);
-    /// Frees what has expired in a row; answers the next deadline there, or 0.
-    pub const PURGE: Self = Self(2);
-    /// Answers the keys of a row, each with the number of its type.
-    pub const LIST: Self = Self(3);
-    /// Deletes the keys of a row; answers their number.
-    pub const EMPTY: Self = Self(4);
-    /// The number of the first command of the table.
-    const COMMANDS: u16 = 5;
-
-    /// The command in place `number` of the table.
-    pub const fn command(number: u16) -> Self {
-        Self(Self::COMMANDS + number)
-    }
-
-    /// The place in the table, if it is a command.
-    pub fn place(self) -> Option<usize> {
-        self.0.checked_sub(Self::COMMANDS).map(usize::from)
-    }
 }
 
 /// What a WATCH saw of a record.
@@ -187,7 +164,7 @@ impl PlanBuilder {
         if self.body.is_empty() {
             self.body.resize(HEADER_LEN, 0);
         }
-        self.body.extend_from_slice(&op.0.to_le_bytes());
+        self.body.extend_from_slice(&op.number().to_le_bytes());
         self.arguments_at = self.body.len();
         self.body.extend_from_slice(&[0; 2]);
         self.commands += 1;
@@ -273,7 +250,7 @@ impl PlanBuilder {
         &mut self,
         kind: Kind,
         protocol: Protocol,
-        value_max: usize,
+        bounds: Bounds,
         watches: &[Watch],
         now: i64,
     ) -> Planned {
@@ -284,10 +261,14 @@ impl PlanBuilder {
         args.resize(args.len().max(HEADER_LEN), 0);
         args[0] = kind as u8 | if std::mem::take(&mut self.tells) { TELLS } else { 0 };
         args[1] = protocol.number();
-        args[2..6].copy_from_slice(&(value_max as u32).to_le_bytes());
+        args[2..6].copy_from_slice(&(bounds.value_max as u32).to_le_bytes());
         args[COMMANDS].copy_from_slice(&(self.commands as u16).to_le_bytes());
         args[8..10].copy_from_slice(&(watches.len() as u16).to_le_bytes());
         args[NOW].copy_from_slice(&now.to_le_bytes());
+        if bounds.sizes != Sizes::default() {
+            args[0] |= SIZED;
+            args.splice(HEADER_LEN..HEADER_LEN, bounds.sizes.emit());
+        }
         watches.iter().for_each(|watch| watch.emit(&mut args));
         let mut writes = std::mem::take(&mut self.writes);
         writes.sort_unstable();
@@ -397,6 +378,16 @@ impl Planned {
         self.request.reads.iter().chain(&self.request.writes)
     }
 
+    /// What its commands do.
+    pub fn ops(&self) -> impl Iterator<Item = Op> {
+        self.runs.iter().map(|(op, _)| op)
+    }
+
+    /// Whether it runs commands of a client, which access the records that it names.
+    pub fn accesses(&self) -> bool {
+        matches!(self.kind, Kind::Batch | Kind::Exec | Kind::Script)
+    }
+
     /// Whether it is a batch that can be run in parts.
     pub fn splits(&self) -> bool {
         matches!(self.kind, Kind::Batch | Kind::Walk) && self.commands > 1
@@ -418,6 +409,7 @@ impl Planned {
         self.kind == Kind::Batch
             && other.kind == Kind::Batch
             && self.protocol == other.protocol
+            && sizes(&own.args) == sizes(&its.args)
             && its.writes.iter().all(writes)
             && its.reads.iter().all(reads)
     }
@@ -430,7 +422,8 @@ impl Planned {
         let Self { kind, protocol, mut commands, mut now, .. } = *self;
         for other in others {
             assert!(self.covers(other), "a joined batch touches no other keys");
-            request.args.extend_from_slice(&other.request.args[HEADER_LEN..]);
+            let head = HEADER_LEN + sizes(&other.request.args).len();
+            request.args.extend_from_slice(&other.request.args[head..]);
             tells |= other.request.args[0] & TELLS;
             commands += other.commands;
             other.runs.iter().for_each(|(op, count)| runs.push(op, count));
@@ -465,7 +458,15 @@ impl Planned {
                 }
             }
         }
-        Ok(builder.finish(self.kind, self.protocol, plan.value_max, &[], self.now))
+        Ok(builder.finish(self.kind, self.protocol, plan.bounds, &[], self.now))
+    }
+}
+
+/// The sizes in a plan's arguments; empty if they are Redis'.
+fn sizes(args: &[u8]) -> &[u8] {
+    match args[0] & SIZED {
+        0 => &[],
+        _ => &args[HEADER_LEN..HEADER_LEN + SIZES_LEN],
     }
 }
 
@@ -481,8 +482,7 @@ pub struct Plan<'a> {
     pub tells: bool,
     /// How replies are written.
     pub protocol: Protocol,
-    /// Bytes of the largest value that a command may build.
-    pub value_max: usize,
+    pub bounds: Bounds,
     pub commands: usize,
     /// When it was submitted, in milliseconds of Unix time.
     pub now: i64,
@@ -495,7 +495,14 @@ impl<'a> Plan<'a> {
     pub fn parse(args: &'a [u8]) -> Result<Self, Malformed> {
         let (head, body) = args.split_first_chunk::<HEADER_LEN>().ok_or(Malformed)?;
         let [kind, protocol, v0, v1, v2, v3, c0, c1, w0, w1, ..] = *head;
-        let (kind, tells) = (kind & !TELLS, kind & TELLS != 0);
+        let (sizes, body) = match kind & SIZED {
+            0 => (Sizes::default(), body),
+            _ => {
+                let (sizes, body) = body.split_first_chunk().ok_or(Malformed)?;
+                (Sizes::parse(sizes), body)
+            }
+        };
+        let (kind, tells) = (kind & !(TELLS | SIZED), kind & TELLS != 0);
         let kind = match kind {
             0 => Kind::Batch,
             1 => Kind::Exec,
@@ -508,7 +515,7 @@ impl<'a> Plan<'a> {
             kind,
             tells,
             protocol: Protocol::from_number(protocol).ok_or(Malformed)?,
-            value_max: u32::from_le_bytes([v0, v1, v2, v3]) as usize,
+            bounds: Bounds { value_max: u32::from_le_bytes([v0, v1, v2, v3]) as usize, sizes },
             commands: usize::from(u16::from_le_bytes([c0, c1])),
             now: word(&head[NOW]) as i64,
             watches: usize::from(u16::from_le_bytes([w0, w1])),
@@ -536,7 +543,7 @@ impl<'a> Cursor<'a> {
     pub fn command(&mut self, args: &mut Vec<Arg<'a>>) -> Result<Op, Malformed> {
         args.clear();
         let [op, op_high, low, high] = *self.take::<4>()?;
-        let op = Op(u16::from_le_bytes([op, op_high]));
+        let op = Op::of_number(u16::from_le_bytes([op, op_high]));
         for _ in 0..u16::from_le_bytes([low, high]) {
             let [tag] = *self.take::<1>()?;
             let row = match tag {

@@ -14,6 +14,7 @@ use crate::commands::expiry::Expiry;
 use crate::commands::key_places::KeyPlaces;
 use crate::config::Limits;
 use crate::connection::parse::Command;
+use crate::eviction::Eviction;
 use crate::scripts::registry::Scripts;
 
 /// Adds commands to plans.
@@ -25,15 +26,20 @@ pub struct Planner<'a> {
     clock: Clock,
     /// What a command that draws begins with: another one for each command.
     pub seed: u64,
+    /// More memory is in use than CONFIG SET allows.
+    pub spares: bool,
     /// The scripts that a command may name, and the rights that they have.
     scripting: Option<(&'a Scripts, &'a [u8])>,
+    /// What is known of accesses to keys; `None`: a script asks.
+    accesses: Option<&'a Eviction>,
 }
 
 impl<'a> Planner<'a> {
     /// For keys of `database`, with the seed of the rows' hash, limits, and the clock by which keys
     /// expire.
     pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, clock: Clock) -> Self {
-        Self { database, hash_seed, limits, clock, seed: 0, scripting: None }
+        let (scripting, accesses) = (None, None);
+        Self { database, hash_seed, limits, clock, seed: 0, spares: false, scripting, accesses }
     }
 
     /// Milliseconds of Unix time. Most commands do not ask.
@@ -44,6 +50,16 @@ impl<'a> Planner<'a> {
     /// The same, with a seed for what commands draw.
     pub fn seeded(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// The same for commands that ask how keys are accessed.
+    pub fn with_accesses(self, accesses: &'a Eviction) -> Self {
+        Self { accesses: Some(accesses), ..self }
+    }
+
+    /// What is known of accesses to keys.
+    pub fn accesses(&self) -> Option<&'a Eviction> {
+        self.accesses
     }
 
     /// The same for commands that may name `scripts`, of a user with these rights.

@@ -24,6 +24,7 @@ use super::output::{Growth, Lookups};
 use super::page::Place;
 use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
+use super::sizes::Sizes;
 pub use super::stop::Stop;
 use crate::commands::kind::Type;
 use crate::connection::encode::Reply;
@@ -34,6 +35,9 @@ pub use self::{pages::Page, scripts::Scripted};
 
 pub const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
 
+/// Bytes of packed values that the commands of a transaction may make one after the other: its
+/// engine does nothing else for some 100 ms.
+const COPIED_MAX: usize = 1 << 30;
 const TOO_MANY: &[u8] =
     b"ERR collection is too large: its elements exceed the limit of a value (CONFIG GET \
       proto-max-bulk-len)";
@@ -106,6 +110,8 @@ pub struct Work<'t> {
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
     spent: Cell<usize>,
+    /// Bytes of packed values that its commands have made, against [`COPIED_MAX`].
+    copied: Cell<usize>,
     lookups: Lookups,
     news: News,
     /// The number of the command that is run, from 1.
@@ -137,6 +143,7 @@ impl<'t> Work<'t> {
             script_budget: None,
             heads: vec![None; txn.entries().len()],
             spent: Cell::new(0),
+            copied: Cell::new(0),
             lookups: Lookups::default(),
             news: News::default(),
             command: 0,
@@ -152,7 +159,12 @@ impl<'t> Work<'t> {
 
     /// Bytes of the largest value that a command may build.
     pub fn value_max(&self) -> usize {
-        self.plan.value_max
+        self.plan.bounds.value_max
+    }
+
+    /// The sizes beyond which Redis holds a value in another form.
+    pub fn sizes(&self) -> Sizes {
+        self.plan.bounds.sizes
     }
 
     /// The next command begins; `reads`: it answers what its key holds, whatever it writes.
@@ -313,7 +325,7 @@ impl<'t> Work<'t> {
     }
 
     fn put_until(&mut self, found: Found, packed: Vec<u8>, at: Option<i64>) -> Result<(), Stop> {
-        self.reserve(&packed)?;
+        self.reserve(found, &packed)?;
         if packed.is_empty() {
             // What was absent stays as it was: a WATCH sees no change.
             return if self.is_present(found) { self.replace(found, None, None) } else { Ok(()) };
@@ -321,12 +333,19 @@ impl<'t> Work<'t> {
         self.replace(found, Some(Cow::Owned(packed)), at)
     }
 
-    /// Takes what storing `packed` needs off the budget.
-    fn reserve(&self, packed: &[u8]) -> Result<(), Stop> {
+    /// Takes what storing `packed` needs off the budget: if this transaction has made the value
+    /// that it replaces, only what it is longer.
+    fn reserve(&self, found: Found, packed: &[u8]) -> Result<(), Stop> {
         if packed.len() > self.value_max() {
             return Err(Stop::Error(TOO_MANY));
         }
-        self.spend(packed.len())
+        let copied = self.copied.get().saturating_add(packed.len());
+        if copied > COPIED_MAX {
+            return Err(Stop::Overflow);
+        }
+        self.copied.set(copied);
+        let replaced = if self.is_owned(found) { self.len(found) } else { 0 };
+        self.spend(packed.len().saturating_sub(replaced))
     }
 
     /// Stores the packed elements of two collections, as [`Work::put`] does; both or none.
@@ -336,18 +355,13 @@ impl<'t> Work<'t> {
 
     /// Stores the packed elements of several collections, as [`Work::put`] does; all or none.
     pub fn put_all(&mut self, all: Vec<(Found, Vec<u8>)>) -> Result<(), Stop> {
-        all.iter().try_for_each(|(_, packed)| self.reserve(packed))?;
+        all.iter().try_for_each(|(found, packed)| self.reserve(*found, packed))?;
         for (found, packed) in all {
             let expires = self.expires(found);
             let value = (!packed.is_empty()).then_some(Cow::Owned(packed));
             self.replace(found, value, expires)?;
         }
         Ok(())
-    }
-
-    /// The command, which waits, goes on with `last` as its last argument if it is tried again.
-    pub fn settle(&mut self, last: &[u8]) {
-        self.news.settle(last);
     }
 
     /// Stores the packed elements of a collection of `kind` without a deadline, whatever the key
@@ -366,7 +380,7 @@ impl<'t> Work<'t> {
         value: Vec<u8>,
         expires: Option<i64>,
     ) -> Result<(), Stop> {
-        self.reserve(&value)?;
+        self.reserve(found, &value)?;
         self.overwrite(found, kind, Cow::Owned(value), expires)
     }
 
@@ -499,25 +513,6 @@ impl<'t> Work<'t> {
         Ok(next.unwrap_or(0))
     }
 
-    /// A command publishes its second argument on the channel that is its first; its reply stands
-    /// at `reply` of the output.
-    pub fn publish(&mut self, sharded: bool, reply: usize, args: &[Arg<'t>]) -> Result<(), Stop> {
-        let [channel, message] = args else { return Err(Stop::Malformed) };
-        self.spend(channel.bytes.len() + message.bytes.len())?;
-        self.news.publish(sharded, reply, channel.bytes, message.bytes);
-        Ok(())
-    }
-
-    /// What is told of the commands so far once they have committed.
-    pub fn news(&self) -> &[u8] {
-        self.news.bytes()
-    }
-
-    /// What the commands so far have found.
-    pub fn lookups(&self) -> Lookups {
-        self.lookups
-    }
-
     /// Takes `bytes` off the transaction's budget.
     pub fn spend(&self, bytes: usize) -> Result<(), Stop> {
         let spent = self.spent.get().saturating_add(bytes);
@@ -555,6 +550,10 @@ impl<'t> Work<'t> {
                 } else {
                     expired += u32::from(over);
                     grown -= 1;
+                }
+                if over {
+                    // No plan names what has expired.
+                    self.news.wrote(self.txn.entries()[entry].key, pair.key);
                 }
                 if over && self.plan.tells {
                     ended.push((entry, pair.key));

@@ -20,7 +20,7 @@ use crate::commands::{scan, type_of};
 use crate::connection::encode::{Protocol, Reply};
 use crate::shared::Shared;
 use crate::transactions::output::OutputHead;
-use crate::transactions::plan::{Kind, Op, PlanBuilder, Planned};
+use crate::transactions::plan::{Bounds, Kind, Op, PlanBuilder, Planned};
 use crate::transactions::record::Database;
 use crate::transactions::{End, REFUSED};
 
@@ -229,7 +229,8 @@ impl Walk {
             plan.key(*row, b"");
         }
         let max = shared.config.limits.transaction_keys;
-        let whole = plan.finish(Kind::Walk, self.protocol, 0, &[], shared.unix_ms());
+        let whole =
+            plan.finish(Kind::Walk, self.protocol, Bounds::values(0), &[], shared.unix_ms());
         if rows.len() <= max {
             return whole;
         }

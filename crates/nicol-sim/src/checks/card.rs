@@ -499,15 +499,32 @@ fn bounds(profile: &Profile) -> Vec<CheckLine> {
     ]
 }
 
-/// Every line of the off-path study that `profile` is held to.
-pub(super) fn lines(profile: &Arc<Profile>) -> Lines {
+/// A group of measurements, and the rows of the study that it is held to.
+type Part = (fn(&Testbed) -> Lines, &'static [&'static str]);
+
+const PARTS: [Part; 6] = [
+    (latencies, &["C4.04", "C4.05", "C4.07", "C4.09"]),
+    (peaks, &["C4.06", "C4.10", "C4.19", "C4.22"]),
+    (addresses_and_sizes, &["C4.11", "C4.12", "C4.15", "C4.18"]),
+    (bandwidth, &["C4.08", "C4.12", "C4.13", "C4.15", "C4.16", "C4.18"]),
+    (within, &["C4.14", "C4.17", "C4.18"]),
+    (beside, &["C4.20"]),
+];
+
+/// Every line of the off-path study that `profile` is held to. Parts without a `wanted` row are
+/// not measured.
+pub(super) fn lines(profile: &Arc<Profile>, wanted: impl Fn(&str) -> bool) -> Lines {
     let Some(bed) = Testbed::of(profile) else { return Ok(Vec::new()) };
     if profile.off_path.is_none() {
         return plain(&bed);
     }
     let mut lines = Vec::new();
-    for part in [latencies, peaks, addresses_and_sizes, bandwidth, within, beside] {
-        lines.extend(part(&bed)?);
+    for (part, rows) in PARTS {
+        if rows.iter().any(|row| wanted(row)) {
+            let found = part(&bed)?;
+            debug_assert!(found.iter().all(|line| rows.contains(&&*line.line)), "{found:?}");
+            lines.extend(found);
+        }
     }
     lines.extend(bounds(profile));
     Ok(lines)

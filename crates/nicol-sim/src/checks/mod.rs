@@ -167,6 +167,24 @@ impl CheckLine {
 /// # Errors
 /// If the profile has fewer cores than a measurement used.
 pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
+    measured(profile, |_| true)
+}
+
+/// The lines of one published row, such as `C4.19`; none if `profile` is not held to it. Of a card
+/// whose inside is modelled only the measurements around that row are made.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_row(profile: &Arc<Profile>, row: &str) -> Result<Vec<CheckLine>, ViewError> {
+    let mut lines = measured(profile, |other| other == row)?;
+    lines.retain(|line| line.line == row);
+    Ok(lines)
+}
+
+fn measured(
+    profile: &Arc<Profile>,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<CheckLine>, ViewError> {
     let mut lines = Vec::new();
     if profile.cores.nic_is_separate.value && profile.cores.on_path.value {
         lines.extend(cores::steps(profile)?);
@@ -180,7 +198,7 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
         return card::requester(profile);
     }
     if profile.card.is_some() {
-        return card::lines(profile);
+        return card::lines(profile, wanted);
     }
     let chains_by = profile.capabilities().chains_by;
     if profile.verbs.present.value && profile.off_path.is_none() {

@@ -82,14 +82,16 @@ impl ExhaustedSpace {
         self.records
     }
 
-    /// What either of two tables of the same configuration cannot store.
+    /// What either of two tables cannot store. Where they keep values of different lengths in their
+    /// slots and lack blocks, both, it refuses what only one of them keeps in the slot.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        Self {
-            sizes: self.sizes | other.sizes,
-            inline: self.inline.max(other.inline),
-            records: self.records || other.records,
-        }
+        let inline = match (self.sizes, other.sizes) {
+            (0, _) => other.inline,
+            (_, 0) => self.inline,
+            _ => self.inline.min(other.inline),
+        };
+        Self { sizes: self.sizes | other.sizes, inline, records: self.records || other.records }
     }
 
     /// Returns true if a value of `new` bytes must be refused. It is accepted if it replaces a

@@ -186,6 +186,15 @@ pub struct Advance {
     pub records: u64,
 }
 
+impl Advance {
+    /// What both have done.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        let (segments, records) = (self.segments, self.records);
+        Self { segments: segments + other.segments, records: records + other.records }
+    }
+}
+
 /// A range of memory that a NIC reads by DMA.
 #[derive(Clone, Debug)]
 pub struct Span {

@@ -16,6 +16,8 @@ const BUCKET_SEED: u64 = 0x2545_f491_4f6c_dd1d;
 /// Buckets that a walk follows before it restarts. Only a chain that was unlinked and reused during
 /// the walk is that long.
 const HOPS_MAX: u32 = 4_096;
+/// Tables of one region begin at multiples of it.
+const PAGE_BYTES: u64 = 4_096;
 
 /// The placement of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,8 @@ impl TableConfig {
 /// A table's shape; equal on every node that has the same configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
+    /// Its first byte in the region.
+    base: u64,
     design: Design,
     buckets: u64,
     overflow_buckets: u64,
@@ -162,6 +166,7 @@ impl Geometry {
             "8 to {INLINE_MAX} bytes stand in a slot"
         );
         Self {
+            base: 0,
             design: config.design,
             buckets: config.slots.max(1).div_ceil(bucket_slots),
             overflow_buckets: config.overflow_slots.div_ceil(bucket_slots),
@@ -169,6 +174,11 @@ impl Geometry {
             inline: config.inline,
             heap: config.heap.0.next_multiple_of(WORD as u64),
         }
+    }
+
+    /// The same shape from the first page of a region on that begins at byte `base` or behind.
+    pub const fn behind(self, base: Bytes) -> Self {
+        Self { base: base.0.next_multiple_of(PAGE_BYTES), ..self }
     }
 
     /// The design.
@@ -181,8 +191,8 @@ impl Geometry {
         self.inline
     }
 
-    /// Size of the table's region.
-    pub const fn region_bytes(&self) -> Bytes {
+    /// Where it ends in its region: the region's size, if nothing follows.
+    pub const fn end(&self) -> Bytes {
         Bytes(self.heap_offset() + self.heap)
     }
 
@@ -243,7 +253,7 @@ impl Geometry {
     pub fn block_span(&self, block: BlockRef) -> Option<Span> {
         let len = layout::BLOCK_HEAD + block.len as usize;
         let end = block.offset.checked_add(len as u64)?;
-        let inside = block.offset >= self.heap_offset() && end <= self.region_bytes().0;
+        let inside = block.offset >= self.heap_offset() && end <= self.end().0;
         let aligned = block.offset.is_multiple_of(WORD as u64);
         (inside && aligned).then_some(Span { offset: block.offset, len })
     }
@@ -323,11 +333,15 @@ impl Geometry {
     }
 
     pub(super) const fn bucket_offset(&self, bucket: u64) -> u64 {
-        bucket * self.bucket_bytes()
+        self.base + bucket * self.bucket_bytes()
     }
 
     pub(super) const fn slot_offset(&self, bucket: u64, slot: u64) -> u64 {
-        self.bucket_offset(bucket) + bucket::HEAD as u64 + slot * self.slot_bytes()
+        self.bucket_offset(bucket) + self.slot_in_bucket(slot)
+    }
+
+    const fn slot_in_bucket(&self, slot: u64) -> u64 {
+        bucket::HEAD as u64 + slot * self.slot_bytes()
     }
 
     pub(super) const fn heap_offset(&self) -> u64 {
@@ -388,7 +402,8 @@ impl Walk {
                     SlotView::Other => {}
                     SlotView::Torn(header) => (torn, writer) = (true, header.owner()),
                     SlotView::Record { header, incarnation, stored } => {
-                        let inside = geometry.slot_offset(number as u64, slot as u64);
+                        let bucket = number as u64 * geometry.bucket_bytes();
+                        let inside = bucket + geometry.slot_in_bucket(slot as u64);
                         let address = self.span.offset + inside;
                         return Step::Found(Record { address, header, stored, incarnation });
                     }

@@ -1,8 +1,8 @@
 //! The stores of the RDMA systems: hash tables that are read, locked and written with one-sided
 //! operations. FaRM's hopscotch table and DrTM+H's chained buckets. [Xenic21 4.1.4]
 //!
-//! The table is one region, which its owner registers. A coordinator knows the table's
-//! [`Geometry`] and nothing else:
+//! The table stands in a region, which its owner registers, alone or behind other tables. A
+//! coordinator knows the table's [`Geometry`] and nothing else:
 //!
 //! | it wants to | it does |
 //! |---|---|
@@ -123,9 +123,14 @@ impl RemoteTable {
     /// An empty table for `capacity` records. The limit applies to admission: see
     /// [`RemoteTable::has_capacity`].
     pub fn new(geometry: Geometry, capacity: u64) -> Self {
+        Self::within(&Arc::new(Region::new(geometry.end())), geometry, capacity)
+    }
+
+    /// The same in a region that other tables share. What is its own there is zeroed.
+    pub fn within(region: &Arc<Region>, geometry: Geometry, capacity: u64) -> Self {
         Self {
             geometry,
-            region: Arc::new(Region::new(geometry.region_bytes())),
+            region: region.clone(),
             writer: Mutex::new(Writer::new(&geometry)),
             used: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
@@ -139,11 +144,16 @@ impl RemoteTable {
     ///
     /// Cost: a copy of the memory, a fraction of inserting the records.
     pub fn copy(&self) -> Self {
+        self.copy_within(&Arc::new(self.region.copy()))
+    }
+
+    /// The same over a copy of its region.
+    pub fn copy_within(&self, region: &Arc<Region>) -> Self {
         let writer = self.writer().clone();
         let word = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Self {
             geometry: self.geometry,
-            region: Arc::new(self.region.copy()),
+            region: region.clone(),
             writer: Mutex::new(writer),
             used: word(&self.used),
             overflowed: word(&self.overflowed),

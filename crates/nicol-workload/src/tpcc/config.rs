@@ -2,10 +2,17 @@
 
 use std::ops::Range;
 
+use nicol_core::records::TableSize;
+
 use super::features::Features;
-use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
-use super::row::{customer, stock_texts};
+use super::key::{self, CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
+use super::row::{
+    customer, district, history, item, order_number, stock, stock_texts, warehouse, warehouse_ytd,
+};
 use super::schema::{Indices, Schema};
+
+/// Bytes of the rows that a slot ought to hold, of an index whose rows are of many lengths.
+const SHORT_ROW: usize = 96;
 
 /// Which transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +228,49 @@ impl TpccConfig {
                 names,
             ],
         }
+    }
+
+    /// The hashed tables of a shard. Orders and what belongs to them stand in ordered ones.
+    pub(super) fn hashed_tables(&self) -> Vec<TableSize> {
+        let warehouses = u64::from(self.warehouses_per_node);
+        let (districts, items) = (warehouses * u64::from(DISTRICTS), u64::from(self.items));
+        let customers = districts * u64::from(self.customers_per_district);
+        let names = 2 * usize::from(self.customers_per_district);
+        let pays = !matches!(self.mix, Mix::NewOrderOnly);
+        let mut tables = vec![
+            TableSize::fixed(key::WAREHOUSE, warehouses, warehouse::LEN),
+            TableSize::fixed(key::WAREHOUSE_YTD, warehouses, warehouse_ytd::LEN),
+            TableSize::fixed(key::DISTRICT, districts, district::LEN),
+            TableSize::fixed(key::STOCK, warehouses * items, stock::LEN),
+            TableSize {
+                growth: if pays { self.growth_per_node } else { 0 },
+                ..TableSize::fixed(key::HISTORY, customers, history::LEN)
+            },
+            TableSize {
+                longer: vec![(names as u32, 2 * districts)],
+                ..TableSize::fixed(
+                    key::CUSTOMERS_BY_NAME,
+                    districts * u64::from(self.names()),
+                    names.min(SHORT_ROW),
+                )
+            },
+        ];
+        if self.schema().has_texts() {
+            let texts = stock_texts::LEN;
+            tables.extend([
+                TableSize::fixed(key::CUSTOMER, customers, customer::LEN),
+                TableSize::fixed(key::ITEM, items, item::LEN),
+                TableSize::fixed(key::STOCK_TEXTS, warehouses * items, texts),
+            ]);
+        }
+        if self.schema().indices() == Indices::Records {
+            let number = order_number::LEN;
+            tables.extend([
+                TableSize::fixed(key::NEWEST_ORDER, customers, number),
+                TableSize::fixed(key::OLDEST_NEW_ORDER, districts, number),
+            ]);
+        }
+        tables
     }
 
     pub(super) fn check(&self) {

@@ -45,7 +45,7 @@ mod stock_level;
 mod tests;
 
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::records::{RecordSource, Records};
+use nicol_core::records::{RecordSource, Records, TableSize};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Execute, ProcedureId, Procedures, RequestKeys, Scheduling, Txn, Verdict};
 use nicol_core::view::ShardMap;
@@ -225,6 +225,10 @@ impl RecordSource for Tpcc {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.config.value_lengths()
+    }
+
+    fn hashed_tables(&self) -> Vec<TableSize> {
+        self.config.hashed_tables()
     }
 
     fn feature_shares(&self) -> Vec<(TableId, u32)> {

@@ -22,10 +22,6 @@ const SERVE: Tips = &[
         &["--appendonly", "--appendfsync", "--save", "--dir", "--dbfilename", "--appendfilename"],
         "data that is to survive is kept in DIR by '--log-device file:DIR'",
     ),
-    (
-        &["--maxmemory-policy", "--maxmemory-samples"],
-        "nothing is evicted: what needs more than '--max-memory SIZE' is answered with -OOM",
-    ),
     (&["--memory", "-m"], "the memory of the data is '--max-memory SIZE', as in 2gb"),
     (&["--io-threads", "-t"], "engine threads are '--threads N'"),
     (

@@ -75,7 +75,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "transaction_ms",
         ],
     ),
-    ("Memory", &["max_memory", "max_client_memory", "records"]),
+    (
+        "Memory",
+        &["max_memory", "max_memory_policy", "max_memory_samples", "max_client_memory", "records"],
+    ),
 ];
 /// The heading of what no other group of a command with a workload has.
 const WORKLOAD: &str = "Workload";

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use nicol_core::units::Bytes;
-use nicol_resp::{Address, ClientCertificates};
+use nicol_resp::{Address, ClientCertificates, Policy, SAMPLES_MAX};
 use nicol_rt::LogDevice;
 use serde::Deserialize;
 
@@ -14,6 +14,8 @@ use crate::limits;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
 pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
+/// Keys that may be looked at for each that is evicted.
+pub const EVICTION_SAMPLES: RangeInclusive<i64> = 1..=SAMPLES_MAX as i64;
 /// Clients that a server may take at a time.
 pub const MAX_CLIENTS: RangeInclusive<u64> = 1..=1 << 20;
 /// Bytes of logs that a server may let grow before it shortens them.
@@ -106,10 +108,21 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
     /// Memory for the data of all nodes: bytes, or a number with kb, mb or gb. Once it is used up,
-    /// commands that need more are answered with -OOM [default: three quarters of what is free].
+    /// keys are evicted by --max-memory-policy, or commands that need more are answered with -OOM
+    /// [default: three quarters of what is free].
     #[arg(long, alias = "maxmemory", value_name = "SIZE", env = "NICOL_MAX_MEMORY")]
     #[arg(value_parser = limits::size)]
     pub max_memory: Option<Bytes>,
+    /// Which keys are evicted once the memory is used up: allkeys-lru, allkeys-lfu, allkeys-random,
+    /// volatile-lru, volatile-lfu, volatile-random, volatile-ttl, or noeviction [default:
+    /// noeviction].
+    #[arg(long, alias = "maxmemory-policy", value_name = "POLICY")]
+    #[arg(env = "NICOL_MAX_MEMORY_POLICY")]
+    pub max_memory_policy: Option<Policy>,
+    /// Keys that are looked at for each that is evicted [default: 5].
+    #[arg(long, alias = "maxmemory-samples", value_name = "N", env = "NICOL_MAX_MEMORY_SAMPLES")]
+    #[arg(value_parser = clap::value_parser!(u32).range(EVICTION_SAMPLES))]
+    pub max_memory_samples: Option<u32>,
     /// Memory for the buffers of all clients, beside --max-memory: beyond it the clients with the
     /// largest are closed [default: an eighth of --max-memory].
     #[arg(long, alias = "maxmemory-clients", value_name = "SIZE")]

@@ -8,11 +8,13 @@ use std::{fs, io};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::units::Bytes;
 use nicol_lab::systems::{self, System};
-use nicol_resp::{Address, ClientCertificates, TlsFiles};
+use nicol_resp::{Address, ClientCertificates, Policy, SAMPLES, TlsFiles};
 use nicol_rt::LogDevice;
 use serde::Deserialize;
 
-use crate::cli::{AuthClients, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS, replicas};
+use crate::cli::{
+    AuthClients, EVICTION_SAMPLES, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS, replicas,
+};
 use crate::limits;
 
 /// Bytes of logs from which on they are shortened: some 100 bytes a record, three replicas, and a
@@ -37,6 +39,8 @@ struct File {
     acl_file: Option<PathBuf>,
     records: Option<u64>,
     max_memory: Option<String>,
+    max_memory_policy: Option<String>,
+    max_memory_samples: Option<u32>,
     max_client_memory: Option<String>,
     max_clients: Option<u64>,
     tls_cert_file: Option<PathBuf>,
@@ -60,6 +64,8 @@ pub struct Settings {
     pub acl_file: Option<PathBuf>,
     pub records: u64,
     pub max_memory: Option<Bytes>,
+    pub max_memory_policy: Policy,
+    pub max_memory_samples: u32,
     pub max_client_memory: Option<Bytes>,
     pub max_clients: Option<u64>,
     pub tls: Option<TlsFiles>,
@@ -135,6 +141,7 @@ pub fn settings(args: &ServeArgs) -> Result<Settings> {
         size.map_err(|text| anyhow!("{name} in --config: {text}"))
     };
     let max_memory = args.max_memory.or(size("max_memory", &file.max_memory)?);
+    let (max_memory_policy, max_memory_samples) = eviction(args, &file)?;
     let in_file = size("max_client_memory", &file.max_client_memory)?;
     let max_client_memory = args.max_client_memory.or(in_file);
     let max_clients = args.max_clients.or(file.max_clients);
@@ -171,12 +178,26 @@ pub fn settings(args: &ServeArgs) -> Result<Settings> {
         threads,
         log_device,
         max_memory,
+        max_memory_policy,
+        max_memory_samples,
         max_client_memory,
         max_clients,
         tls,
         transaction_time: transaction_ms.map(Duration::from_millis),
         log_bytes,
     })
+}
+
+/// Which keys are evicted, and how many are looked at for each.
+fn eviction(args: &ServeArgs, file: &File) -> Result<(Policy, u32)> {
+    let in_file = file.max_memory_policy.as_deref().map(str::parse).transpose();
+    let in_file = in_file.context("max_memory_policy in --config")?;
+    let samples = args.max_memory_samples.or(file.max_memory_samples).unwrap_or(SAMPLES);
+    if !EVICTION_SAMPLES.contains(&samples.into()) {
+        let (least, most) = (EVICTION_SAMPLES.start(), EVICTION_SAMPLES.end());
+        bail!("max_memory_samples = {samples} in --config: give {least} to {most}");
+    }
+    Ok((args.max_memory_policy.or(in_file).unwrap_or_default(), samples))
 }
 
 /// The files of TLS, if it was asked for: flags before the file of `--config`.

@@ -204,7 +204,8 @@ impl<F: Fabric> Endings<F> {
     /// Is the write to the key at `index` one that its coordinator may make?
     fn stands_in_slot(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) -> bool {
         let config = self.context.node.config();
-        let fits = |value: &[u8]| value.len() <= self.context.node.geometry().inline();
+        let geometry = self.context.node.geometry(txn.entries()[index].key);
+        let fits = |value: &[u8]| value.len() <= geometry.inline();
         let put = txn.update(index).and_then(|write| write.value);
         config.commit_by == Primitive::OneSided
             && matches!(open.accesses[index].source, ValidationSource::Header { inline: true, .. })
@@ -214,7 +215,7 @@ impl<F: Fabric> Endings<F> {
     fn write_record(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) -> F::Completion {
         let in_slot = self.stands_in_slot(txn, open, index);
         let (node, address, unlocked) = self.record_handle(open, index);
-        let geometry = self.context.node.geometry();
+        let geometry = self.context.node.geometry(txn.entries()[index].key);
         let bytes = &mut open.bytes;
         bytes.clear();
         match txn.update(index) {
@@ -289,7 +290,7 @@ impl<F: Fabric> Endings<F> {
     async fn unlock_in_time(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) {
         let (node, address, unlocked) = self.record_handle(open, index);
         let key = txn.entries()[index].key;
-        let geometry = self.context.node.geometry();
+        let geometry = self.context.node.geometry(key);
         let span = geometry.record_span(address);
         let locked = unlocked.locked_by(self.context.fabric.here());
         while !self.context.node.is_lost(open.accesses[index].shard) {

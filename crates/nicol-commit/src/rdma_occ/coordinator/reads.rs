@@ -39,7 +39,7 @@ impl<F: Fabric> Lookups<F> {
         let (key, node) = (txn.entries()[index].key, open.accesses[index].node);
         let (at, block) = match self.0.node.address_of(key) {
             Some((address, block)) => (At::Address(address), block),
-            None => (At::Bucket(self.0.node.geometry().walk(key)), None),
+            None => (At::Bucket(self.0.node.geometry(key).walk(key)), None),
         };
         let done = self.read_at(node, key, at);
         let ahead = block.map(|block| (block, self.read_block(node, key, block)));
@@ -85,7 +85,7 @@ impl<F: Fabric> Lookups<F> {
 
     fn read_at(&self, node: NodeId, key: Key, at: At) -> F::Completion {
         let span = match at {
-            At::Address(address) => self.0.node.geometry().record_span(address),
+            At::Address(address) => self.0.node.geometry(key).record_span(address),
             At::Bucket(walk) => walk.span(),
             At::Block { block, .. } => return self.read_block(node, key, block),
         };
@@ -94,7 +94,7 @@ impl<F: Fabric> Lookups<F> {
 
     fn read_block(&self, node: NodeId, key: Key, block: BlockRef) -> F::Completion {
         // Checked when its slot was read.
-        let span = self.0.node.geometry().block_span(block);
+        let span = self.0.node.geometry(key).block_span(block);
         self.0.reach.read(node, key, span.unwrap_or(Span { offset: block.offset, len: 0 }))
     }
 
@@ -107,8 +107,8 @@ impl<F: Fabric> Lookups<F> {
         at: At,
         bytes: &[u8],
     ) -> Result<Next, Abort> {
-        let geometry = self.0.node.geometry();
         let key = txn.entries()[index].key;
+        let geometry = self.0.node.geometry(key);
         match at {
             At::Address(address) => match geometry.reread(key, address, bytes) {
                 Reread::Found(record) => self.found(txn, open, index, at, record),
@@ -180,6 +180,7 @@ impl<F: Fabric> Lookups<F> {
                 None => Ok(Next::Read(again)),
             };
         }
+        let geometry = self.0.node.geometry(txn.entries()[index].key);
         let (address, unlocked) = (record.address, record.unlocked());
         let version = record.header.version();
         let inline = !matches!(record.stored, StoredValue::OutOfLine(_));
@@ -187,7 +188,7 @@ impl<F: Fabric> Lookups<F> {
         match record.stored {
             StoredValue::Absent => txn.fetched(index, version, None),
             StoredValue::Inline(value) => txn.fetched(index, version, Some(value)),
-            StoredValue::OutOfLine(block) if self.0.node.geometry().block_span(block).is_some() => {
+            StoredValue::OutOfLine(block) if geometry.block_span(block).is_some() => {
                 return Ok(Next::Read(At::Block { block, version, source }));
             }
             StoredValue::OutOfLine(_) => return Err(Abort::Fabric(FabricError::Malformed)),

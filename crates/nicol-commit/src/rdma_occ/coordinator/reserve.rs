@@ -37,7 +37,7 @@ impl<F: Fabric> Reservations<F> {
         }
         let Some(new) = txn.update(index).and_then(|write| write.value) else { return false };
         let old = txn.value(index).map(<[u8]>::len);
-        self.0.node.geometry().takes_block(old, new.len())
+        self.0.node.geometry(txn.entries()[index].key).takes_block(old, new.len())
     }
 
     /// Has the owners take locks for theirs that were taken by CAS on keys that need space, which
@@ -52,7 +52,7 @@ impl<F: Fabric> Reservations<F> {
             let ValidationSource::Header { address, .. } = access.source else { continue };
             if access.held == Held::BySwap && self.needs_reservation(txn, index) {
                 let key = txn.entries()[index].key;
-                let offset = self.0.node.geometry().holder_address(address);
+                let offset = self.0.node.geometry(key).holder_address(address);
                 let id = txn.id.0.to_le_bytes();
                 writes.push(index, self.0.reach.write(access.node, key, offset, &id));
             }

@@ -3,6 +3,7 @@
 use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::engine::Start;
 use nicol_core::ids::TableId;
+use nicol_core::records::RecordSource;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Outcome, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
@@ -80,7 +81,8 @@ fn remembered(config: &RdmaOccConfig) -> usize {
     let first = (0..CLIENTS).flat_map(|client| (0..9).map(move |row| client * DELETIONS + row));
     let theirs = first.map(key).filter(|key| view.shard_of(*key) == shard);
     // At the version at which it was deleted: it counts as older while that is known.
-    let is_known = |key: &Key| backup.table.apply(*key, Version(2), Some(b"x")) == Applied::Skipped;
+    let is_known =
+        |key: &Key| backup.tables.of(*key).apply(*key, Version(2), Some(b"x")) == Applied::Skipped;
     theirs.filter(is_known).count()
 }
 
@@ -102,7 +104,10 @@ fn a_record_that_a_dead_coordinator_left_torn_keeps_no_deletion() {
     let nodes = load_nodes::<Node>(&view, &config, &Rows, &Sequential).unwrap();
     let (node, shard) = (&nodes[1], ShardId(2));
     let Some(deleted) = (0..).map(key).find(|key| view.shard_of(*key) == shard) else { return };
-    let apply = |value| node.backup(shard).unwrap().table.apply(deleted, Version(2), value);
+    let apply = |value| {
+        let backup = node.backup(shard).unwrap();
+        backup.tables.of(deleted).apply(deleted, Version(2), value)
+    };
     assert_eq!(apply(None), Applied::Changed);
     let torn = node.log_of(EngineId::host(NodeId(0), 0));
     torn.region().store(0, 1).unwrap();

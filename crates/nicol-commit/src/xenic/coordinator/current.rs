@@ -35,8 +35,10 @@ impl<F: Fabric> Checks<F> {
         reads_only: bool,
     ) -> Result<CurrentHere, Abort> {
         let _phase = self.fabric.phase("4.2.4: check of a local transaction");
-        let inserts = open.txn.entries().iter().any(|entry| entry.is_updated() && !entry.present);
-        if inserts && !self.node.has_capacity() {
+        let inserts =
+            open.txn.entries().iter().filter(|entry| entry.is_updated() && !entry.present);
+        let refuses = |key| !self.node.own().tables.of(key).has_capacity();
+        if inserts.map(|entry| entry.key).any(refuses) {
             return Err(Abort::NoResources);
         }
         if reads_only || self.node.config().faithful == Faithful::Fixed {

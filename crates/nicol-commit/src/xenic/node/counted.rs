@@ -8,6 +8,7 @@ use nicol_core::system::{Counter, NodeMemory};
 use nicol_core::units::Bytes;
 use nicol_kit::steering::Choice;
 use nicol_schedule::Shared;
+use nicol_store::host_table::HostTable;
 
 use super::{Node, Path};
 use crate::log::LogMemory;
@@ -30,8 +31,8 @@ impl Node {
             value: self.paths[path as usize].load(Ordering::Relaxed),
         });
         let lookup = |(name, value)| Counter { group: "lookups", name, value };
-        let progress = self.primary.table.progress();
-        let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        let progress = self.primary.tables.iter().map(HostTable::progress);
+        let doublings = progress.map(|of| u64::from(of.level()) + u64::from(of.split() > 0)).sum();
         let lookups = LookupCounters::sums(&self.lookups).map(lookup);
         let doublings = lookup(("table_doublings", doublings));
         let recovers = self.lost().are_any() && self.config.recovery == Recovery::Prepared;
@@ -49,7 +50,9 @@ impl Node {
 
     /// The memory that it takes.
     pub(super) fn taken_memory(&self) -> NodeMemory {
-        let bytes = |replica: &Replica| replica.table.resident().0;
+        let bytes = |replica: &Replica| -> u64 {
+            replica.tables.iter().map(|table| table.resident().0).sum()
+        };
         // A ring takes memory as it is first gone around.
         let written = |log: &Arc<LogMemory>| log.size().min(log.reserved());
         NodeMemory {

@@ -14,6 +14,7 @@ use nicol_core::view::View;
 use nicol_store::nic_index::NicIndex;
 
 use crate::log::logged;
+use crate::tables::ByTable;
 
 /// The bit from which on versions tell in which view a shard was inherited. An absent key begins
 /// there, above every version that an earlier primary may have shown or deleted.
@@ -41,10 +42,16 @@ impl Inherited {
         }
     }
 
-    /// Learns from `view` which shards `id` leads now; `index` is what a shard's NIC begins with.
-    pub(super) fn learn(&self, view: &View, id: NodeId, index: impl Fn(ShardId) -> NicIndex) {
+    /// Learns from `view` which shards `id` leads now; `indices` are those that a shard's NIC
+    /// begins with.
+    pub(super) fn learn(
+        &self,
+        view: &View,
+        id: NodeId,
+        indices: impl Fn(ShardId) -> ByTable<NicIndex>,
+    ) {
         for inherited in self.shards.iter().filter(|one| view.primary(one.shard) == id) {
-            inherited.index.get_or_init(|| index(inherited.shard));
+            inherited.indices.get_or_init(|| indices(inherited.shard));
             self.any.store(true, Ordering::Release);
         }
     }
@@ -63,7 +70,7 @@ impl Inherited {
     /// All that are inherited.
     pub(in crate::xenic) fn iter(&self) -> impl Iterator<Item = &InheritedShard> {
         let shards = if self.are_any() { &self.shards[..] } else { &[] };
-        shards.iter().filter(|one| one.index.get().is_some())
+        shards.iter().filter(|one| one.indices.get().is_some())
     }
 }
 
@@ -72,7 +79,7 @@ impl Inherited {
 pub(in crate::xenic) struct InheritedShard {
     shard: ShardId,
     /// Set once a view names this node as the primary.
-    index: OnceLock<NicIndex>,
+    indices: OnceLock<ByTable<NicIndex>>,
     /// Is it served?
     open: AtomicBool,
     kept: Mutex<Kept>,
@@ -102,21 +109,21 @@ pub(in crate::xenic) fn keys_of(records: &[Box<[u8]>]) -> impl Iterator<Item = K
 
 impl InheritedShard {
     fn new(shard: ShardId) -> Self {
-        let (index, open, kept) = (OnceLock::new(), AtomicBool::new(false), Mutex::default());
-        Self { shard, index, open, kept }
+        let (indices, open, kept) = (OnceLock::new(), AtomicBool::new(false), Mutex::default());
+        Self { shard, indices, open, kept }
     }
 
     pub(in crate::xenic) const fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// The NIC's index of it.
+    /// The NIC's indices of its tables.
     ///
     /// # Panics
     /// If no view has named this node: [`Inherited`] hands out no such shard.
-    pub(super) fn index(&self) -> &NicIndex {
-        match self.index.get() {
-            Some(index) => index,
+    pub(super) fn indices(&self) -> &ByTable<NicIndex> {
+        match self.indices.get() {
+            Some(indices) => indices,
             None => panic!("a shard is inherited before it is used"),
         }
     }

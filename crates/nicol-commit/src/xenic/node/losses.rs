@@ -15,7 +15,7 @@ use nicol_store::nic_index::{LockRefused, NicIndex};
 use super::Node;
 use super::begun::is_of_member;
 use super::inherited::{Inherited, InheritedShard, first_version};
-use super::size::index_of;
+use super::size::indices_of;
 use crate::decided::Decision;
 use crate::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
 use crate::survivor::Survivor;
@@ -37,10 +37,11 @@ impl Node {
         self.begun.learn(view);
         if self.config.recovery == Recovery::Prepared {
             self.inherited.learn(view, self.id, |shard| {
-                let config = index_of(self.backup_of(shard), &self.config);
+                let configs = indices_of(self.backup_of(shard), &self.config);
                 let continues = self.config.hooks().continues_versions();
                 let first = first_version(view.led_since(shard));
-                NicIndex::above(config, if continues { first } else { Version(0) })
+                let floor = if continues { first } else { Version(0) };
+                configs.map(|config| NicIndex::above(*config, floor))
             });
         }
         let holds = self.shard.is_some() || self.backups.values().next().is_some();
@@ -75,8 +76,9 @@ impl Node {
     pub(in crate::xenic) fn indices(&self) -> impl Iterator<Item = (Option<ShardId>, &NicIndex)> {
         self.lost_sides.expect_kept(Side::Nic);
         let inherited = self.inherited.iter();
-        let inherited = inherited.map(|one| (Some(one.shard()), one.index()));
-        std::iter::once((self.shard, &self.index)).chain(inherited)
+        let inherited = inherited.map(|one| (Some(one.shard()), one.indices()));
+        let shards = std::iter::once((self.shard, &self.indices)).chain(inherited);
+        shards.flat_map(|(shard, indices)| indices.iter().map(move |index| (shard, index)))
     }
 
     #[cold]

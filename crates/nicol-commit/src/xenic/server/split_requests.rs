@@ -48,7 +48,7 @@ impl<F: Fabric> NicServer<F> {
             if verdict.is_ok() && !now.is_as_read(&read) {
                 verdict = Err(Abort::Stale { key: read.key });
             }
-            if verdict.is_ok() && !read.present && !self.node.led(read.key).table.has_capacity() {
+            if verdict.is_ok() && !read.present && !self.node.table_of(read.key).has_capacity() {
                 verdict = Err(Abort::NoResources);
             }
         }

@@ -1,7 +1,10 @@
 //! Places on earth: sorted sets whose scores are geohashes of 52 bits.
 
 mod place;
+mod radius;
 mod search;
+
+pub use self::radius::stored;
 
 use self::place::{Place, coordinate, distance, unit};
 use super::float::{NOT_A_FLOAT, parse_double};
@@ -18,6 +21,34 @@ pub const COMMANDS: &[Spec] = &[
     geo("geodist", -4, (SLOW_READ, KeyPlaces::ONE), (as_sent, geodist), "Get a distance"),
     geo("geohash", -2, (SLOW_READ, KeyPlaces::ONE), (as_sent, geohash), "Get places as geohashes"),
     geo("geopos", -2, (SLOW_READ, KeyPlaces::ONE), (as_sent, geopos), "Get coordinates"),
+    geo(
+        "georadius",
+        -6,
+        (GROW, KeyPlaces::ONE),
+        (radius::plan, radius::run),
+        "Get or store the members within a circle",
+    ),
+    geo(
+        "georadius_ro",
+        -6,
+        (SLOW_READ, KeyPlaces::ONE),
+        (radius::plan, radius::run),
+        "Get the members within a circle",
+    ),
+    geo(
+        "georadiusbymember",
+        -5,
+        (GROW, KeyPlaces::ONE),
+        (radius::plan, radius::run),
+        "Get or store the members within a circle around one of them",
+    ),
+    geo(
+        "georadiusbymember_ro",
+        -5,
+        (SLOW_READ, KeyPlaces::ONE),
+        (radius::plan, radius::run),
+        "Get the members within a circle around one of them",
+    ),
     geo(
         "geosearch",
         -7,

@@ -1,4 +1,4 @@
-//! GEOSEARCH: the members within a circle or a box.
+//! GEOSEARCH and its relatives: the members within a circle or a box.
 //!
 //! Cost: the distance of every member is computed.
 
@@ -12,6 +12,25 @@ use crate::commands::sorted_set::{Member, TYPE, members, order, pack, parse};
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Stop, Work};
+
+/// Which command searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// GEOSEARCH.
+    Search,
+    /// GEOSEARCHSTORE.
+    Storing,
+    /// GEORADIUS and its relatives.
+    Radius,
+    /// These with STORE or STOREDIST.
+    StoringRadius,
+}
+
+impl Form {
+    fn stores(self) -> bool {
+        matches!(self, Self::Storing | Self::StoringRadius)
+    }
+}
 
 /// What is searched; lengths are in meters.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +97,7 @@ impl Options {
         option: &Arg<'t>,
         rest: &'a [Arg<'t>],
         members: &[Member<'_>],
-        stores: bool,
+        form: Form,
     ) -> Result<&'a [Arg<'t>], Stop> {
         match (option.bytes.to_ascii_lowercase().as_slice(), rest) {
             (b"withdist", _) => self.with[0] = true,
@@ -95,7 +114,7 @@ impl Options {
                     .ok_or(&b"ERR COUNT must be > 0"[..])?;
                 return Ok(rest);
             }
-            (b"storedist", _) if stores => self.stores_distance = true,
+            (b"storedist", _) if form.stores() => self.stores_distance = true,
             (b"frommember", [member, rest @ ..]) if self.centre.is_none() => {
                 let known = members.iter().find(|(_, name)| *name == member.bytes);
                 // Where there is no member at all, nothing is found in any case.
@@ -140,28 +159,30 @@ impl Options {
 }
 
 const NO_MEMBER: &[u8] = b"ERR could not decode requested zset member";
-const STORES: &[u8] =
-    b"ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD \
-                        options";
 
 impl Search {
     /// Reads what follows the key of `members`. `Err` within: the text that the command answers.
     fn parse(
         mut args: &[Arg<'_>],
         members: &[Member<'_>],
-        stores: bool,
+        form: Form,
     ) -> Result<Result<Self, Vec<u8>>, Stop> {
         let mut options = Options::default();
         while let [option, rest @ ..] = args {
-            args = options.take(option, rest, members, stores)?;
+            args = options.take(option, rest, members, form)?;
             if let Some(text) = options.wrong.take() {
                 return Ok(Err(text));
             }
         }
-        if stores && options.with.contains(&true) {
-            return Err(Stop::Error(STORES));
+        let (name, storing) = match form {
+            Form::Search | Form::Radius => ("GEOSEARCH", ""),
+            Form::Storing => ("GEOSEARCHSTORE", "GEOSEARCHSTORE"),
+            Form::StoringRadius => ("GEOSEARCHSTORE", "STORE option in GEORADIUS"),
+        };
+        if form.stores() && options.with.contains(&true) {
+            let options = "WITHDIST, WITHHASH and WITHCOORD options";
+            return Ok(Err(format!("ERR {storing} is not compatible with {options}").into_bytes()));
         }
-        let name = if stores { "GEOSEARCHSTORE" } else { "GEOSEARCH" };
         let Some(centre) = options.centre else {
             let text =
                 format!("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}");
@@ -219,9 +240,20 @@ pub fn geosearch<'t>(
     reply: &mut Reply<'_>,
 ) -> Result<(), Stop> {
     let (key, args) = args.split_first().ok_or(Stop::Malformed)?;
+    find(work, key, args, Form::Search, reply)
+}
+
+/// Answers the members of `key` that `args` ask for.
+pub fn find<'t>(
+    work: &mut Work<'t>,
+    key: &Arg<'t>,
+    args: &[Arg<'t>],
+    form: Form,
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     let found = work.typed(key, &TYPE)?;
     let members = members(work, found)?;
-    let search = match Search::parse(args, &members, false)? {
+    let search = match Search::parse(args, &members, form)? {
         Ok(search) => search,
         Err(text) => {
             reply.error(&text);
@@ -257,10 +289,21 @@ pub fn geosearchstore<'t>(
     reply: &mut Reply<'_>,
 ) -> Result<(), Stop> {
     let [to, from, args @ ..] = args else { return Err(Stop::Malformed) };
+    store(work, (to, from), args, Form::Storing, reply)
+}
+
+/// Stores the members of the second key that `args` ask for as the first; answers their number.
+pub fn store<'t>(
+    work: &mut Work<'t>,
+    (to, from): (&Arg<'t>, &Arg<'t>),
+    args: &[Arg<'t>],
+    form: Form,
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
     let from = work.typed(from, &TYPE)?;
     let old = work.contents(from);
     let members = parse(&old)?;
-    let search = match Search::parse(args, &members, true)? {
+    let search = match Search::parse(args, &members, form)? {
         Ok(search) => search,
         Err(text) => {
             reply.error(&text);

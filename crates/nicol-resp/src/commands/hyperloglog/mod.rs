@@ -57,7 +57,8 @@ fn sketch<'t>(work: &mut Work<'t>, key: &Arg<'t>) -> Result<(Found, Option<Sketc
 }
 
 fn put(work: &mut Work<'_>, found: Found, sketch: &Sketch) -> Result<(), Stop> {
-    work.store(found, Cow::Owned(sketch.format()))
+    let value = sketch.format(&work.sizes());
+    work.store(found, Cow::Owned(value))
 }
 
 fn pfadd<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {

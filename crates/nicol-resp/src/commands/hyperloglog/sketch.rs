@@ -6,6 +6,8 @@
 //! n + 1 zeros, `01nnnnnn nnnnnnnn` of as many in two bytes, `1vvvvvnn` of n + 1 registers that
 //! hold v + 1.
 
+use crate::transactions::sizes::Sizes;
+
 /// 2^14 registers: a standard error of 0.81 %.
 const REGISTERS: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 14;
@@ -17,7 +19,6 @@ const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
 const DENSE_LEN: usize = HEAD + REGISTERS * 6 / 8;
 /// Bytes up to which registers are kept sparse: Redis' `hll-sparse-max-bytes`.
-const SPARSE_MAX: usize = 3_000;
 /// The greatest register that the sparse encoding holds.
 const SPARSE_VALUE_MAX: u8 = 32;
 /// Where the estimate is out of date: the highest bit of its last byte.
@@ -58,7 +59,7 @@ impl Sketch {
     }
 
     /// Its string: sparse if it never was dense and fits.
-    pub fn format(&self) -> Vec<u8> {
+    pub fn format(&self, sizes: &Sizes) -> Vec<u8> {
         let mut value = Vec::with_capacity(HEAD);
         value.extend_from_slice(MAGIC);
         value.resize(HEAD, 0);
@@ -67,7 +68,7 @@ impl Sketch {
         } else {
             value[8..HEAD].copy_from_slice(&self.count().to_le_bytes());
         }
-        let sparse = if self.dense { None } else { sparse(&self.registers) };
+        let sparse = if self.dense { None } else { sparse(&self.registers, sizes.sparse_bytes()) };
         match sparse {
             Some(runs) => {
                 value[4] = SPARSE;
@@ -180,11 +181,11 @@ fn from_sparse(mut body: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The runs of registers; `None` if they are too long, or a register is too large.
-fn sparse(registers: &[u8]) -> Option<Vec<u8>> {
+fn sparse(registers: &[u8], most: usize) -> Option<Vec<u8>> {
     let mut runs = Vec::new();
     for run in registers.chunk_by(|one, other| one == other) {
         let (value, mut left) = (run[0], run.len());
-        if value > SPARSE_VALUE_MAX || runs.len() > SPARSE_MAX {
+        if value > SPARSE_VALUE_MAX || runs.len() > most {
             return None;
         }
         while left > 0 {
@@ -199,7 +200,7 @@ fn sparse(registers: &[u8]) -> Option<Vec<u8>> {
             left -= count;
         }
     }
-    (runs.len() <= SPARSE_MAX).then_some(runs)
+    (runs.len() <= most).then_some(runs)
 }
 
 /// `MurmurHash64A`, of little-endian words.
@@ -228,12 +229,12 @@ mod tests {
     #[test]
     fn registers_come_back_from_both_formats() {
         let mut sketch = Sketch::default();
-        assert_eq!(Sketch::parse(&sketch.format()), Some(sketch.clone()));
-        assert_eq!((sketch.count(), sketch.format().len()), (0, HEAD + 2));
+        assert_eq!(Sketch::parse(&sketch.format(&Sizes::default())), Some(sketch.clone()));
+        assert_eq!((sketch.count(), sketch.format(&Sizes::default()).len()), (0, HEAD + 2));
         for element in 0..20_000_u32 {
             sketch.add(&element.to_le_bytes());
             if element.is_power_of_two() || element == 19_999 {
-                let value = sketch.format();
+                let value = sketch.format(&Sizes::default());
                 assert!(Sketch::is_one(&value) && value.len() <= DENSE_LEN);
                 let read = Sketch::parse(&value).unwrap();
                 assert_eq!(read.registers, sketch.registers, "after {element}");
@@ -242,7 +243,7 @@ mod tests {
                 assert!((count - all).abs() <= 2.0 + all * 0.03, "{count} of {all}");
             }
         }
-        let mut value = Sketch::default().format();
+        let mut value = Sketch::default().format(&Sizes::default());
         value.push(0);
         assert!(Sketch::is_one(&value) && Sketch::parse(&value).is_none(), "one run too many");
         assert!(!Sketch::is_one(b"HYLL") && !Sketch::is_one(&[0; HEAD]));

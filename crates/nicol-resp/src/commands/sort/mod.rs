@@ -18,7 +18,7 @@ use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Peek, Stop, WRONG_TYPE, Work};
 
-pub use options::unnamed_keys;
+pub use options::places;
 
 const NO_SCORE: &[u8] = b"ERR One or more scores can't be converted into double";
 

@@ -113,7 +113,7 @@ impl<'t> Options<'t> {
 }
 
 /// The places of the keys of STORE in the arguments of a SORT, and whether it has patterns.
-fn places<'a>(len: usize, arg: impl Fn(usize) -> &'a [u8]) -> (Vec<usize>, bool) {
+pub fn places<'a>(len: usize, arg: impl Fn(usize) -> &'a [u8]) -> (Vec<usize>, bool) {
     let (mut stored, mut patterns, mut at) = (Vec::new(), false, 2);
     while at < len {
         let has_value = at + 1 < len;
@@ -135,16 +135,6 @@ fn places<'a>(len: usize, arg: impl Fn(usize) -> &'a [u8]) -> (Vec<usize>, bool)
         };
     }
     (stored, patterns)
-}
-
-/// The keys of `words` that the table of commands does not tell of: the places of those that are
-/// written, and whether some are read whose names nobody knows yet.
-pub fn unnamed_keys(spec: &Spec, words: &[&[u8]]) -> (Vec<usize>, bool) {
-    match spec.name {
-        "sort" => places(words.len(), |place| words[place]),
-        "sort_ro" => (Vec::new(), places(words.len(), |place| words[place]).1),
-        _ => (Vec::new(), false),
-    }
 }
 
 /// The key, the database with the seed of the rows' hash, and the options; only the key of STORE is

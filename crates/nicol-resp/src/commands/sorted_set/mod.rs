@@ -22,6 +22,7 @@ use super::spec::{
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Found, Stop, Work};
 
 pub const TYPE: Type = Type { name: "zset", number: 3, encoding };
@@ -104,14 +105,10 @@ const fn planned(
     Spec::data("sorted-set", name, arity, of, how, summary)
 }
 
-/// Members up to which Redis holds a sorted set as one list, and bytes of the longest of one.
-const LIST_MEMBERS: usize = 128;
-const LIST_BYTES: usize = 64;
-
-fn encoding(value: &[u8]) -> &'static [u8] {
+fn encoding(value: &[u8], sizes: &Sizes) -> &'static [u8] {
     let elements = elements(value).unwrap_or_default();
-    let short = elements.iter().all(|element| element.len() <= LIST_BYTES);
-    if short && elements.len() <= 2 * LIST_MEMBERS { b"listpack" } else { b"skiplist" }
+    let short = elements.iter().all(|element| element.len() <= sizes.zset_bytes());
+    if short && elements.len() <= 2 * sizes.zset_members() { b"listpack" } else { b"skiplist" }
 }
 
 fn integer(arg: &Arg<'_>) -> Result<i64, Stop> {

@@ -23,6 +23,7 @@ use super::number::{NOT_AN_INTEGER, parse_i64};
 use super::spec::{GROW, Plan, READ, REMOVE, Run, SLOW_READ, SLOW_WRITE, Spec, WRITE, as_sent};
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Found, Stop, Work};
 
 pub const TYPE: Type = Type { name: "stream", number: 5, encoding };
@@ -101,7 +102,7 @@ const fn placed(
     Spec::data("stream", name, arity, of, how, summary)
 }
 
-fn encoding(_: &[u8]) -> &'static [u8] {
+fn encoding(_: &[u8], _: &Sizes) -> &'static [u8] {
     b"stream"
 }
 

@@ -11,12 +11,8 @@ use std::borrow::Cow;
 use super::id::Id;
 use crate::commands::listpack::{Cursor, Element, HEAD, counted, empty, splice};
 use crate::connection::encode::Reply;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::Stop;
-
-/// Bytes of a node beyond which a new one is begun, as Redis' stream-node-max-bytes.
-const BYTES_MAX: usize = 4096;
-/// Entries of a node, as Redis' stream-node-max-entries.
-pub const ENTRIES_MAX: u64 = 100;
 
 /// Flags of an entry.
 const DELETED: i64 = 1;
@@ -171,17 +167,23 @@ impl<'a> Node<'a> {
     }
 
     /// Whether an entry of these fields belongs into a new node behind this one.
-    fn is_full(&self, pairs: &[[&[u8]; 2]]) -> Result<bool, Stop> {
+    fn is_full(&self, pairs: &[[&[u8]; 2]], sizes: &Sizes) -> Result<bool, Stop> {
         let bytes: usize = pairs.as_flattened().iter().map(|text| text.len()).sum();
         let master = self.master().ok_or(Stop::Malformed)?;
         let entries = master.live + master.deleted;
-        Ok(self.pack.len() + bytes >= BYTES_MAX || entries >= ENTRIES_MAX as i64)
+        Ok(self.pack.len() + bytes >= sizes.node_bytes()
+            || entries as usize >= sizes.node_entries())
     }
 
-    /// Adds an entry behind all others of `nodes`.
-    pub fn append(nodes: &mut Vec<Self>, id: Id, pairs: &[[&[u8]; 2]]) -> Result<(), Stop> {
+    /// Adds an entry behind all others of `nodes`, which are of these `sizes`.
+    pub fn append(
+        nodes: &mut Vec<Self>,
+        id: Id,
+        pairs: &[[&[u8]; 2]],
+        sizes: &Sizes,
+    ) -> Result<(), Stop> {
         let begins = match nodes.last() {
-            Some(last) => last.is_full(pairs)?,
+            Some(last) => last.is_full(pairs, sizes)?,
             None => true,
         };
         if begins {

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use super::id::Id;
 use super::node::{Entry, Node};
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::Stop;
 
 const FORMAT: u8 = 1;
@@ -161,8 +162,8 @@ impl<'a> Stream<'a> {
     }
 
     /// Adds an entry, whose id is behind the last one.
-    pub fn append(&mut self, id: Id, pairs: &[[&[u8]; 2]]) -> Result<(), Stop> {
-        Node::append(&mut self.nodes, id, pairs)?;
+    pub fn append(&mut self, id: Id, pairs: &[[&[u8]; 2]], sizes: &Sizes) -> Result<(), Stop> {
+        Node::append(&mut self.nodes, id, pairs, sizes)?;
         self.length += 1;
         self.added += 1;
         self.last = id;

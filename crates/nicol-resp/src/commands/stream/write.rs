@@ -1,12 +1,12 @@
 //! Commands that add entries to a stream and delete them.
 
 use super::id::{AddId, Id};
-use super::node::ENTRIES_MAX;
 use super::value::{Bound, Stream, Trim};
 use super::{TYPE, ids, integer, is, store};
 use crate::commands::errors::SYNTAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
+use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Stop, Work};
 
 const TWO_STRATEGIES: &[u8] =
@@ -82,7 +82,7 @@ impl Options {
     }
 
     /// What is to be trimmed: of an XTRIM, something.
-    fn trim<const ADD: bool>(&self) -> Result<Option<Trim>, Stop> {
+    fn trim<const ADD: bool>(&self, sizes: &Sizes) -> Result<Option<Trim>, Stop> {
         let Some(to) = self.to else {
             let limited = self.limit.is_some_and(|limit| limit > 0);
             return match limited {
@@ -95,17 +95,25 @@ impl Options {
         let most = match self.limit {
             Some(_) if !self.roughly => return Err(Stop::Error(EXACT_LIMIT)),
             Some(limit) => limit,
-            None if self.roughly => 100 * ENTRIES_MAX,
+            None if self.roughly => trimmed_at_once(sizes),
             None => 0,
         };
         Ok(Some(Trim { to, roughly: self.roughly, most }))
     }
 }
 
+/// Entries that a trim without LIMIT deletes at most if it need not be exact: of a hundred nodes.
+fn trimmed_at_once(sizes: &Sizes) -> u64 {
+    match sizes.node_entries() {
+        usize::MAX => 10_000,
+        entries => (100 * entries as u64).min(1_000_000),
+    }
+}
+
 pub fn xadd<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let (key, rest) = args.split_first().ok_or(Stop::Malformed)?;
     let options = Options::parse::<true>(rest)?;
-    let trim = options.trim::<true>()?;
+    let trim = options.trim::<true>(&work.sizes())?;
     let fields = options.id.map_or(&[][..], |(_, at)| &rest[at..]);
     let (pairs, odd) = fields.as_chunks::<2>();
     let Some((id, _)) = options.id.filter(|_| !pairs.is_empty() && odd.is_empty()) else {
@@ -135,7 +143,7 @@ pub fn xadd<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) ->
         return Err(Stop::Error(NOT_GREATER));
     }
     let pairs: Vec<_> = pairs.iter().map(|pair| pair.each_ref().map(|arg| arg.bytes)).collect();
-    stream.append(id, &pairs)?;
+    stream.append(id, &pairs, &work.sizes())?;
     let trimmed = trim.map_or(Ok(0), |trim| stream.trim(trim))?;
     let events: &[&str] = if trimmed > 0 { &["xadd", "xtrim"] } else { &["xadd"] };
     store(work, found, &stream, events)?;
@@ -145,7 +153,8 @@ pub fn xadd<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) ->
 
 pub fn xtrim<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let (key, rest) = args.split_first().ok_or(Stop::Malformed)?;
-    let trim = Options::parse::<false>(rest)?.trim::<false>()?.ok_or(Stop::Malformed)?;
+    let trim =
+        Options::parse::<false>(rest)?.trim::<false>(&work.sizes())?.ok_or(Stop::Malformed)?;
     let found = work.typed(key, &TYPE)?;
     let mut trimmed = 0;
     if work.is_present(found) {

@@ -36,6 +36,7 @@ impl EventLoop for Front {
         }
         worked |= self.go_on();
         let now = Instant::now();
+        self.shared.eviction.tick(now.saturating_duration_since(self.shared.started));
         if now >= self.sweep_at {
             self.sweep(now);
             self.sweep_at = now + SWEEP;

@@ -29,7 +29,11 @@ impl Attempt {
         match OutputHead::parse(output) {
             Some((_, b"*-1\r\n" | b"$-1\r\n" | b"_\r\n")) => Self::Nothing,
             // At its first attempt that is an error; a client that waits is passed over.
-            Some((_, replies)) if attempts > 1 && replies.starts_with(b"-WRONGTYPE") => {
+            Some((_, replies))
+                if attempts > 1
+                    && replies.starts_with(b"-WRONGTYPE")
+                    && !news::ends_wait(output) =>
+            {
                 Self::OtherType
             }
             _ => Self::Done,
@@ -155,6 +159,7 @@ impl Front {
     pub(super) fn postpone(&mut self, slot: usize) {
         let Some(connection) = self.connection(slot) else { return };
         connection.waiting = Waiting::Postponed;
+        connection.session.client.postpone(true);
         let id = connection.session.id;
         self.postponed.push((slot, id));
     }
@@ -171,6 +176,7 @@ impl Front {
                 self.postponed.push((slot, id));
             } else {
                 connection.waiting = Waiting::Input;
+                connection.session.client.postpone(false);
                 self.drive(slot);
             }
         }

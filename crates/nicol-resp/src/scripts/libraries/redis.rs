@@ -143,10 +143,9 @@ fn set_repl(lua: &Lua, args: MultiValue) -> Result<()> {
     }
 }
 
-/// Adds a function to the list of those that the library registers: its name, its code, and its
-/// flags and description if it has them.
-fn register(lua: &Lua, args: MultiValue) -> Result<()> {
-    let named = match (args.len(), args.front()) {
+/// The arguments of `redis.register_function` by name, also where they were given by place.
+fn given(lua: &Lua, args: &MultiValue) -> Result<Table> {
+    Ok(match (args.len(), args.front()) {
         (1, Some(Value::Table(table))) => table.clone(),
         (1, _) => {
             return Err(raise::reply(
@@ -156,6 +155,11 @@ fn register(lua: &Lua, args: MultiValue) -> Result<()> {
         }
         (2, _) => {
             let table = lua.create_table()?;
+            if lua.coerce_string(args[0].clone())?.is_none() {
+                return Err(raise::reply(
+                    "ERR first argument to redis.register_function must be a string",
+                ));
+            }
             table.raw_set("function_name", args[0].clone())?;
             if !matches!(args[1], Value::Function(_)) {
                 return Err(raise::reply(
@@ -169,7 +173,13 @@ fn register(lua: &Lua, args: MultiValue) -> Result<()> {
             let text = "ERR wrong number of arguments to redis.register_function";
             return Err(raise::reply(text));
         }
-    };
+    })
+}
+
+/// Adds a function to the list of those that the library registers: its name, its code, and its
+/// flags and description if it has them.
+fn register(lua: &Lua, args: MultiValue) -> Result<()> {
+    let named = given(lua, &args)?;
     let registered: Table = lua.named_registry_value(REGISTERED)?;
     let function = lua.create_table()?;
     for pair in named.pairs::<Value, Value>() {

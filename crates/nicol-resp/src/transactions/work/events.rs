@@ -1,13 +1,15 @@
-//! The events of a command, in the words of Redis: what it did to which key.
+//! What a command tells others: the messages that it publishes, what a client that waits must
+//! know, and its events, in the words of Redis: what it did to which key.
 //!
-//! They follow from how the keys that it wrote were before and are behind it. Most are called like
-//! the command; the tables say which are not.
+//! Events follow from how the keys that it wrote were before and are behind it. Most are called
+//! like the command; the tables say which are not.
 
-use super::{Found, Work};
+use super::{Found, Stop, Work, entry};
 use crate::commands::expiry::Expiry;
 use crate::notices::Class;
+use crate::transactions::output::Lookups;
 use crate::transactions::plan::Arg;
-use crate::transactions::record::Database;
+use crate::transactions::record::{self, Database};
 
 /// Commands whose event has another name.
 const OTHERS: &[(&str, &str)] = &[
@@ -20,6 +22,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("decr", "incrby"),
     ("decrby", "incrby"),
     ("geoadd", "zadd"),
+    ("georadius", "georadiusstore"),
+    ("georadiusbymember", "georadiusstore"),
     ("getset", "set"),
     ("hmset", "hset"),
     ("hsetnx", "hset"),
@@ -66,6 +70,54 @@ const TAKERS: &[&str] = &[
 const TIMERS: &[&str] = &["expire", "expireat", "getex", "pexpire", "pexpireat", "persist"];
 
 impl<'t> Work<'t> {
+    /// What the commands so far have found.
+    pub fn lookups(&self) -> Lookups {
+        self.lookups
+    }
+
+    /// The command, which waits, goes on with `last` as its last argument if it is tried again.
+    pub fn settle(&mut self, last: &[u8]) {
+        self.news.settle(last);
+    }
+
+    /// What the command has found ends its client's wait, also if it is an error.
+    pub fn end_wait(&mut self) {
+        self.news.end_wait();
+    }
+
+    /// A command publishes its second argument on the channel that is its first; its reply stands
+    /// at `reply` of the output.
+    pub fn publish(&mut self, sharded: bool, reply: usize, args: &[Arg<'t>]) -> Result<(), Stop> {
+        let [channel, message] = args else { return Err(Stop::Malformed) };
+        self.spend(channel.bytes.len() + message.bytes.len())?;
+        self.news.publish(sharded, reply, channel.bytes, message.bytes);
+        Ok(())
+    }
+
+    /// What is told of the commands so far once they have committed.
+    pub fn news(&self) -> &[u8] {
+        self.news.bytes()
+    }
+
+    /// Deletes every key of a row, if `only_expiring` only of one in which all expire; returns how
+    /// many there were.
+    pub fn evict(&mut self, row: &Arg<'t>, only_expiring: bool) -> Result<i64, Stop> {
+        let key = row.row.ok_or(Stop::Malformed)?;
+        let entry = entry(self.txn, key)?;
+        let record = self.txn.value(entry).unwrap_or_default();
+        for pair in record::pairs(record) {
+            if only_expiring && pair?.expires.is_none() {
+                return Ok(0);
+            }
+        }
+        if let Some(database) = Database::of(key).filter(|_| self.plan.tells) {
+            for pair in record::pairs(record).flatten() {
+                self.news.event(Class::Evicted, database, "evicted", pair.key);
+            }
+        }
+        self.empty(row)
+    }
+
     /// Tells what the command `name` has done since [`Work::begin`].
     pub fn tell(&mut self, name: &str, args: &[Arg<'t>]) {
         if self.touched.is_empty() {

@@ -86,6 +86,30 @@ fn every_shard_holds_its_warehouses_and_a_copy_of_the_items() {
     }
 }
 
+/// Every hashed row is of a table that the workload names, which has a slot for it.
+fn check_tables(workload: &Tpcc, shards: u64, rows: &BTreeMap<Key, Vec<u8>>) {
+    let tables = workload.hashed_tables();
+    let mut counts = BTreeMap::<_, (u64, u64)>::new();
+    for (key, value) in rows.iter().filter(|(key, _)| !key.is_ordered()) {
+        let size = tables.iter().find(|size| size.table == key.table());
+        let size = size.unwrap_or_else(|| panic!("{key:?} is of no table"));
+        let longest = size.longer.iter().map(|(bytes, _)| *bytes as usize).max().unwrap_or(0);
+        assert!(value.len() <= size.value_bytes.max(longest), "{key:?}: {} bytes", value.len());
+        let (count, long) = counts.entry(size.table).or_default();
+        *count += 1;
+        *long += if value.len() > size.value_bytes { value.len() as u64 } else { 0 };
+    }
+    for size in &tables {
+        let &(count, long) = counts.get(&size.table).unwrap_or_else(|| panic!("{size:?} is empty"));
+        assert!(count <= shards * (size.records + size.growth), "{count} rows in {size:?}");
+        let longer: u64 = size.longer.iter().map(|(bytes, rows)| u64::from(*bytes) * rows).sum();
+        assert!(long <= shards * longer, "{long} bytes of long rows in {size:?}");
+    }
+    let capacity: u64 = tables.iter().map(|size| size.records + size.growth).sum();
+    let hashed = workload.records_per_shard() - workload.ordered_per_shard();
+    assert!(capacity <= hashed + workload.growth_per_shard(), "of all that a shard may have");
+}
+
 /// Runs 4,000 transactions and their pieces, each beside the model's.
 fn against_the_model(config: TpccConfig) {
     let workload = Tpcc::new(config);
@@ -109,6 +133,7 @@ fn against_the_model(config: TpccConfig) {
     }
     assert_eq!(Model::of(&config, &store), model);
     assert_eq!(store.audit(&workload), Vec::<String>::new());
+    check_tables(&workload, config.nodes.into(), &store.0);
     let new_orders = match config.mix {
         Mix::Full => 45,
         Mix::NewOrderAndPayment => 50,
@@ -292,6 +317,7 @@ fn ordered_tables_hold_what_is_scanned() {
         assert!(ordered >= workload.ordered_per_shard(), "{indices:?}: {ordered}");
         assert!(ordered < workload.ordered_per_shard() * 11 / 10, "{indices:?}: {ordered}");
         assert!(store.0.len() as u64 <= workload.records_per_shard());
+        check_tables(&workload, 1, &store.0);
         let counts = count_by_table(&store);
         let scans = indices == Indices::Trees;
         let count = |table| counts.get(&table).copied();

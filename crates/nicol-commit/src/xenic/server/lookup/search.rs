@@ -74,8 +74,7 @@ impl<F: Fabric> Lookups<F> {
         slots: u64,
     ) {
         // Where the key is in a table that has doubled as far as the NIC knows.
-        let home =
-            self.node.led(key).table.home(SlotHash::of(key), self.node.index_of(key).known());
+        let home = self.node.table_of(key).home(SlotHash::of(key), self.node.index_of(key).known());
         self.submit(batch, Search { position, key, hint, home, slots, reading: Reading::Hinted });
     }
 
@@ -106,7 +105,7 @@ impl<F: Fabric> Lookups<F> {
 
     /// Submits what `search` reads next.
     fn submit(&self, batch: &mut Batch<F>, search: Search) {
-        let (table, Search { home, slots, .. }) = (&self.node.led(search.key).table, search);
+        let (table, Search { home, slots, .. }) = (self.node.table_of(search.key), search);
         let (count, span, objects) = match search.reading {
             Reading::Hinted => (None, table.slots_span(home, 0, slots), slots),
             Reading::Rest => {
@@ -187,7 +186,7 @@ impl<F: Fabric> Lookups<F> {
         displacement: impl Fn(u16) -> u16,
     ) -> Option<Step> {
         let mut torn = false;
-        for (position, slot) in self.node.led(key).table.parse_slots(bytes).enumerate() {
+        for (position, slot) in self.node.table_of(key).parse_slots(bytes).enumerate() {
             match slot {
                 SlotView::Torn => torn = true,
                 SlotView::Record { key: found, version, stored } if found == key => {
@@ -223,7 +222,7 @@ impl<F: Fabric> Lookups<F> {
         let Some(header) = HostTable::parse_header(bytes) else {
             return Err(FabricError::Malformed);
         };
-        let (table, index) = (&self.node.led(search.key).table, self.node.index_of(search.key));
+        let (table, index) = (self.node.table_of(search.key), self.node.index_of(search.key));
         let (home, hash) = (search.home, SlotHash::of(search.key));
         // The host may have split the segment: the next try begins where the key is then.
         index.follow(table.geometry().progress_of(home.segment, header.level));
