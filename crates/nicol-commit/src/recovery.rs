@@ -227,8 +227,12 @@ impl<'v> Logs<'v> {
         let backup = self.view.backups(shard).position(|backup| backup == node);
         let logged = match (head.kind, backup) {
             (RecordKind::Log, Some(rank)) => 1 << rank,
-            // A backup may have come to lead the shard.
-            (RecordKind::Commit, _) if self.view.replicas_of(shard).contains(&node) => 0,
+            // A backup may have come to lead the shard, and a primary may have a LOG, too. (AMB-50)
+            (RecordKind::Commit | RecordKind::Log, _)
+                if self.view.replicas_of(shard).contains(&node) =>
+            {
+                0
+            }
             _ => return Err(NotARecord),
         };
         let known = self.txns.entry(head.txn).or_default();

@@ -297,7 +297,9 @@ fn what_no_node_writes_is_no_record() {
     let good = sample(1, &[0]).record(RecordKind::Log, ShardId(0));
     let node = view.backups(ShardId(0)).next().unwrap();
     assert_eq!(Logs::new(&view).note(node, &good), Ok(()));
-    assert_eq!(Logs::new(&view).note(view.primary(ShardId(0)), &good), Err(NotARecord));
+    assert_eq!(Logs::new(&view).note(view.primary(ShardId(0)), &good), Ok(()));
+    let two = self::view(2);
+    assert_eq!(Logs::new(&two).note(NodeId(2), &good), Err(NotARecord), "no replica");
     let message = sample(1, &[0]).record(RecordKind::Message, ShardId(0));
     for bad in [&good[..good.len() - 8], &good[..8], &[], &message] {
         assert_eq!(Logs::new(&view).note(node, bad), Err(NotARecord));

@@ -85,6 +85,18 @@ pub enum Recovery {
     Prepared,
 }
 
+/// Does a primary, too, have what a transaction writes there when the client is told? AMB-50
+/// (decision 0115)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogAtPrimary {
+    /// As printed: LOG goes to the backups. A coordinator that is the last of these alone has what
+    /// its client was told of.
+    Paper,
+    /// Where the coordinator is one of the backups, LOG goes to the primary as well, so that f + 1
+    /// nodes have it. For [`Recovery::Prepared`], which keeps records until they are decided.
+    Needed,
+}
+
 /// How Xenic runs: every ablation is a value.
 #[derive(Clone, Debug)]
 pub struct XenicConfig {
@@ -129,6 +141,8 @@ pub struct XenicConfig {
     pub locks_until: LocksUntil,
     /// What messages tell for recovery.
     pub recovery: Recovery,
+    /// Who has the writes when the client is told.
+    pub log_at_primary: LogAtPrimary,
     /// Who decides which host engine coordinates a transaction; `None`: the one that its client is
     /// on.
     pub schedule: Option<ScheduleConfig>,
@@ -145,6 +159,13 @@ impl XenicConfig {
     /// What the steps ask where a planted fault may decide otherwise.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
+    }
+
+    /// These, with recovery, and the values at f + 1 nodes before a client is told.
+    #[must_use]
+    pub fn that_recovers(self) -> Self {
+        let (recovery, log_at_primary) = (Recovery::Prepared, LogAtPrimary::Needed);
+        Self { recovery, log_at_primary, ..self }
     }
 
     /// The paper's choices, with memory for `records` records per shard of at most `value` bytes.
@@ -171,6 +192,7 @@ impl XenicConfig {
             local_read: LocalRead::Strict,
             locks_until: LocksUntil::Backups,
             recovery: Recovery::Printed,
+            log_at_primary: LogAtPrimary::Paper,
             schedule: None,
             features: FeatureMap::new(&[], Key::row),
             transcripts: Transcripts::default(),

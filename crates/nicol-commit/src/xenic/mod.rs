@@ -53,7 +53,7 @@ mod server;
 mod start;
 
 pub use config::{
-    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, ROUNDS_MAX, Recovery,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, LogAtPrimary, ROUNDS_MAX, Recovery,
     TABLE_MEMORY_MAX, XenicConfig,
 };
 pub use host::HostCoordinator;

@@ -165,7 +165,8 @@ impl PrimaryCall {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogCall {
     pub(super) shard: ShardId,
-    pub(super) backup: NodeId,
+    /// A backup, or the primary. AMB-50
+    pub(super) to: NodeId,
     /// The request that another node sends on behalf of this one; `NONE` for one sent from here.
     pub(super) delegated: RequestId,
 }

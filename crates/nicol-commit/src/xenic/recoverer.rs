@@ -62,7 +62,9 @@ impl<F: Fabric> Recoverer<F> {
                 Err(malformed) => panic!("a survivor's account cannot be parsed: {malformed}"),
             }
         }
-        let mut resolution = Resolution::of(self.fabric.view(), &accounts);
+        let mut resolution = Resolution::of(self.fabric.view(), &accounts, |txn, shard| {
+            self.node.must_log_at_primary(txn, shard)
+        });
         // Before anybody learns a decision, all have what it needs: else the only survivor that
         // has a record might install it, and be lost with it.
         for (node, records) in std::mem::take(&mut resolution.lacking) {

@@ -40,12 +40,18 @@ pub(in crate::xenic) struct Resolution {
 }
 
 impl Resolution {
-    /// Decides by the accounts of all survivors.
-    pub(in crate::xenic) fn of(view: &View, accounts: &[(NodeId, Account)]) -> Self {
+    /// Decides by the accounts of all survivors. `at_primary`: must the primary of a shard have the
+    /// record of a transaction whose client was told?
+    pub(in crate::xenic) fn of(
+        view: &View,
+        accounts: &[(NodeId, Account)],
+        at_primary: impl Fn(TxnId, ShardId) -> bool,
+    ) -> Self {
         let mut resolution = Self::default();
+        let survivors = Survivors { view, accounts };
         for (txn, seen) in gather(accounts) {
-            let survivors = Survivors { view, accounts };
-            let Some(fate) = seen.fate(&survivors) else { continue };
+            let at_primary = |shard| at_primary(txn, shard);
+            let Some(fate) = seen.fate(&survivors, at_primary) else { continue };
             if fate == Fate::Committed && seen.has_lost_a_write(&survivors) {
                 continue;
             }
@@ -135,16 +141,21 @@ impl Seen<'_> {
     }
 
     /// How it ends; `None` if nobody who is left can know.
-    fn fate(&self, survivors: &Survivors<'_>) -> Option<Fate> {
+    fn fate(
+        &self,
+        survivors: &Survivors<'_>,
+        at_primary: impl Fn(ShardId) -> bool,
+    ) -> Option<Fate> {
         if self.decided.is_some() {
             return self.decided;
         }
         // COMMIT was taken where the locks are gone: they fall with nothing else before all
         // backups have dropped its LOGs, but for a primary that is lost.
-        let installed = |shard: &&ShardId| {
-            let is_left = survivors.has(survivors.view.primary(**shard));
-            is_left && !survivors.has_changed(**shard, self.began) && !self.locked.contains(shard)
+        let leads_still = |shard: ShardId| {
+            let is_left = survivors.has(survivors.view.primary(shard));
+            is_left && !survivors.has_changed(shard, self.began)
         };
+        let installed = |shard: &&ShardId| leads_still(**shard) && !self.locked.contains(shard);
         let all_logged = self.listed.iter().all(|shard| self.records.contains_key(shard));
         if !self.listed.is_empty() && (self.listed.iter().any(|s| installed(&s)) || all_logged) {
             return Some(Fate::Committed);
@@ -153,7 +164,9 @@ impl Seen<'_> {
         // not told that it commits.
         let mut concerned = self.listed.iter().chain(&self.locked);
         let lacks = |shard: &ShardId| {
-            let mut holders = survivors.holders(*shard, self.began);
+            let primary = survivors.view.primary(*shard);
+            let primary = (leads_still(*shard) && at_primary(*shard)).then_some(primary);
+            let mut holders = survivors.holders(*shard, self.began).chain(primary);
             holders.any(|holder| !self.logged_at.contains(&(*shard, holder)))
         };
         concerned.any(lacks).then_some(Fate::Aborted)
@@ -172,6 +185,9 @@ mod tests {
     use crate::writes::{Log, Updated};
 
     const TXN: TxnId = TxnId(7);
+
+    /// Primaries have no LOGs.
+    const NEVER: fn(TxnId, ShardId) -> bool = |_, _| false;
 
     /// The LOG of a transaction that updates these shards, for one of them.
     fn log(shard: u16, shards: &[u16]) -> Box<[u8]> {
@@ -203,7 +219,7 @@ mod tests {
             (NodeId(node), account)
         };
         let accounts: Vec<_> = (0..4).map(account).collect();
-        Resolution::of(&view, &accounts)
+        Resolution::of(&view, &accounts, NEVER)
     }
 
     fn fate(shards: &[u16], says: &[Says]) -> Option<Fate> {
@@ -257,7 +273,7 @@ mod tests {
         for decisions in [vec![], vec![Decision { txn: TXN, fate: Fate::Committed }]] {
             let at_2 = Account { decisions, ..Account::default() };
             let accounts = [(NodeId(0), at_0.clone()), (NodeId(2), at_2)];
-            assert!(Resolution::of(&view, &accounts).decisions.is_empty());
+            assert!(Resolution::of(&view, &accounts, NEVER).decisions.is_empty());
         }
     }
 
@@ -270,7 +286,7 @@ mod tests {
         // Shard 0 was led by 0 and is by 1; 2 is its backup. Nobody holds its lock any more.
         let accounts = [(1, vec![]), (2, vec![log(0, &[0])]), (3, vec![])];
         let accounts = accounts.map(|(node, records)| (NodeId(node), account(records)));
-        let resolved = Resolution::of(&view, &accounts);
+        let resolved = Resolution::of(&view, &accounts, NEVER);
         assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Committed }]);
         assert_eq!(resolved.lacking.into_keys().collect::<Vec<_>>(), [NodeId(1)]);
         assert!(resolved.installs.is_empty());
@@ -279,7 +295,7 @@ mod tests {
         let accounts = accounts.map(|(node, records)| (NodeId(node), account(records)));
         let mut accounts = accounts.to_vec();
         accounts[2].1.locked = vec![(TXN, ShardId(3))];
-        let resolved = Resolution::of(&view, &accounts);
+        let resolved = Resolution::of(&view, &accounts, NEVER);
         assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: Fate::Aborted }]);
     }
 
@@ -292,7 +308,7 @@ mod tests {
             let decisions = vec![Decision { txn: TXN, fate: known }];
             let decided = Account { decisions, ..Account::default() };
             let accounts = [(NodeId(1), undecided), (NodeId(2), decided)];
-            let resolved = Resolution::of(&view, &accounts);
+            let resolved = Resolution::of(&view, &accounts, NEVER);
             assert_eq!(resolved.decisions, [Decision { txn: TXN, fate: known }]);
             assert!(resolved.lacking.is_empty(), "node 2 has applied or dropped it");
         }
@@ -303,7 +319,21 @@ mod tests {
         let view = View::new(2, 2, 1, 1).unwrap();
         let locked = vec![(TXN, ShardId(0))];
         let accounts = [(NodeId(0), Account { locked, ..Account::default() })];
-        let resolved = Resolution::of(&view, &accounts);
+        let resolved = Resolution::of(&view, &accounts, NEVER);
         assert!(resolved.decisions.is_empty(), "node 1 may have logged, and told its client");
+    }
+
+    /// Two nodes, one backup: node 1, the coordinator, is lost. AMB-50
+    #[test]
+    fn where_the_primary_logs_too_it_knows_what_the_last_backup_told() {
+        let view = View::new(2, 2, 1, 1).unwrap();
+        let fate = |records: Vec<Box<[u8]>>| {
+            let account =
+                Account { locked: vec![(TXN, ShardId(0))], records, ..Account::default() };
+            let resolved = Resolution::of(&view, &[(NodeId(0), account)], |_, _| true);
+            (resolved.decisions[0].fate, resolved.installs.into_keys().collect::<Vec<_>>())
+        };
+        assert_eq!(fate(vec![log(0, &[0])]), (Fate::Committed, vec![NodeId(0)]));
+        assert_eq!(fate(vec![]), (Fate::Aborted, vec![]), "nobody was told");
     }
 }

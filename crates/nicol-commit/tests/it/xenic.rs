@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nicol_commit::Sabotage;
-use nicol_commit::xenic::{CombinedOps, ExecuteAt, Node, Recovery, XenicConfig};
+use nicol_commit::xenic::{CombinedOps, ExecuteAt, Node, XenicConfig};
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
@@ -136,7 +136,7 @@ fn every_way_survives_message_faults() {
         let split = |combined_ops, config| XenicConfig { combined_ops, multi_hop: false, ..config };
         let at = |execute_at, config| XenicConfig { execute_at, ..config };
         let remote = |config| XenicConfig { local_paths: false, ..config };
-        let prepared = |config| XenicConfig { recovery: Recovery::Prepared, ..config };
+        let prepared = XenicConfig::that_recovers;
         for (workload, config) in [
             (&smallbank, split(CombinedOps::Keys, paper(&smallbank, 8))),
             (&smallbank, split(CombinedOps::None, paper(&smallbank, 8))),

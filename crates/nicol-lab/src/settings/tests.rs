@@ -91,7 +91,7 @@ fn texts<C>(row: &Setting<C>) -> Vec<String> {
 
 /// Settings that others need: none, or one of these, of those that the system has.
 fn needs<C: SystemConfig>() -> Vec<Option<&'static str>> {
-    let known = ["execution=read", "scheduler=alnico", "scheduler=strife"];
+    let known = ["execution=read", "recovery=prepared", "scheduler=alnico", "scheduler=strife"];
     let table = C::table();
     let has = |setting: &&str| table.iter().any(|row| setting.split('=').next() == Some(row.name));
     [None].into_iter().chain(known.into_iter().filter(has).map(Some)).collect()

@@ -102,10 +102,15 @@ impl<F: Fabric> Decisions<F> {
     }
 
     /// The nodes that may have LOGs of any of `shards`, each once: their backups, and those that
-    /// were until they came to lead them.
+    /// were until they came to lead them; of what this node backs up, the primaries, where these
+    /// log.
     fn backups(&self, shards: &[ShardId]) -> Vec<NodeId> {
         let (view, lost) = (self.node.view(), self.node.lost());
-        let nodes = shards.iter().flat_map(|&shard| view.backups(shard));
+        let here = self.fabric.here().node;
+        let nodes = shards.iter().flat_map(|&shard| {
+            let at_primary = self.node.logs_at_primary(here, shard);
+            view.backups(shard).chain(at_primary.then(|| view.primary(shard)))
+        });
         let mut nodes: Vec<NodeId> = nodes.filter(|&node| !lost.contain(node)).collect();
         nodes.sort_unstable();
         nodes.dedup();

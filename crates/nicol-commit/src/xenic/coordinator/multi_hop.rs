@@ -10,7 +10,8 @@
 //!   unanswered, which fences a SHIP still under way; P2 remembers the outcome until COMMIT.
 //! - **Lost LOGs**: P1 opens the LOG requests, P2 sends them on behalf of P1, and P1, who has the
 //!   writes from P2's answer, sends them again. A backup takes each once.
-//! - **A backup on P1** is logged to by P1 itself.
+//! - **A backup on P1** is logged to by P1 itself. P2 logs at its own node, too, before it answers
+//!   such a P1, if primaries log: no message more. AMB-50
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -289,7 +290,7 @@ impl<F: Fabric> MultiHop<F> {
         for (shard, backup) in self.node.delegated_logs(txn, shards, concerned, here.node) {
             let to = self.fabric.view().nic_of(backup, here.core);
             let (asker, reply) = self.fabric.open_delegated_call(to);
-            logs.push(LogCall { shard, backup, delegated: asker.request }, reply);
+            logs.push(LogCall { shard, to: backup, delegated: asker.request }, reply);
         }
     }
 
@@ -354,8 +355,8 @@ impl<F: Fabric> MultiHop<F> {
     fn log_on_this_node(&self, open: &mut OpenTxn<F>, remote: ShardId, timeout: Timeout) {
         open.select(remote, Entry::is_updated);
         if !open.keys.is_empty() && self.node.is_backup_of(remote) {
-            let backup = self.fabric.here().node;
-            let call = LogCall { shard: remote, backup, delegated: RequestId::NONE };
+            let to = self.fabric.here().node;
+            let call = LogCall { shard: remote, to, delegated: RequestId::NONE };
             let reply = self.steps.send_log(open, call, timeout, None);
             open.logs.push(call, reply);
         }

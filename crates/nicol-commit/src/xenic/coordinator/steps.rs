@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Timeout};
-use nicol_core::ids::{EngineId, ShardId};
+use nicol_core::ids::{EngineId, NodeId, ShardId};
 use nicol_core::txn::{Abort, Entry, Outcome};
 use nicol_kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
@@ -199,15 +199,24 @@ impl<F: Fabric> Steps<F> {
         capacity::check_shards(open.updates.count())?;
         let mut last = None;
         while let Some(shard) = open.next_shard(last, Entry::is_updated) {
-            for backup in self.fabric.view().backups(shard) {
+            for to in self.log_holders(shard) {
                 let timeout = Timeout::After(self.node.config().timeout);
-                let call = LogCall { shard, backup, delegated: RequestId::NONE };
+                let call = LogCall { shard, to, delegated: RequestId::NONE };
                 let reply = self.send_log(open, call, timeout, None);
                 open.logs.push(call, reply);
             }
             last = Some(shard);
         }
         self.await_logs(open).await
+    }
+
+    /// Who gets the LOGs of `shard`: its backups and, where this node is one of these and that is
+    /// asked for, its primary. AMB-50
+    fn log_holders(&self, shard: ShardId) -> impl Iterator<Item = NodeId> {
+        let view = self.fabric.view();
+        let (primary, here) = (view.primary(shard), self.fabric.here().node);
+        let at_primary = primary != here && self.node.logs_at_primary(here, shard);
+        view.backups(shard).chain(at_primary.then_some(primary))
     }
 
     /// Waits for the acks of every backup that is left.
@@ -223,7 +232,7 @@ impl<F: Fabric> Steps<F> {
         while let Some((call, mut reply)) = open.logs.next().await {
             let mut superseded = None;
             while let Err(error) = reply {
-                if self.node.is_excused(call.backup) {
+                if self.node.is_excused(call.to) {
                     self.node.did(Without::Backup);
                     open.excused.push(call.shard);
                     break;
@@ -282,7 +291,7 @@ impl<F: Fabric> Steps<F> {
     ) -> F::Completion {
         let (shard, updated) = (call.shard, open.updates.told());
         let message = Log { txn: &open.txn, shard, updated, keys: &open.keys };
-        let to = self.fabric.view().nic_of(call.backup, self.fabric.here().core);
+        let to = self.fabric.view().nic_of(call.to, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
             None => self.fabric.call(to, &message, timeout),

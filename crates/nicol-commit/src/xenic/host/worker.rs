@@ -85,15 +85,16 @@ impl<F: Fabric> Worker<F> {
         let mut written = 0;
         for (kind, body) in reader.records() {
             match kind {
-                RecordKind::Log if !self.node.config().hooks().applies_undecided() => {
-                    undecided.keep(body);
+                RecordKind::Log if self.node.config().hooks().applies_undecided() => {
+                    written += self.install_logged(body);
                 }
+                RecordKind::Log => undecided.keep(body),
                 RecordKind::Decisions => {
                     for decision in decisions_of(body) {
                         match decision.fate {
                             Fate::Committed => {
                                 for record in undecided.commit(decision.txn) {
-                                    written += self.install(RecordKind::Log, &record);
+                                    written += self.install_logged(&record);
                                 }
                             }
                             Fate::Aborted => undecided.abort(decision.txn),
@@ -105,6 +106,15 @@ impl<F: Fabric> Worker<F> {
             }
         }
         self.grow(written);
+    }
+
+    /// Applies a LOG's record whose transaction is committed; returns how many writes it had. What
+    /// a primary has logged, its COMMIT has brought, or a recovery's INSTALL. AMB-50
+    fn install_logged(&self, body: &[u8]) -> u64 {
+        match self.node.is_primary(logged(body).shard) {
+            true => 0,
+            false => self.install(RecordKind::Log, body),
+        }
     }
 
     /// Applies one record; returns how many writes it had.

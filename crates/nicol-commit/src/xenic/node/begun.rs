@@ -95,7 +95,7 @@ impl Begun {
 }
 
 /// Is the life in which the coordinator of `txn` began it in `view`?
-fn is_of_member(view: &View, txn: TxnId) -> bool {
+pub(super) fn is_of_member(view: &View, txn: TxnId) -> bool {
     txn.engine().is_some_and(|engine| {
         let SideState { up, incarnation } = view.side(engine.node, Side::Host);
         up && TxnId::new(engine, incarnation, txn.sequence()) == txn

@@ -5,7 +5,7 @@
 //! these keys are refused with the reason.
 
 use nicol_core::fabric::{Fabric, ReplyTo};
-use nicol_core::ids::{IdMap, Key, ShardId, Side, TxnId, Version};
+use nicol_core::ids::{IdMap, Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::txn::{Abort, RangeVersion};
 use nicol_core::view::View;
 use nicol_core::wire::Malformed;
@@ -13,12 +13,13 @@ use nicol_store::host_table::SlotHash;
 use nicol_store::nic_index::{LockRefused, NicIndex};
 
 use super::Node;
+use super::begun::is_of_member;
 use super::inherited::{Inherited, InheritedShard, first_version};
 use super::size::indices_of;
 use crate::decided::Decision;
 use crate::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
 use crate::survivor::Survivor;
-use crate::xenic::config::Recovery;
+use crate::xenic::config::{LogAtPrimary, Recovery};
 use crate::xenic::messages::recovery::Account;
 use crate::xenic::messages::ship::ShipReply;
 use crate::xenic::messages::{LOCK, READ, SHIP};
@@ -47,6 +48,28 @@ impl Node {
         if holds && self.lost().are_any() && self.config.recovery == Recovery::Prepared {
             self.recovery.note_due(view.epoch());
         }
+    }
+
+    /// Does the primary of `shard` get the LOGs of a transaction, too, which `coordinator` commits?
+    /// That node is one of those that back the shard up from the start: without a LOG at the
+    /// primary, it might alone have what it tells its client. AMB-50
+    pub(in crate::xenic) fn logs_at_primary(&self, coordinator: NodeId, shard: ShardId) -> bool {
+        self.config.log_at_primary == LogAtPrimary::Needed
+            && self.view.backups(shard).any(|backup| backup == coordinator)
+    }
+
+    /// Must the primary of `shard` have a LOG of `txn`, if its client was told that it is committed?
+    /// Of a coordinator that has started again nobody knows what it backed up.
+    pub(in crate::xenic) fn must_log_at_primary(&self, txn: TxnId, shard: ShardId) -> bool {
+        let of_first_life = is_of_member(&self.view, txn);
+        let coordinator = txn.engine().filter(|_| of_first_life);
+        coordinator.is_some_and(|engine| self.logs_at_primary(engine.node, shard))
+    }
+
+    /// Does this node take LOGs of `shard`: as a backup or, where primaries do, as that?
+    pub(in crate::xenic) fn logs(&self, shard: ShardId) -> bool {
+        let as_primary = self.config.log_at_primary == LogAtPrimary::Needed;
+        self.is_backup_of(shard) || as_primary && self.is_primary(shard)
     }
 
     /// The NIC's indices of all shards that it leads.

@@ -154,8 +154,8 @@ impl<F: Fabric> NicServer<F> {
     fn take_log(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let writes = Writes::parse(body)?;
         self.node.begun().expect(writes.began)?;
-        if !self.node.is_backup_of(writes.shard) {
-            return Err(Malformed { what: "a LOG for a shard not backed up here" });
+        if !self.node.logs(writes.shard) {
+            return Err(Malformed { what: "a LOG for a shard not logged here" });
         }
         if let Err(abort) = self.admits_log(&writes) {
             self.refuse_log(abort, reply_to);

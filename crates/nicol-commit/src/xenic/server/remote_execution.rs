@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::exec::at_once;
-use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
+use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Timeout, Work};
 use nicol_core::ids::{EngineId, IdMap, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Entry, Procedures, Verdict};
 use nicol_core::wire::Malformed;
@@ -15,6 +15,7 @@ use nicol_kit::KeyShards;
 use super::OwnKeys;
 use crate::writes::Log;
 use crate::xenic::capacity;
+use crate::xenic::config::SLOT_WAIT;
 use crate::xenic::messages::ship::{ShipReply, parse_ship};
 use crate::xenic::node::Node;
 use crate::xenic::open_txn::{OpenTxn, OpenTxns};
@@ -61,7 +62,9 @@ impl<F: Fabric> ShippedTxns<F> {
             self.txns.close(open);
             return Err(malformed);
         }
-        if self.keys.are_read_at_once(open.txn.entries().iter().map(|entry| entry.key)) {
+        let logs_here = self.logs_here(&open, reply_to.engine.node);
+        let mut keys = open.txn.entries().iter().map(|entry| entry.key);
+        if !logs_here && self.keys.are_read_at_once(&mut keys) {
             at_once(self.serve_ship(open, reply_to));
         } else {
             self.shipped.borrow_mut().insert(open.txn.id, RemoteExecution::Running(None));
@@ -105,6 +108,9 @@ impl<F: Fabric> ShippedTxns<F> {
         match self.execute_remote(&mut open).await {
             Ok(true) => {
                 self.log_for(&mut open, reply_to.engine);
+                if self.logs_here(&open, reply_to.engine.node) {
+                    self.log_here(&mut open).await;
+                }
                 self.answer(id, reply_to, &ShipReply::Executed(&open.txn));
                 self.shipped.borrow_mut().insert(id, RemoteExecution::Executed(open));
                 return;
@@ -179,6 +185,31 @@ impl<F: Fabric> ShippedTxns<F> {
                 let log = Log { txn, shard, updated: updates.told(), keys };
                 self.fabric.send_on_behalf_of(asker, to, &log);
             }
+        }
+    }
+
+    /// Must this node have the LOG of its own shard before it answers `coordinator`, that backs the
+    /// shard up? AMB-50
+    fn logs_here(&self, open: &OpenTxn<F>, coordinator: NodeId) -> bool {
+        let writes = open.txn.entries().iter().any(|entry| entry.write);
+        let own = self.node.shard();
+        writes && own.is_some_and(|own| self.node.logs_at_primary(coordinator, own))
+    }
+
+    /// Logs what is written to this node's shard, as its backups do. It is refused only if the
+    /// coordinator's life is over, who then counts no acks: a recovery decides.
+    async fn log_here(&self, open: &mut OpenTxn<F>) {
+        let OpenTxn { txn, shards, updates, keys, .. } = open;
+        let Some(shard) = self.node.shard() else { return };
+        keys.of(shard, shards.of(txn, Entry::is_updated));
+        if keys.is_empty() {
+            return;
+        }
+        let log = Log { txn, shard, updated: updates.told(), keys };
+        let here = self.fabric.here();
+        while let Err(FabricError::NoResources) = self.fabric.call(here, &log, Timeout::Never).await
+        {
+            self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
         }
     }
 

@@ -9,8 +9,8 @@ use nicol_commit::rdma_occ::{
     Validation, Verbs,
 };
 use nicol_commit::xenic::{
-    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, Recovery, TABLE_MEMORY_MAX,
-    XenicConfig,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, LogAtPrimary, Recovery,
+    TABLE_MEMORY_MAX, XenicConfig,
 };
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
@@ -204,7 +204,31 @@ fn readings_of_xenic() -> Vec<Setting<XenicConfig>> {
         .help(
             "prepared: backups apply what is decided only, survivors decide what a lost \
              coordinator began, and a backup leads a lost shard (decisions 0100 to 0103)",
-        ),
+        )
+        .then(|to| {
+            to.log_at_primary = match to.recovery {
+                Recovery::Printed => LogAtPrimary::Paper,
+                Recovery::Prepared => LogAtPrimary::Needed,
+            };
+            Ok(())
+        })
+        .first(),
+        Setting::new(
+            "log_at_primary",
+            words([("paper", LogAtPrimary::Paper), ("needed", LogAtPrimary::Needed)]),
+            |to: &mut It| &mut to.log_at_primary,
+        )
+        .help(
+            "needed, with recovery=prepared: where a coordinator is a backup, the primary has the \
+             writes, too, before the client is told; paper: it may not (AMB-50, decision 0115)",
+        )
+        .then(|to| match to.recovery {
+            Recovery::Printed if to.log_at_primary == LogAtPrimary::Needed => Err(Unfit::new(
+                "a primary would apply what nobody has decided",
+                "give `recovery=prepared` as well",
+            )),
+            _ => Ok(()),
+        }),
     ]
 }
 
