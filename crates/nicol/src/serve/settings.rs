@@ -1,6 +1,8 @@
 //! What `nicol serve` is asked for: flags, environment, and the file of `--config`.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
@@ -125,15 +127,9 @@ pub fn settings(args: &ServeArgs) -> Result<Settings> {
     let threads = args.threads.or(file.threads);
     ensure!(threads != Some(0), "--threads 0: give at least 1");
     let transaction_ms = args.transaction_ms.or(file.transaction_ms);
-    if let Some(millis) = transaction_ms.filter(|millis| !TRANSACTION_MS.contains(millis)) {
-        let (least, most) = (TRANSACTION_MS.start(), TRANSACTION_MS.end());
-        bail!("transaction_ms = {millis} in --config: give {least} to {most}");
-    }
+    transaction_ms.map_or(Ok(()), |millis| within("transaction_ms", &millis, &TRANSACTION_MS))?;
     let log_bytes = args.log_bytes.or(file.log_bytes).unwrap_or(LOG_BYTES_DEFAULT);
-    if !LOG_BYTES.contains(&log_bytes) {
-        let (least, most) = (LOG_BYTES.start(), LOG_BYTES.end());
-        bail!("log_bytes = {log_bytes} in --config: give {least} to {most}");
-    }
+    within("log_bytes", &log_bytes, &LOG_BYTES)?;
     let in_file = file.log_device.as_deref().map(str::parse).transpose();
     let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
     let size = |name: &str, text: &Option<String>| {
@@ -145,10 +141,7 @@ pub fn settings(args: &ServeArgs) -> Result<Settings> {
     let in_file = size("max_client_memory", &file.max_client_memory)?;
     let max_client_memory = args.max_client_memory.or(in_file);
     let max_clients = args.max_clients.or(file.max_clients);
-    if let Some(clients) = max_clients.filter(|clients| !MAX_CLIENTS.contains(clients)) {
-        let (least, most) = (MAX_CLIENTS.start(), MAX_CLIENTS.end());
-        bail!("max_clients = {clients} in --config: give {least} to {most}");
-    }
+    max_clients.map_or(Ok(()), |clients| within("max_clients", &clients, &MAX_CLIENTS))?;
     let asked = args.replicas.or(file.replicas);
     let replicas = replicas(asked.or(one_copy.then_some(1)), nodes);
     let log_device = log_device.unwrap_or_default();
@@ -186,6 +179,16 @@ pub fn settings(args: &ServeArgs) -> Result<Settings> {
         transaction_time: transaction_ms.map(Duration::from_millis),
         log_bytes,
     })
+}
+
+/// Checks a number of the file of `--config`; clap has checked those of flags.
+fn within<N>(name: &str, number: &N, range: &RangeInclusive<N>) -> Result<()>
+where
+    N: PartialOrd + Display,
+{
+    let (least, most) = (range.start(), range.end());
+    ensure!(range.contains(number), "{name} = {number} in --config: give {least} to {most}");
+    Ok(())
 }
 
 /// Which keys are evicted, and how many are looked at for each.

@@ -58,8 +58,8 @@ impl Node {
             && self.view.backups(shard).any(|backup| backup == coordinator)
     }
 
-    /// Must the primary of `shard` have a LOG of `txn`, if its client was told that it is committed?
-    /// Of a coordinator that has started again nobody knows what it backed up.
+    /// Must the primary of `shard` have a LOG of `txn`, if its client was told that it is
+    /// committed? Of a coordinator that has started again nobody knows what it backed up.
     pub(in crate::xenic) fn must_log_at_primary(&self, txn: TxnId, shard: ShardId) -> bool {
         let of_first_life = is_of_member(&self.view, txn);
         let coordinator = txn.engine().filter(|_| of_first_life);
