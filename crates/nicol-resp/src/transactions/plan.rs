@@ -2,11 +2,10 @@
 //!
 //! Layout, numbers little-endian: kind (1 byte; its highest bit: events are told; the one below:
 //! sizes follow), protocol (1), value limit (4), commands (2), watches (2), now (8: milliseconds of
-//! Unix time, by which keys expire), sizes if they are not Redis' ([`Sizes`]); the commands; the
-//! watches. A command: op (2), arguments (2), then each argument: tag
-//! (1: 0 for an argument that is no key, 1 for a key that is read, 2 for one that is written), row
-//! (8, of a key only), length (4), bytes. A watch: row (8), version (8), present (1), seen (8:
-//! when).
+//! Unix time, by which keys expire), sizes if they are not Redis'; the commands; the watches. A
+//! command: op (2), arguments (2), then each argument: tag (1: 0 for an argument that is no key, 1
+//! for a key that is read, 2 for one that is written), row (8, of a key only), length (4), bytes. A
+//! watch: row (8), version (8), present (1), seen (8: when).
 
 use std::sync::Arc;
 use std::time::Duration;
