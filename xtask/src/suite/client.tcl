@@ -67,6 +67,8 @@ suite_proc proc {name arguments body} {
                     set before [lindex [r config get $parameter] 1]
                     r config set $parameter $value
                     lappend saved $parameter $before
+                    # What follows would be refused, or worse, while the file is written anew.
+                    if {$parameter eq "appendonly" && $value eq "yes"} { waitForBgrewriteaof r }
                 } error]} { suite_told outside "config $parameter $value" $error }
             }
             foreach statement [suite_statements $code] {

@@ -18,11 +18,11 @@ const HELP: [&str; 7] = [
     "    Prints this help.",
 ];
 
-// Redis' words.
+// Redis' words, but that it tracks idle times without a policy, too.
 const NO_FREQUENCY: &[u8] = b"ERR An LFU maxmemory policy is not selected, access frequency not \
                               tracked. Please note that when switching between policies at runtime \
                               LRU and LFU data will take some time to adjust.";
-const NO_IDLE_TIME: &[u8] = b"ERR An LFU maxmemory policy is selected, idle time not tracked. \
+const NO_IDLE_TIME: &[u8] = b"ERR An LRU maxmemory policy is not selected, idle time not tracked. \
                               Please note that when switching between policies at runtime LRU and \
                               LFU data will take some time to adjust.";
 const NOT_TO_SCRIPTS: &[u8] = b"ERR OBJECT FREQ and IDLETIME are not answered to scripts";

@@ -60,14 +60,17 @@ impl Eviction {
         self.accesses.tick(elapsed);
     }
 
-    /// Notes that `rows` are accessed; `draw` gives numbers that nobody foresees.
+    /// Notes that `rows` are accessed, if the policy asks for it; `draw` gives numbers that nobody
+    /// foresees.
     pub fn touch<'k>(&self, rows: impl Iterator<Item = &'k Key>, mut draw: impl FnMut() -> u32) {
-        match self.policy().counts_accesses() {
-            false => rows.for_each(|row| self.accesses.touch(*row)),
-            true => {
+        match self.policy().order {
+            Some(Order::Lru) => rows.for_each(|row| self.accesses.touch(*row)),
+            Some(Order::Lfu) => {
                 let counting = self.counting();
                 rows.for_each(|row| self.accesses.count(*row, draw(), counting));
             }
+            // Nobody asks, and a few keys would take the memory of many.
+            Some(Order::Random | Order::Ttl) | None => {}
         }
     }
 
@@ -93,9 +96,9 @@ impl Eviction {
         counts.then(|| self.accesses.frequency(row, self.counting()))
     }
 
-    /// Since when `row` has not been accessed; `None`: the policy counts accesses instead.
+    /// Since when `row` has not been accessed; `None`: the policy does not ask.
     pub fn idle(&self, row: Key) -> Option<Duration> {
-        (!self.policy().counts_accesses()).then(|| self.accesses.idle(row))
+        (self.policy().order == Some(Order::Lru)).then(|| self.accesses.idle(row))
     }
 
     /// Bytes that it takes.

@@ -175,6 +175,11 @@ fn a_pipeline_and_a_multi_find_room_whole() {
 fn object_answers_what_the_policy_knows() {
     let server = serve_over(Limited::of(100), |_| {});
     let mut client = Client::connect(&server);
+    // Without a policy nothing is kept of accesses.
+    ok(&mut client, &["SET", "k", "v"]);
+    let idle = ask(&mut client, &["OBJECT", "IDLETIME", "k"]);
+    assert!(idle.starts_with("-ERR An LRU maxmemory policy is not selected"), "{idle}");
+    ok(&mut client, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     ok(&mut client, &["SET", "k", "v"]);
     assert_eq!(ask(&mut client, &["OBJECT", "IDLETIME", "k"]), ":0\r\n");
     assert!(
@@ -189,7 +194,7 @@ fn object_answers_what_the_policy_knows() {
     assert_eq!(ask(&mut client, &["OBJECT", "FREQ", "k"]), ":8\r\n");
     assert!(
         ask(&mut client, &["OBJECT", "IDLETIME", "k"])
-            .starts_with("-ERR An LFU maxmemory policy is sel")
+            .starts_with("-ERR An LRU maxmemory policy is not")
     );
     let wrong = ask(&mut client, &["CONFIG", "SET", "maxmemory-policy", "lru"]);
     assert!(

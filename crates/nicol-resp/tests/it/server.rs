@@ -423,7 +423,8 @@ fn object_answers_in_a_transaction_and_refuses_what_is_not_kept() {
     let server = serve(|_| {});
     let mut client = Client::connect(&server);
     client.ask(b"SET k 7\r\nOBJECT REFCOUNT k\r\n", b"+OK\r\n:1\r\n");
-    client.ask(b"OBJECT IDLETIME k\r\n", b":0\r\n");
+    client.send(b"OBJECT IDLETIME k\r\n");
+    assert!(client.line().starts_with("-ERR An LRU maxmemory policy is not selected"));
     let inside = b"MULTI\r\nAPPEND k x\r\nOBJECT ENCODING k\r\nOBJECT ENCODING none\r\nEXEC\r\n";
     client.send(inside);
     client.expect(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:2\r\n$6\r\nembstr\r\n$-1\r\n");
