@@ -11,7 +11,6 @@ const NO_SCRIPT_SERVER: &[&str] = &["noscript", "loading", "stale"];
 const SERVER: &[&str] = &["loading", "stale"];
 const REPLICA: &[&str] = &["admin", "noscript", "loading", "stale"];
 const ADMIN: &[&str] = &["admin", "noscript"];
-const ROLE: &[&str] = &["noscript", "loading", "stale", "fast"];
 const LOADING: &[&str] = &["loading", "stale", "fast"];
 
 const REFUSED: InMulti = InMulti::Refused;
@@ -81,7 +80,13 @@ pub const COMMANDS: &[Spec] = &[
         Admin::Server(Whole::ReplicaOf),
         "Accept NO ONE: this server follows no other",
     ),
-    server("role", 1, ROLE, Admin::Server(Whole::Role), "Return the role of the server: a master"),
+    server(
+        "role",
+        1,
+        CLIENT,
+        Admin::Server(Whole::Role),
+        "Return the role of the server: a master",
+    ),
     alone("save", 1, Admin::Server(Whole::Save), "Say whether every write is on the disk"),
     alone("shutdown", -1, Admin::Server(Whole::Shutdown), "End the server as SIGTERM does"),
     alone(

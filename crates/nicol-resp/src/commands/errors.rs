@@ -2,9 +2,9 @@
 
 use crate::connection::parse::Command;
 
-/// The error of arguments that make no sense together.
-/// More memory is in use than allowed.
+/// The error of a command that may grow while more memory is in use than allowed.
 pub const OUT_OF_MEMORY: &[u8] = b"OOM command not allowed when used memory > 'maxmemory'.";
+/// The error of arguments that make no sense together.
 pub const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// The error of a wrong number of arguments; `name` in lower case, a subcommand after a bar.

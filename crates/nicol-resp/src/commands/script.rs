@@ -4,8 +4,7 @@
 use super::key_places::KeyPlaces;
 use super::number::{NOT_AN_INTEGER, parse_i64};
 use super::spec::{Admin, InMulti, Plan, Run, Spec};
-use crate::commands::errors::OUT_OF_MEMORY;
-use crate::commands::errors::{arity_error, unknown_subcommand, wrong_subcommand};
+use crate::commands::errors::{OUT_OF_MEMORY, arity_error, unknown_subcommand, wrong_subcommand};
 use crate::connection::encode::{Protocol, Reply};
 use crate::connection::parse::Command;
 use crate::scripts::functions::{self, Deed};
