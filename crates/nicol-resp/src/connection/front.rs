@@ -95,10 +95,11 @@ impl Front {
         random: rng::Stream,
         guard: WaitGuard,
     ) -> Self {
-        let transactions = Transactions::new(shared.clone(), mailbox.clone(), random);
         let own = peers.iter().position(|peer| Arc::ptr_eq(peer, &mailbox));
+        let number = own.expect("a front is among its peers");
+        let transactions = Transactions::new(number, shared.clone(), mailbox.clone(), random);
         Self {
-            number: own.expect("a front is among its peers"),
+            number,
             shared,
             mailbox,
             peers,

@@ -34,6 +34,8 @@ pub struct Caller<'t> {
     pub words: Words,
     /// Commands over records so far.
     pub commands: u64,
+    /// The error that it answers is that of a command, which has been counted.
+    pub is_counted: bool,
 }
 
 impl<'t> Caller<'t> {
@@ -56,6 +58,7 @@ impl<'t> Caller<'t> {
             kept,
             words: Words::default(),
             commands: 0,
+            is_counted: false,
         }
     }
 

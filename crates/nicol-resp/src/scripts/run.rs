@@ -53,15 +53,10 @@ impl<'r, 't> Run<'r, 't> {
             return Err(mlua::Error::runtime("stopped"));
         }
         match request {
-            Some(Request::Call) => self.call(lua, &args)?.map_err(raise::reply),
+            Some(Request::Call) => self.call(lua, &args)?.map_err(raise::of_command),
             Some(Request::ProtectedCall) => match self.call(lua, &args)? {
                 Ok(value) => Ok(value),
-                Err(text) => {
-                    let table = lua.create_table()?;
-                    table.raw_set("err", lua.create_string(text)?)?;
-                    table.raw_set("ignore_error_stats_update", true)?;
-                    Ok(Value::Table(table))
-                }
+                Err(text) => raise::table_of_command(lua, &text).map(Value::Table),
             },
             Some(Request::CheckCommand) => {
                 self.read(&args).map_err(raise::reply)?;

@@ -21,6 +21,7 @@ pub mod record;
 mod runs;
 pub mod sizes;
 pub mod stop;
+pub mod tally;
 pub mod work;
 
 use std::cmp::Reverse;
@@ -107,6 +108,8 @@ pub enum End {
 
 /// The transactions of one front.
 pub struct Transactions {
+    /// The number of its front.
+    front: usize,
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     /// By the places of the connections, which have one each at most.
@@ -123,8 +126,14 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    pub fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>, random: rng::Stream) -> Self {
+    pub fn new(
+        front: usize,
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+        random: rng::Stream,
+    ) -> Self {
         Self {
+            front,
             shared,
             mailbox,
             open: Vec::new(),
@@ -341,6 +350,11 @@ impl Transactions {
                 self.shared.keyspace.grow(database, keys.into());
             }
             changed = head.changed;
+            let waits = |open: &Open| open.planned.waits().is_some();
+            // Of a command that waits only the attempt counts that ends its wait.
+            if !self.open.get(slot).and_then(Option::as_ref).is_some_and(waits) {
+                news::note(&self.shared, self.front, &response.output);
+            }
             told = news::send(&self.shared, &mut response.output);
         }
         for (deadline, row) in told.expiring {
