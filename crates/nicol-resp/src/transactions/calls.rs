@@ -132,6 +132,10 @@ fn call<'t>(
         Action::Admin(admin, _) => answer(work, caller, (admin, spec), output),
         Action::Data(..) => execute(work, caller, spec, output),
     };
+    // A SELECT is shown in the database that it has chosen, as by Redis.
+    if caller.is_watched {
+        work.show(caller.database, caller.words.command().args(0))?;
+    }
     match done {
         Err(Stop::Error(text)) => work.tally().failed(Some(spec.number), text),
         Ok(()) if output.get(start) == Some(&b'-') => {

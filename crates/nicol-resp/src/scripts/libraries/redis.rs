@@ -180,7 +180,10 @@ fn given(lua: &Lua, args: &MultiValue) -> Result<Table> {
 /// flags and description if it has them.
 fn register(lua: &Lua, args: MultiValue) -> Result<()> {
     let named = given(lua, &args)?;
-    let registered: Table = lua.named_registry_value(REGISTERED)?;
+    let Value::Table(registered) = lua.named_registry_value(REGISTERED)? else {
+        let text = "ERR redis.register_function can only be called on FUNCTION LOAD command";
+        return Err(raise::reply(text));
+    };
     let function = lua.create_table()?;
     for pair in named.pairs::<Value, Value>() {
         let (key, value) = pair?;
