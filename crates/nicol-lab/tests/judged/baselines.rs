@@ -51,7 +51,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
     for system in SYSTEMS {
         let mut seen = [0; Abort::WITHOUT_CRASHES];
         let mut unknown = 0;
-        for seed in 0..4 {
+        for seed in 0..8 {
             for workload in WORKLOADS {
                 let mut config = config(system, workload, "connectx5", seed);
                 config.faults.messages = true;
