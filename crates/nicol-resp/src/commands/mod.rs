@@ -38,7 +38,7 @@ pub mod sort;
 mod sorted_set;
 pub mod spec;
 mod stream;
-mod string;
+pub mod string;
 mod usage;
 
 use self::kind::Type;

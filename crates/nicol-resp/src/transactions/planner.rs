@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::commands::errors::arity_error;
 use crate::commands::expiry::Expiry;
 use crate::commands::key_places::KeyPlaces;
-use crate::config::Limits;
+use crate::config::{LARGE_BYTES, LARGE_BYTES_MAX, Limits};
 use crate::connection::parse::Command;
 use crate::eviction::Eviction;
 use crate::scripts::registry::Scripts;
@@ -161,7 +161,9 @@ impl<'a> Planner<'a> {
                 return Err(format!("ERR {what} is too large (limit {max} bytes)").into());
             }
         }
-        if command.bytes() > transaction_bytes {
+        let large =
+            command.args(1).map(<[u8]>::len).filter(|len| *len > LARGE_BYTES).sum::<usize>();
+        if command.bytes() - large > transaction_bytes || large > LARGE_BYTES_MAX {
             return Err(
                 format!("ERR command is too large (limit {transaction_bytes} bytes)").into()
             );
