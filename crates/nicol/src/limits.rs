@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use nicol_bench::memory;
 use nicol_core::units::Bytes;
-use nicol_lab::memory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Addresses that the logs of a served store reserve beyond the memory that they take, with three
