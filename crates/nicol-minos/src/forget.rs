@@ -1,7 +1,7 @@
 //! Records of deleted keys are forgotten once nobody can need them any more (decision 0188).
 //!
 //! A deleted key keeps its record for its timestamp: an older write that is still on its way is
-//! obsolete by it. The node that has coordinated the deletion asks every server, MAY_FORGET, whether
+//! obsolete by it. The coordinator of the deletion asks every server, MAY_FORGET, whether
 //! the record is at rest there: the deletion is in volatile and in durable memory, every node has
 //! it, and no write of the key is under way, neither coordinated nor followed. If all are members
 //! of one view and all agree, no older write exists, and newer ones have higher timestamps than the

@@ -38,7 +38,7 @@ pub mod sort;
 mod sorted_set;
 pub mod spec;
 mod stream;
-pub mod string;
+mod string;
 mod usage;
 
 use self::kind::Type;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::expiry::{Expiry, Timing, Unit};
 use super::key_places::KeyPlaces;
-use super::kind::Type;
+use super::kind::{STRING, Type};
 use super::long_double::{LongDouble, NotFinite};
 use super::number::{NOT_AN_INTEGER, parse_i64, push_i64};
 use super::spec::{GROW, Plan, READ, REMOVE, Run, SLOW_READ, Spec, WRITE, as_sent};
@@ -15,7 +15,7 @@ use crate::transactions::planner::Planner;
 use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Stop, Work};
 
-pub const TYPE: Type = Type { name: "string", number: 0, encoding };
+pub const TYPE: Type = Type { name: "string", number: STRING, encoding };
 
 pub const COMMANDS: &[Spec] = &[
     string("append", 3, (WRITE, KeyPlaces::ONE), append, "Append a value to a key"),

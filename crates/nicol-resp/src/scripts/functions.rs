@@ -25,8 +25,7 @@ use crate::transactions::work::{Peek, Stop, Work};
 
 /// Bytes of all libraries that a value may have at most are said by the limit of values.
 const LOAD_TIMEOUT: &[u8] = b"ERR FUNCTION LOAD timeout: the code of the library takes too long";
-const TOO_LARGE: &[u8] =
-    b"ERR the libraries are too large: together they exceed 1000000 bytes";
+const TOO_LARGE: &[u8] = b"ERR the libraries are too large: together they exceed 1000000 bytes";
 
 /// What FUNCTION does, as plans say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,8 +27,7 @@ use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
 use super::sizes::Sizes;
 pub use super::stop::Stop;
-use crate::commands::kind::Type;
-use crate::commands::string;
+use crate::commands::kind::{STRING, Type};
 use crate::config::COLLECTION_BYTES_MAX;
 use crate::connection::encode::Reply;
 use crate::scripts::arena::Arena;
@@ -371,7 +370,7 @@ impl<'t> Work<'t> {
         value: Vec<u8>,
         expires: Option<i64>,
     ) -> Result<(), Stop> {
-        if kind.number == string::TYPE.number {
+        if kind.number == STRING {
             self.spend_on_value(value.len())?;
         } else {
             self.reserve(found, &value)?;
