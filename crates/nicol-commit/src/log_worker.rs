@@ -59,6 +59,7 @@ pub(super) async fn apply_log<F: Fabric, W: ApplyLog>(
         } else if worker.work_while_idle() {
             fabric.yield_now().await;
         } else {
+            reader.rest();
             fabric.wait_for_doorbell(&doorbell, seen).await;
         }
     }

@@ -16,8 +16,8 @@ pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange}
 
 /// Keys that one transaction may touch.
 pub const KEYS_MAX: usize = 16_384;
-/// Bytes of the largest value.
-pub const VALUE_MAX: usize = 1 << 20;
+/// Bytes of the largest value: 64 MB, and what may stand before it in a record.
+pub const VALUE_MAX: usize = (64 << 20) + (4 << 10);
 /// Bytes of all values and arguments of one transaction.
 pub const TXN_BYTES_MAX: usize = 4 << 20;
 

@@ -49,7 +49,11 @@ impl<F: Fabric> KeyValue for Client<F> {
             free.then(|| {
                 value.clear();
                 value.extend_from_slice(record.value.as_deref().unwrap_or_default());
-                Got { present: record.value.is_some(), version: Some(record.value_ts.told()) }
+                // Which version a record had that was forgotten, nobody knows.
+                let forgotten =
+                    record.value_ts == Timestamp::NONE && member.node().store().forgotten() > 0;
+                let version = (!forgotten).then(|| record.value_ts.told());
+                Got { present: record.value.is_some(), version }
             })
         };
         let got = self.read_when_free(key, read).await?;

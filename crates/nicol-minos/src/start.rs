@@ -19,6 +19,7 @@ use nicol_kit::counters;
 use super::broken;
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
+use super::forget::Deletions;
 use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
 use super::node::{
@@ -139,6 +140,7 @@ impl SystemNode for Node {
             rejected: AtomicU64::new(0),
             breakdown: Breakdown::default(),
             shipping: Shipping::default(),
+            deletions: Deletions::default(),
         };
         Box::new(|_| node)
     }
@@ -203,8 +205,10 @@ impl NodeState for Node {
             .map(|s| (s, 0))
             .collect();
         self.store.for_each(|key, record| {
-            // A key that nobody has written has a record where somebody has read it.
-            let written = record.value_ts != Timestamp::NONE;
+            // A key that nobody has written has a record where somebody has read it; where records
+            // are forgotten, nodes do so at different times.
+            let written = record.value_ts != Timestamp::NONE
+                && !(self.config.forgets && record.value.is_none());
             if let Some(sum) = digests.get_mut(&self.view.shard_of(key)).filter(|_| written) {
                 *sum = sum.wrapping_add(digest_of(key, record));
             }

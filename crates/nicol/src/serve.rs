@@ -27,6 +27,8 @@ use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, ou
 /// How often the server looks whether an engine has failed, and at most between two looks at the
 /// logs.
 const POLL: Duration = Duration::from_millis(100);
+/// How long the heap keeps memory that is free, in case that it is needed again (decision 0187).
+const HEAP_KEEPS: Duration = Duration::from_millis(100);
 /// File descriptors that the server opens besides those that it has when its store runs, and that
 /// are not clients': the listener, event queues, and the new files of logs that are shortened.
 const MORE_DESCRIPTORS: u64 = 24;
@@ -70,6 +72,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     take_over(&mut config, seed, store.as_ref());
     let found = store.as_ref().map(|store| store.found.clone()).unwrap_or_default();
     let free = limits::free_memory();
+    nicol_rt::give_back_after(HEAP_KEEPS);
     let Served { backend, world, mut keeper } = settings
         .system
         .serve(serve_config(&settings, view.with_hash_seed(seed), store))

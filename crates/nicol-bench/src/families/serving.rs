@@ -31,6 +31,10 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Arguments up to here go to the NIC with the transaction, which then executes it there.
 const SHIPPED_BYTES_MAX: usize = 4_096;
 
+/// Bytes of values that a transaction which waits to be used again keeps at most: several groups of
+/// commands (decision 0187).
+const KEPT_BYTES_MAX: usize = 512 << 10;
+
 /// Starts a store of the system whose nodes are `N`: with what was read back, or an empty one.
 pub(crate) fn serve<N>(mut config: ServeConfig) -> Result<Served>
 where
@@ -276,6 +280,8 @@ impl<F: Fabric, C: CommitProtocol> RequestPump<F, C> {
         let outcome = self.coordinator.run(&mut txn).await;
         let output = std::mem::take(&mut txn.output);
         (job.done)(Response { outcome, output });
-        self.spare.borrow_mut().push(txn);
+        if txn.values().capacity() <= KEPT_BYTES_MAX {
+            self.spare.borrow_mut().push(txn);
+        }
     }
 }

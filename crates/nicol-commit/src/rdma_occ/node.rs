@@ -196,7 +196,7 @@ struct Addresses {
 }
 
 /// Bits of a block's length beside its offset in one word.
-const LEN_BITS: u32 = 24;
+const LEN_BITS: u32 = 27;
 const _: () = assert!(VALUE_MAX < 1 << LEN_BITS, "any value's length fits");
 
 impl Addresses {

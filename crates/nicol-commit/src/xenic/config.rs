@@ -122,6 +122,8 @@ pub struct XenicConfig {
     pub growth: Growth,
     /// Bytes of each NIC core's log in host memory.
     pub log: Bytes,
+    /// Bytes of it that are used over and over, unless a record is longer; `None`: all.
+    pub log_lap: Option<Bytes>,
     /// How long a phase waits for an unreachable node before it gives up.
     pub timeout: Nanos,
     /// Where execution logic runs.
@@ -183,6 +185,7 @@ impl XenicConfig {
             slots_percent: 125,
             growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
             log: Bytes(1 << 20),
+            log_lap: None,
             timeout: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
             faithful: Faithful::Fixed,

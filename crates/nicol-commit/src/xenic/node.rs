@@ -483,7 +483,11 @@ impl SystemNode for Node {
             backups,
             indices,
             write_counters,
-            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            logs: (0..nics)
+                .map(|_| {
+                    Arc::new(LogMemory::with_laps(config.log, config.log_lap.unwrap_or(config.log)))
+                })
+                .collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             undecided: undecided.collect(),
             grace: Grace::new(nics),
@@ -568,7 +572,7 @@ impl NodeState for Node {
     }
 
     fn is_full(&self) -> bool {
-        !self.exhausted_space().is_none()
+        !self.exhausted_space().takes_usual()
     }
 
     fn records(&self) -> u64 {

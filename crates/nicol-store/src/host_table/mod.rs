@@ -379,7 +379,10 @@ impl HostTable {
     /// Cost: two loads; more once the records that it was made for are there, and the writer's
     /// mutex once the memory is used up.
     pub fn exhausted_space(&self) -> ExhaustedSpace {
-        let sizes = if self.may_grow() { 0 } else { exhausted::sizes_of(&self.writer().heap) };
+        let sizes = match self.room() {
+            0 => exhausted::sizes_of(&self.writer().heap),
+            room => exhausted::sizes_beyond(room),
+        };
         ExhaustedSpace::new(sizes, self.geometry.inline, !self.has_capacity())
     }
 
@@ -464,9 +467,15 @@ impl HostTable {
     /// Is there memory below the limit?
     #[inline]
     fn may_grow(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// Bytes of memory below the limit.
+    #[inline]
+    fn room(&self) -> u64 {
         match self.growth {
-            Growth::Off => true,
-            Growth::Doubling { memory_max } => self.memory() < memory_max,
+            Growth::Off => u64::MAX,
+            Growth::Doubling { memory_max } => memory_max.0.saturating_sub(self.memory().0),
         }
     }
 

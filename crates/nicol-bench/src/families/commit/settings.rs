@@ -13,6 +13,7 @@ use nicol_commit::xenic::{
     TABLE_MEMORY_MAX, XenicConfig,
 };
 use nicol_core::steering::Steering;
+use nicol_core::txn::VALUE_MAX;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_schedule::{FeatureMap, Kind, RpcPath, ScheduleConfig};
 use nicol_store::host_table::Growth;
@@ -30,8 +31,11 @@ use crate::settings::{
 /// Time that a phase waits on threads. These share cores: with the timeout of modelled hardware,
 /// transactions under load gave up and began anew for ever.
 const LIVE_TIMEOUT: Nanos = Nanos::from_millis(500);
-/// Each NIC engine's log of a store that serves: capacity for the largest transaction twice over.
+/// What each NIC engine's log of a store that serves takes of memory: the largest transaction of
+/// values that are not large, twice over.
 const SERVING_LOG: Bytes = Bytes(16 << 20);
+/// Its address space: one that writes a large value, twice over (decision 0189).
+const SERVING_LOG_SPACE: Bytes = Bytes(2 * (VALUE_MAX as u64 + (4 << 20)));
 /// The least that a table must have: a region of heap for each size of value, and its first slots.
 const SERVING_TABLE_MIN: u64 = 8 << 20;
 /// The part of a node's memory that its NIC index may take: what it caches stands in the tables as
@@ -320,7 +324,8 @@ impl SystemConfig for XenicConfig {
         );
         let objects = self.index_objects.min((index.0 / SERVING_OBJECT) as usize);
         Ok(Self {
-            log: SERVING_LOG,
+            log: SERVING_LOG_SPACE,
+            log_lap: Some(SERVING_LOG),
             growth: Growth::Doubling { memory_max: table },
             slots_percent: percent,
             inline_value: SERVING_INLINE,

@@ -56,7 +56,7 @@ fn errata() -> Vec<Setting<MinosConfig>> {
     ]
 }
 
-fn mechanisms() -> [Setting<MinosConfig>; 8] {
+fn mechanisms() -> [Setting<MinosConfig>; 9] {
     type It = MinosConfig;
     let entries = numbers_as(
         1..=1 << 20,
@@ -82,6 +82,8 @@ fn mechanisms() -> [Setting<MinosConfig>; 8] {
         .help("what a vFIFO without a free entry does with a request"),
         Setting::new("sharded", switch(), |to: &mut It| &mut to.sharded)
             .help("a record is on as many nodes as there are replicas, whose clients ask for it"),
+        Setting::new("forgets", switch(), |to: &mut It| &mut to.forgets)
+            .help("records of deleted keys are freed once every node has the deletion"),
         Setting::new("scope_writes", numbers(1..=1_000), |to: &mut It| &mut to.scope_writes)
             .help("writes of a client in a scope, of the scope model"),
         Setting::new("timeout_us", micros(1..=1 << 32), |to: &mut It| &mut to.timeout)
@@ -108,7 +110,7 @@ impl SystemConfig for MinosConfig {
         );
         // The queues stand for a card's: a server's are as long as its logs.
         let (value_bytes, memory) = (SERVED_BYTES as u64, Some(Bytes(limit.0 / nodes)));
-        Ok(Self { value_bytes, memory, queue_entries: None, ..self })
+        Ok(Self { value_bytes, memory, queue_entries: None, forgets: true, ..self })
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
