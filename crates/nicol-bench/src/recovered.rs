@@ -63,5 +63,5 @@ pub(crate) fn wrong_records(
     // An undecided write may be there or not.
     records.extend(undecided.iter().map(|&key| (key, (Version(u64::MAX), None))));
     wrong.extend(forgotten(&records, history));
-    wrong
+    wrong.into_iter().map(|line| format!("records at the end: {line}")).collect()
 }

@@ -76,9 +76,9 @@ pub struct System {
     /// Ways to break it that must show, at least.
     #[serde(skip)]
     pub least_faults: usize,
-    /// Runs of one seed that show what a sabotage does.
+    /// Runs of one seed that show what the sabotage of a name does.
     #[serde(skip)]
-    pub trials: fn(&System, u64) -> Vec<BenchConfig>,
+    pub trials: fn(&System, &str, u64) -> Vec<BenchConfig>,
     /// The settings of the system of a name.
     #[serde(skip)]
     pub settings: fn(&'static str) -> Vec<Described>,

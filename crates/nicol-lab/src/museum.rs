@@ -124,7 +124,7 @@ fn exhibit(
     let tenth = (seeds.end.saturating_sub(seeds.start)).div_ceil(10);
     let last = if harmless.is_some() { seeds.start + tenth } else { seeds.end };
     for seed in seeds.start..last {
-        for trial in (system.trials)(system, seed) {
+        for trial in (system.trials)(system, sabotage, seed) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }

@@ -85,7 +85,7 @@ where
         sabotages: Vec::new,
         harmless: &[],
         least_faults: System::LEAST_FAULTS,
-        trials: |_, _| Vec::new(),
+        trials: |_, _, _| Vec::new(),
         settings: describe::<N::Config>,
         accepts: |_, spec| workloads::accepts(spec, N::OFFERED, N::VALUE_BYTES_MAX),
         clients_apart: |_, _, _| true,

@@ -2,6 +2,7 @@
 //! less.
 
 mod read_back;
+mod recovery_trials;
 mod report;
 mod settings;
 mod trials;
@@ -27,7 +28,7 @@ use nicol_workload::driver::{RunControl, RunResult, spawn_clients};
 use nicol_workload::tpcc::Indices;
 
 pub use report::Lookups;
-use settings::{SABOTAGES, SABOTAGES_OF_XENIC};
+use settings::{SABOTAGES, SABOTAGES_OF_RECOVERY, SABOTAGES_OF_XENIC};
 pub use variation::WAYS;
 pub use workloads::{BuiltWorkload, build};
 
@@ -45,7 +46,10 @@ pub(crate) static SYSTEMS: &[System] = &[
     System {
         synced_log: true,
         offloads: true,
-        sabotages: || SABOTAGES.iter().chain(&SABOTAGES_OF_XENIC).map(|(name, _)| *name).collect(),
+        sabotages: || {
+            let of_steps = SABOTAGES.iter().chain(&SABOTAGES_OF_XENIC);
+            of_steps.chain(&SABOTAGES_OF_RECOVERY).map(|(name, _)| *name).collect()
+        },
         mirrors_engines: false,
         logs: Some(read_back::TRANSACTIONS),
         serve: Ok(serving::serve::<xenic::Node>),
@@ -66,6 +70,14 @@ pub(crate) static SYSTEMS: &[System] = &[
     System { caches_addresses: true, ..system::<rdma_occ::Node>("drtm-h", "DrTM+H, OSDI '18") },
     system::<rdma_occ::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
 ];
+
+/// The runs of `seed` in which `sabotage` shows.
+fn trials(system: &System, sabotage: &str, seed: u64) -> Vec<BenchConfig> {
+    match SABOTAGES_OF_RECOVERY.iter().any(|(name, _)| *name == sabotage) {
+        true => recovery_trials::trials(system, sabotage, seed),
+        false => trials::trials(system, seed),
+    }
+}
 
 /// Why a sabotage changes nothing in DrTM+R's own protocol.
 const LOCKS_ALL: &str = "it locks every record that it reads, and ranges have no locks";
@@ -118,7 +130,7 @@ where
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         harmless: &[],
         least_faults: System::LEAST_FAULTS,
-        trials: trials::trials,
+        trials,
         settings: describe::<N::Config>,
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),
         clients_apart: |_, spec, settings| {

@@ -84,13 +84,27 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 9] = [
     ("forgets_backups", Sabotage::ForgetsBackups),
 ];
 
-/// More of them for Xenic, which alone has records without locks, and recovers from crashes.
-pub(super) const SABOTAGES_OF_XENIC: [(&str, Sabotage); 5] = [
-    ("uncovers_inserts", Sabotage::UncoversInserts),
+/// One more for Xenic, which alone has records without locks.
+pub(super) const SABOTAGES_OF_XENIC: [(&str, Sabotage); 1] =
+    [("uncovers_inserts", Sabotage::UncoversInserts)];
+
+/// And those of recovery, which Xenic alone has.
+pub(super) const SABOTAGES_OF_RECOVERY: [(&str, Sabotage); 15] = [
     ("applies_undecided", Sabotage::AppliesUndecided),
     ("rebuilds_no_locks", Sabotage::RebuildsNoLocks),
     ("serves_at_once", Sabotage::ServesAtOnce),
     ("restarts_versions", Sabotage::RestartsVersions),
+    ("takes_overruled", Sabotage::TakesOverruled),
+    ("reports_unread", Sabotage::ReportsUnread),
+    ("decides_unreplicated", Sabotage::DecidesUnreplicated),
+    ("acks_before_logging", Sabotage::AcksBeforeLogging),
+    ("primary_logs_nothing", Sabotage::PrimaryLogsNothing),
+    ("lists_own_shard", Sabotage::ListsOwnShard),
+    ("decides_at_logs", Sabotage::DecidesAtLogs),
+    ("reports_no_locks", Sabotage::ReportsNoLocks),
+    ("reports_nothing", Sabotage::ReportsNothing),
+    ("skips_install", Sabotage::SkipsInstall),
+    ("tells_no_aborts", Sabotage::TellsNoAborts),
 ];
 
 /// The timeout of a phase, of a configuration that has it in `part`.
@@ -105,7 +119,7 @@ const LOG_BYTES: RangeInclusive<u64> = 128..=1 << 32;
 
 impl Settings for XenicConfig {
     fn table() -> Vec<Setting<Self>> {
-        let known = SABOTAGES.into_iter().chain(SABOTAGES_OF_XENIC);
+        let known = SABOTAGES.into_iter().chain(SABOTAGES_OF_XENIC).chain(SABOTAGES_OF_RECOVERY);
         let mut table = vec![sabotage(known, |to: &mut Self| &mut to.sabotage)];
         table.extend(mechanisms());
         table.extend(readings_of_xenic());
@@ -340,7 +354,7 @@ impl SystemConfig for XenicConfig {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let known = [&SABOTAGES[..], &SABOTAGES_OF_XENIC].concat();
+        let known = [&SABOTAGES[..], &SABOTAGES_OF_XENIC, &SABOTAGES_OF_RECOVERY].concat();
         let mut warnings = broken(&known, self.sabotage);
         if self.faithful == Faithful::Paper {
             warnings.push("faithful=paper: as printed, and so not serializable".to_owned());

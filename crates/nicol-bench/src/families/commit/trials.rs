@@ -10,16 +10,16 @@ use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
 /// Records per node: so few that transactions meet.
-const FEW: u64 = 10;
+pub(super) const FEW: u64 = 10;
 /// Transactions of a run.
 const SHORT: u64 = 400;
 /// The same of a run in which new orders and who looks for them meet.
 const ORDERS: u64 = 3_000;
 
 /// Transactions of a run with crashes: some are still under way when the last nodes come back.
-const WITH_CRASHES: u64 = 2_000;
+pub(super) const WITH_CRASHES: u64 = 2_000;
 /// Time that a call waits for an answer in a run with crashes: less than a crashed node stays away.
-const TIMEOUT: &str = "timeout_us=500";
+pub(super) const TIMEOUT: &str = "timeout_us=500";
 
 /// What it waits where the network is cut: far less than a cut lasts.
 const SHORT_TIMEOUT: &str = "timeout_us=100";
@@ -52,37 +52,33 @@ fn dying(calm: &BenchConfig, seed: u64) -> [BenchConfig; 2] {
     [under(lossy, TIMEOUT), under(parted, SHORT_TIMEOUT)]
 }
 
-/// Runs as `calm` in which survivors recover, some of them while others are lost.
-fn recovering(calm: &BenchConfig, seed: u64) -> [BenchConfig; 2] {
-    [(3, 2), (5, 3)].map(|(nodes, replicas)| BenchConfig {
-        nodes,
-        replicas,
-        faults: FaultFamilies {
-            crashes: true,
-            messages: seed.is_multiple_of(2),
-            partitions: seed % 4 == 3,
-            ..FaultFamilies::NONE
-        },
-        settings: vec![TIMEOUT.to_owned(), "recovery=prepared".to_owned()],
-        length: Some(Length::Transactions(WITH_CRASHES)),
-        ..calm.clone()
-    })
+/// A run without faults.
+pub(super) fn trial(
+    system: &System,
+    workload: &str,
+    records: Option<u64>,
+    clients: usize,
+    transactions: u64,
+    seed: u64,
+) -> BenchConfig {
+    let on = if system.offloads { "liquidio3" } else { "connectx5" };
+    let mut spec = WorkloadSpec { records, ..WorkloadSpec::named(workload) };
+    spec.shrink();
+    BenchConfig {
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(clients),
+        length: Some(Length::Transactions(transactions)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system.name, spec, on, seed)
+    }
 }
 
-/// The runs of `seed`: every workload that some sabotage needs, the cheapest first.
+/// The runs of `seed` in which a sabotage of the steps shows: every workload that one needs, the
+/// cheapest first.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
-    let on = if system.offloads { "liquidio3" } else { "connectx5" };
     let trial = |workload: &str, records, clients, transactions| {
-        let mut spec = WorkloadSpec { records, ..WorkloadSpec::named(workload) };
-        spec.shrink();
-        BenchConfig {
-            host_engines: Some(2),
-            nic_engines: Some(2),
-            clients: Some(clients),
-            length: Some(Length::Transactions(transactions)),
-            warmup: Some(Nanos::ZERO),
-            ..BenchConfig::new(system.name, spec, on, seed)
-        }
+        trial(system, workload, records, clients, transactions, seed)
     };
     let mut trials = vec![
         trial("smallbank", Some(FEW), 8, SHORT),
@@ -95,9 +91,6 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         },
     ];
     trials.extend(dying(&trials[1], seed));
-    if system.offloads {
-        trials.extend(recovering(&trials[seed as usize % 2], seed));
-    }
     if seed % 32 == 31 {
         // Load makes the trees of Xenic's hosts lag behind its NICs, which shows old scans.
         trials.push(trial("tpcc", None, 24, 5 * SHORT));

@@ -109,7 +109,7 @@ where
 }
 
 /// Runs in which a broken protocol shows: few records that are soon deleted and freed, many cores.
-fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let trial = |workload: &str, settings: &[&str], transactions| {
         let mut spec = WorkloadSpec::named(workload);
         if !spec.is_tpcc() {

@@ -11,7 +11,7 @@ use crate::workloads::WorkloadSpec;
 /// Few records and many clients: crashes of everything, early and late, of a node, of all NICs and
 /// of one, message faults, and none. And a crash of a node among so many records that nobody writes
 /// again what it has left.
-pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+pub(super) fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(2),
         value_bytes: Some(16),

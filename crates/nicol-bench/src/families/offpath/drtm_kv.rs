@@ -236,7 +236,7 @@ fn refuse_what_is_idle(config: &DrtmKvConfig, settings: &[String]) -> Result<()>
 
 /// Runs in which a broken protocol shows: one bucket with a long chain, hardly an extent more than
 /// there are values, and a cache that holds a part.
-fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec { records: Some(12), ..WorkloadSpec::named("ycsb") };
     // Frames of several messages let puts follow each other more closely.
     let keeps = system.harmless.iter().all(|(name, _)| *name != "keeps_cached");

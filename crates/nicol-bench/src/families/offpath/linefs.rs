@@ -170,7 +170,7 @@ const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= crate::workloads::VALUE_BYT
 /// Runs in which a broken protocol shows: few blocks and many writers, chunks of a few writes, one
 /// at a time of each log, a primary that crashes, one that comes back, and one that does not crash
 /// alone.
-fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(3),
         value_bytes: Some(64),

@@ -174,7 +174,7 @@ impl KeyValueConfig for KvConfig {}
 
 /// Runs in which a broken protocol shows: an index so full that searches meet other keys, and one
 /// server with hardly a buffer more than it needs; and a client that dies.
-fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let full = churn_on_two_servers(system, seed, &["entries=20"]);
     let mut lossy = full.clone();
     lossy.faults.messages = true;

@@ -91,7 +91,7 @@ impl KeyValueConfig for PilafConfig {}
 
 /// Runs in which a broken protocol shows: a table so full that searches meet other keys, and
 /// extents that are soon used again.
-fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let full = churn_on_two_servers(system, seed, &["entries=20", "extents=30"]);
     let mut lossy = full.clone();
     lossy.faults.messages = true;

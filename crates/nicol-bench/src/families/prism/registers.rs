@@ -176,7 +176,7 @@ impl SystemConfig for AbdlockConfig {
 impl KeyValueConfig for AbdlockConfig {}
 
 /// Runs in which a broken protocol shows: few blocks, many clients, replicas that lag.
-fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let calm = trial(system, 2, Length::Transactions(300), seed);
     let mut lossy = calm.clone();
     lossy.faults.messages = true;
@@ -185,8 +185,8 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
 
 /// The same, a client that dies, and replicas that come back one after the other: so many blocks
 /// that some are not written meanwhile.
-fn trials_of_rs(system: &System, seed: u64) -> Vec<BenchConfig> {
-    let mut trials = trials(system, seed);
+fn trials_of_rs(system: &System, sabotage: &str, seed: u64) -> Vec<BenchConfig> {
+    let mut trials = trials(system, sabotage, seed);
     let mut dying = trials[0].clone();
     dying.fault_plan = Some(deaths(3..4, Nanos::from_micros(150), seed));
     trials.push(dying);

@@ -158,7 +158,7 @@ impl SystemConfig for TxConfig {
 
 /// Runs in which a broken protocol shows: few records, many clients on nodes of their own, clients
 /// that die.
-fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+fn trials(system: &System, _: &str, seed: u64) -> Vec<BenchConfig> {
     let calm = contended(system, "ycsb-t", seed);
     // Two each: a protocol that never gets on aborts a thousand times before a client gives up.
     let brief = BenchConfig { length: Some(Length::Transactions(24)), ..calm.clone() };
