@@ -12,7 +12,7 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{EngineId, Key, NodeId, Side};
 use nicol_core::records::Records;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{NodeState, Survival, SystemNode, load_nodes};
+use nicol_core::system::{NodeState, Origin, Survival, SystemNode, load_shards, open_nodes};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 use nicol_rt::LiveWorld;
@@ -119,7 +119,17 @@ pub(crate) fn load<Y: Family>(
         memory::refuse_beyond_machine(grown, value_bytes, &["transactions"])?;
     }
     let loading = Loading::start();
-    let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records))?;
+    let from = Origin { view, config: &system, source: &*source };
+    let parallel = parallel::Threads(records);
+    let load = || load_shards::<Y::Node>(&from, &parallel);
+    let shards = match &config.kept {
+        Some(kept) => {
+            let of = format!("{:?} {} {system:?}", config.sized_workload(), view.shards());
+            kept.shards::<Y::Node>(&of, load)?
+        }
+        None => load()?,
+    };
+    let nodes = open_nodes::<Y::Node>(&from, shards, &parallel);
     let states = nodes.iter().map(|node| Arc::clone(node) as Arc<dyn NodeState>);
     let cluster = Arc::new(Cluster {
         records,

@@ -19,6 +19,7 @@ mod family;
 pub mod figures;
 mod hardware;
 mod judge;
+mod kept;
 mod live;
 mod measured;
 pub mod memory;

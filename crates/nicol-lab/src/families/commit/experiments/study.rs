@@ -14,6 +14,7 @@ use crate::binding::Binding;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Ladder, Table, digest};
 use crate::hardware::vain_offload;
+use crate::kept::Kept;
 use crate::report::BenchReport;
 use crate::system::System;
 
@@ -36,6 +37,8 @@ pub(crate) struct Study<'c> {
     pub(super) nic_engines: Option<usize>,
     /// The factor by which its runs are longer than the benchmark's.
     pub(super) length: u64,
+    /// What its runs have loaded.
+    kept: Arc<Kept>,
 }
 
 /// What one judged run measured.
@@ -109,6 +112,7 @@ impl<'c> Study<'c> {
             host_engines: None,
             nic_engines: None,
             length: 1,
+            kept: Arc::default(),
         })
     }
 
@@ -123,7 +127,12 @@ impl<'c> Study<'c> {
             let careful = study(system)?;
             if PUBLIC_CODE.contains(&system) {
                 let settings = PUBLIC_LOG.map(str::to_owned).to_vec();
-                studies.push(Self { log: "whole, acknowledged", settings, ..careful.clone() });
+                studies.push(Self {
+                    log: "whole, acknowledged",
+                    settings,
+                    kept: Arc::default(),
+                    ..careful.clone()
+                });
             }
             if !PUBLIC_CODE.contains(&system) || BOTH_LOGS.contains(&system) {
                 studies.push(careful);
@@ -183,14 +192,43 @@ impl<'c> Study<'c> {
             clients: Some(clients),
             length: Some(Length::Time(window * self.length)),
             warmup: Some(warmup * self.length),
+            kept: Some(self.kept.clone()),
             ..BenchConfig::new(self.system.name, workload, &self.on, self.context.options.seed)
         }
+    }
+
+    /// Does `work` for each of `studies`, as many at a time as have memory for what they keep.
+    /// Results are in their order.
+    ///
+    /// Errors: those of `work`; a scale that a workload does not take.
+    pub(super) fn each<R: Send>(
+        studies: &[Self],
+        work: impl Fn(&Self) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let Some(Self { context: Context { options, pool, .. }, .. }) = studies.first() else {
+            return Ok(Vec::new());
+        };
+        let mut most = 1;
+        for study in studies {
+            most = study.memory()?.max(most);
+        }
+        let at_a_time = (options.memory / most).clamp(1, options.jobs as u64) as usize;
+        pool.map_few(at_a_time, studies, |study| {
+            let found = work(study);
+            study.kept.clear();
+            found
+        })
+    }
+
+    /// About how many bytes of memory a run of it takes at most.
+    fn memory(&self) -> Result<u64> {
+        self.benchmark.memory(self.context.options.form, self.system)
     }
 
     /// Runs it with so many closed-loop clients per node, and judges the run.
     pub(super) fn at(&self, clients: usize) -> Result<Point> {
         let config = self.config(clients);
-        let memory = self.benchmark.memory(self.context.options.form, self.system)?;
+        let memory = self.memory()?;
         let hardware = digest(&format!("{:?}", self.profile));
         let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
         self.context

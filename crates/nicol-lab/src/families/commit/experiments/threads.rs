@@ -62,7 +62,7 @@ fn fewest_threads(context: &Context<'_>) -> Result<Table> {
     if form == Form::Quick {
         studies.retain(Study::is_as_compared);
     }
-    let found = context.pool.map(&studies, |study| search(study, step))?;
+    let found = Study::each(&studies, |study| search(study, step))?;
     let mut table = context.table();
     study::assume_sweeps(&mut table, form, benchmarks);
     study::assume_log_form(&mut table);
