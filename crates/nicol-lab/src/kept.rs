@@ -60,3 +60,42 @@ impl fmt::Debug for Kept {
         f.write_str("Kept")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nicol_core::units::Nanos;
+
+    use super::*;
+    use crate::bench;
+    use crate::config::{BenchConfig, Length};
+    use crate::workloads::WorkloadSpec;
+
+    #[test]
+    fn runs_over_what_is_kept_are_those_that_load_themselves() {
+        // Enough for tables of more than a megabyte: smaller ones share no pages.
+        let workload = WorkloadSpec { records: Some(25_000), ..WorkloadSpec::named("smallbank") };
+        for (system, on) in [("xenic", "liquidio3"), ("drtm-h", "connectx5")] {
+            let kept = Arc::new(Kept::default());
+            let run = |kept: Option<&Arc<Kept>>, clients| {
+                let config = BenchConfig {
+                    length: Some(Length::Time(Nanos::from_micros(80))),
+                    clients: Some(clients),
+                    kept: kept.cloned(),
+                    ..BenchConfig::new(system, workload.clone(), on, 3)
+                };
+                let run = bench::run(&config).unwrap();
+                assert!(run.report.check.violations.is_empty(), "{:?}", run.report.check);
+                run.history
+            };
+            assert!(
+                run(Some(&kept), 8) == run(None, 8),
+                "{system}: the run that loads what it keeps"
+            );
+            assert!(kept.0.lock().unwrap().is_some());
+            // What the first run has written is not there in the second.
+            assert!(run(Some(&kept), 24) == run(None, 24), "{system}: over what is kept");
+        }
+    }
+}

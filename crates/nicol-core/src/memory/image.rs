@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::param::page_size;
+use zerocopy::IntoBytes;
 
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 16;
@@ -22,13 +23,12 @@ impl Image {
     pub(super) fn of(words: &[AtomicU64]) -> Option<Self> {
         let file = File::from(memfd_create("nicol", MemfdFlags::CLOEXEC).ok()?);
         file.set_len(size_of_val(words) as u64).ok()?;
-        let mut bytes = Vec::with_capacity(CHUNK);
+        let mut copy = Vec::with_capacity(CHUNK / WORD);
         for (number, chunk) in words.chunks(CHUNK / WORD).enumerate() {
-            bytes.clear();
-            let words = chunk.iter().map(|word| word.load(Ordering::Acquire));
-            bytes.extend(words.flat_map(u64::to_ne_bytes));
-            if bytes.iter().any(|byte| *byte != 0) {
-                file.write_all_at(&bytes, (number * CHUNK) as u64).ok()?;
+            copy.clear();
+            copy.extend(chunk.iter().map(|word| word.load(Ordering::Acquire)));
+            if copy.iter().any(|word| *word != 0) {
+                file.write_all_at(copy.as_bytes(), (number * CHUNK) as u64).ok()?;
             }
         }
         Some(Self(Arc::new(file)))
@@ -42,15 +42,14 @@ impl Image {
         let page_words = page_size() / WORD;
         let pages = File::open("/proc/self/pagemap").ok()?;
         let first = (original.as_ptr().addr() / page_size()) as u64;
-        let mut entries = vec![0; ENTRIES * WORD];
+        let mut entries = vec![0_u64; ENTRIES];
         let batches = original.chunks(ENTRIES * page_words).zip(copy.chunks(ENTRIES * page_words));
         for (batch, (from, to)) in batches.enumerate() {
-            let entries = &mut entries[..from.len().div_ceil(page_words) * WORD];
+            let entries = &mut entries[..from.len().div_ceil(page_words)];
             let at = (first + (batch * ENTRIES) as u64) * WORD as u64;
-            pages.read_exact_at(entries, at).ok()?;
-            let (entries, _) = entries.as_chunks::<WORD>();
+            pages.read_exact_at(entries.as_mut_bytes(), at).ok()?;
             let pages = from.chunks(page_words).zip(to.chunks(page_words)).zip(entries);
-            for ((from, to), _) in pages.filter(|(_, entry)| is_own(u64::from_ne_bytes(**entry))) {
+            for ((from, to), _) in pages.filter(|(_, entry)| is_own(**entry)) {
                 for (from, to) in from.iter().zip(to) {
                     to.store(from.load(Ordering::Acquire), Ordering::Relaxed);
                 }

@@ -207,7 +207,10 @@ mod tests {
         let pool = Pool::new(8, u64::MAX, &quiet);
         let work = |_: &u32| {
             highest.fetch_max(begun.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            let done = pool.run(1, || Ok(thread::yield_now()));
+            let done = pool.run(1, || {
+                thread::yield_now();
+                Ok(())
+            });
             begun.fetch_sub(1, Ordering::SeqCst);
             done
         };

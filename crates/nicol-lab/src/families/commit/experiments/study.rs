@@ -269,7 +269,8 @@ impl<'c> Study<'c> {
     /// between the peak and its neighbours. Points are in the order of their clients.
     pub(super) fn saturate(&self) -> Result<Vec<Point>> {
         let form = self.context.options.form;
-        let climbed = ladder(form).climb(|point: &Point| point.throughput, |at| self.at(at))?;
+        let ladder = self.benchmark.ladder(form);
+        let climbed = ladder.climb(|point: &Point| point.throughput, |at| self.at(at))?;
         let mut points: Vec<Point> = climbed.into_iter().map(|(_, point)| point).collect();
         if form == Form::Full {
             let between: Vec<usize> = around_the_peak(&points);
@@ -282,15 +283,6 @@ impl<'c> Study<'c> {
 
 /// The name of the load that a ladder raises.
 pub(super) const LOAD: &str = "clients per node";
-
-/// Clients of a node.
-pub(super) const fn ladder(form: Form) -> Ladder {
-    match form {
-        Form::Full => Ladder { low: &[], from: 1, factor: 2, most: 4_096 },
-        // The last step of four is half of what a quick ladder costs.
-        Form::Quick => Ladder { low: &[4], from: 64, factor: 4, most: 1_024 },
-    }
-}
 
 fn around_the_peak(points: &[Point]) -> Vec<usize> {
     let Some(at) = points.iter().position(|point| std::ptr::eq(point, peak(points))) else {
@@ -344,7 +336,9 @@ pub(super) fn assume_log_form(table: &mut Table) {
 /// The same for figures that look for the peak.
 pub(super) fn assume_sweeps(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
     assume(table, form, benchmarks);
-    ladder(form).assume(table, LOAD);
+    // Benchmarks that are shown together have their loads told together.
+    let ladders: Vec<Ladder> = benchmarks.iter().map(|one| one.ladder(form)).collect();
+    ladders.first().into_iter().for_each(|ladder| ladder.assume(table, LOAD));
     if form == Form::Full {
         let reason = "midway between the peak and its neighbours";
         table.assume("points beside the peak", "2", reason);
