@@ -47,6 +47,9 @@ pub trait SystemNode: NodeState + Sized {
     /// Does it come back even if every node has crashed, from what their log devices hold?
     const RECOVERS_FROM_LOGS: bool = false;
 
+    /// Do simulated copies of a shard take memory for what is written to them only?
+    const SHARES_COPIES: bool = false;
+
     /// Do the survivors of a crash go on, under the views that follow? If not, and it does not
     /// recover either, they wait for the dead.
     const FOLLOWS_VIEWS: bool = false;

@@ -246,6 +246,8 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
+    const SHARES_COPIES: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     /// "Host engines do everything; the NIC only moves bytes": its cores are spare.

@@ -408,6 +408,8 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
+    const SHARES_COPIES: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     fn succession(config: &XenicConfig) -> Succession {

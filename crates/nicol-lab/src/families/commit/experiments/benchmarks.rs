@@ -4,10 +4,10 @@ use anyhow::Result;
 use nicol_core::units::Nanos;
 use nicol_workload::tpcc::key::ITEMS_MAX;
 
-use super::super::build;
 use crate::experiments::{Form, Ladder, Table};
-use crate::system::System;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::families::commit::build;
+use nicol_bench::system::System;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// Servers of the testbed. [Xenic21 5]
 pub(super) const NODES: usize = 6;
@@ -249,8 +249,8 @@ impl Benchmark {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::find;
     use super::*;
+    use nicol_bench::families::commit::find;
 
     #[test]
     fn every_benchmark_is_a_workload_at_both_scales() {
