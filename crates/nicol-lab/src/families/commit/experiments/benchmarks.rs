@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use nicol_core::units::Nanos;
+use nicol_workload::tpcc::Indices;
 use nicol_workload::tpcc::key::ITEMS_MAX;
 
 use crate::experiments::{Form, Ladder, Table};
@@ -31,11 +32,12 @@ pub(crate) struct Benchmark {
     step: usize,
 }
 
-/// Bytes of memory per record; measured, and rounded up.
+/// Bytes of memory per record, rounded up: measured, but for the pages that a run writes.
 struct Footprint {
     /// In tables and logs, which copies share until they are written. (decision 0113)
     table: u64,
-    /// Of a hundred bytes of a table, those that a run writes: each copy has them to itself.
+    /// Of a hundred pages of a table, those that a run writes, by the number of its writes: each copy
+    /// has them to itself.
     written: u64,
     /// More in Xenic's NIC index.
     nic_index: u64,
@@ -136,7 +138,7 @@ pub(crate) static SMALLBANK: Benchmark = Benchmark {
     workload: "smallbank",
     scale: Scale::Records([2_400_000, 20_000]),
     zipf_percent: None,
-    footprint: Footprint { table: 86, written: 100, nic_index: 75, addresses: 126 },
+    footprint: Footprint { table: 86, written: 75, nic_index: 75, addresses: 126 },
     counted: None,
     full: (Nanos::from_millis(1), Nanos::from_millis(3)),
     step: 2,
@@ -173,7 +175,12 @@ impl Benchmark {
     ///
     /// Errors: a scale that the workload does not take.
     pub(super) fn memory(&self, form: Form, system: &System) -> Result<u64> {
-        let workload = build(&self.spec(form), NODES)?.workload;
+        let mut spec = self.spec(form);
+        if let Scale::Warehouses { .. } = self.scale {
+            // As for every system here: they scan, so that there are no rows of index records.
+            spec.indices = Some(Indices::Trees);
+        }
+        let workload = build(&spec, NODES)?.workload;
         let records = workload.records_per_shard() + workload.growth_per_shard();
         Ok(BASE + records * NODES as u64 * self.footprint.of(system))
     }
