@@ -30,20 +30,12 @@ pub(crate) fn left_over(cluster: &Cluster, view: &View, audits: &[(NodeId, Audit
         format!("shard {} is not served by node {}, which leads it", shard.0, view.primary(shard).0)
     });
     let mut left: Vec<String> = unserved.collect();
-    // Where a shard has one replica left, its last backup may have been a coordinator that alone
-    // had logged: nobody can decide then. (AMB-50)
-    let has_backup = |shard: ShardId| {
-        let replicas = cluster.view.replicas_of(shard).iter();
-        replicas.filter(|node| cluster.survives(**node)).count() > 1
-    };
-    if cluster.view.shard_ids().all(has_backup) {
-        for (node, audit) in audits {
-            let waits = audit.awaiting_recovery.iter().filter(|(_, count)| *count > 0);
-            left.extend(waits.map(|(name, count)| {
-                let name = name.replace('_', " ");
-                format!("{count} {name} of node {} await a recovery that is over", node.0)
-            }));
-        }
+    for (node, audit) in audits {
+        let waits = audit.awaiting_recovery.iter().filter(|(_, count)| *count > 0);
+        left.extend(waits.map(|(name, count)| {
+            let name = name.replace('_', " ");
+            format!("{count} {name} of node {} await a recovery that is over", node.0)
+        }));
     }
     left
 }
