@@ -19,7 +19,7 @@ const WORD: usize = size_of::<AtomicU64>();
 pub(super) struct Image(Arc<File>);
 
 impl Image {
-    /// An image of these words; `None` if the system has no space for it. Chunks of zeros take none.
+    /// An image of these words; `None` if the system has no space for it. Zeros take none.
     pub(super) fn of(words: &[AtomicU64]) -> Option<Self> {
         let file = File::from(memfd_create("nicol", MemfdFlags::CLOEXEC).ok()?);
         file.set_len(size_of_val(words) as u64).ok()?;

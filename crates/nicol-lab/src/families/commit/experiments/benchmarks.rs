@@ -36,8 +36,8 @@ pub(crate) struct Benchmark {
 struct Footprint {
     /// In tables and logs, which copies share until they are written. (decision 0113)
     table: u64,
-    /// Of a hundred pages of a table, those that a run writes, by the number of its writes: each copy
-    /// has them to itself.
+    /// Of a hundred pages of a table, those that a run writes, by the number of its writes: each
+    /// copy has them to itself.
     written: u64,
     /// More in Xenic's NIC index.
     nic_index: u64,
