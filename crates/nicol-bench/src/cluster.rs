@@ -12,7 +12,7 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{EngineId, Key, NodeId, Side};
 use nicol_core::records::Records;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{NodeState, Survival, SystemNode, load_nodes};
+use nicol_core::system::{NodeState, Origin, Survival, SystemNode, load_shards, open_nodes};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 use nicol_rt::LiveWorld;
@@ -112,14 +112,26 @@ pub(crate) fn load<Y: Family>(
     let copies = usize::from(view.shards()) as u64 * view.replicas() as u64;
     let records = source.records_per_shard() * copies;
     let value_bytes = outline.value_bytes as u64;
-    memory::refuse_beyond_machine(records, value_bytes, &SIZES)?;
+    let shares = Y::Node::SHARES_COPIES && !config.is_live();
+    let held = if shares { records / view.replicas() as u64 } else { records };
+    memory::refuse_beyond_machine(held, value_bytes, &SIZES)?;
     if let Some(Length::Transactions(_)) = config.length {
         // So many insert as many records as there is capacity for.
-        let grown = records.saturating_add(source.growth_per_shard().saturating_mul(copies));
+        let grown = held.saturating_add(source.growth_per_shard().saturating_mul(copies));
         memory::refuse_beyond_machine(grown, value_bytes, &["transactions"])?;
     }
     let loading = Loading::start();
-    let nodes = load_nodes::<Y::Node>(view, &system, &*source, &parallel::Threads(records))?;
+    let from = Origin { view, config: &system, source: &*source };
+    let parallel = parallel::Threads(records);
+    let load = || load_shards::<Y::Node>(&from, &parallel);
+    let shards = match &config.kept {
+        Some(kept) => {
+            let of = format!("{:?} {} {system:?}", config.sized_workload(), view.shards());
+            kept.shards::<Y::Node>(&of, load)?
+        }
+        None => load()?,
+    };
+    let nodes = open_nodes::<Y::Node>(&from, shards, &parallel);
     let states = nodes.iter().map(|node| Arc::clone(node) as Arc<dyn NodeState>);
     let cluster = Arc::new(Cluster {
         records,

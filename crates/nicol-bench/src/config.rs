@@ -9,6 +9,7 @@ use nicol_core::view::ViewError;
 use nicol_rt::LogDevice;
 use nicol_workload::driver::{Load, RETRY, Retry, RunPlan};
 
+use crate::kept::Kept;
 use crate::workloads::WorkloadSpec;
 
 /// The live world's name, for `--on`.
@@ -81,6 +82,8 @@ pub struct BenchConfig {
     pub trace: Option<Arc<Sink>>,
     /// Tell what each step of the protocol costs, in a simulated world. Not beside a trace.
     pub steps: bool,
+    /// What an earlier run has loaded and later ones may take over.
+    pub kept: Option<Arc<Kept>>,
 }
 
 /// A view that there cannot be, under the field that asked for it.
@@ -125,6 +128,7 @@ impl BenchConfig {
             syncs_nothing: false,
             trace: None,
             steps: false,
+            kept: None,
         }
     }
 

@@ -25,6 +25,7 @@ pub mod families;
 mod family;
 pub mod hardware;
 mod judge;
+pub mod kept;
 pub mod key_value;
 mod live;
 mod measured;

@@ -1,6 +1,7 @@
 //! What a run takes of the machine's memory, as the system tells it.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::refused::{Refused, refuse};
 use crate::report::Memory;
@@ -18,11 +19,25 @@ pub struct Resident {
 
 impl Resident {
     /// `None` where the system does not say.
+    ///
+    /// Cost: a look at every page if mappings share pages; the peak is then the most that was ever
+    /// found here.
     pub fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/self/status").ok()?;
-        Some(Self { now: field(&text, "VmRSS:")?, peak: field(&text, "VmHWM:")? })
+        let (resident, peak) = (field(&text, "VmRSS:")?, field(&text, "VmHWM:")?);
+        let shares = field(&text, "RssShmem:").is_some_and(|bytes| bytes > 0);
+        if !shares && HIGHEST.load(Ordering::Relaxed) == 0 {
+            return Some(Self { now: resident, peak });
+        }
+        // The system's own numbers count a page once for each mapping that has touched it.
+        let rollup = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+        let now = field(&rollup, "Pss:")?;
+        Some(Self { now, peak: HIGHEST.fetch_max(now, Ordering::Relaxed).max(now) })
     }
 }
+
+/// The most bytes that were found in memory, since mappings share pages; 0 before.
+static HIGHEST: AtomicU64 = AtomicU64::new(0);
 
 /// The bytes in the line that starts with `name` and counts kibibytes.
 fn field(text: &str, name: &str) -> Option<u64> {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 /// The fields that texts name.
-pub const FIELDS: [&str; 54] = [
+pub const FIELDS: [&str; 55] = [
     "adaptive_window",
     "bless",
     "blind_percent",
@@ -49,6 +49,7 @@ pub const FIELDS: [&str; 54] = [
     "seconds",
     "seed",
     "ship",
+    "stock",
     "suppliers",
     "system",
     "systems",

@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use nicol_workload::chooser::PartsPerMillion;
 use nicol_workload::key_value::Content;
 use nicol_workload::tpcc::{
-    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Stock, Suppliers, Terminals,
 };
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
@@ -51,6 +51,8 @@ pub struct WorkloadSpec {
     pub chopping: Option<Chopping>,
     /// The time at which a Delivery is executed.
     pub delivery: Option<DeliveryMode>,
+    /// Whether TPC-C's STOCK stands in one table or in two.
+    pub stock: Option<Stock>,
     /// The transactions of TPC-C that NIC cores execute.
     pub shipped: Option<Shipped>,
     /// The way in which TPC-C finds orders whose keys it does not know.
@@ -249,6 +251,7 @@ impl WorkloadSpec {
             ("chopping", self.chopping.is_some(), tpcc),
             ("delivery", self.delivery.is_some(), self.name == "tpcc"),
             ("ship", self.shipped.is_some(), tpcc),
+            ("stock", self.stock.is_some(), tpcc),
             ("indices", self.indices.is_some(), tpcc),
             ("read_percent", self.read_percent.is_some(), ycsb_t || ycsb),
             ("blind_percent", self.blind_percent.is_some(), ycsb_t),

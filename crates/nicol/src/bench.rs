@@ -19,14 +19,14 @@ use nicol_lab::experiments::write_atomically_by;
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{
-    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Stock, Suppliers, Terminals,
 };
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
     BenchArgs, ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, Format, IndicesArg,
-    KeyFormArg, MixArg, ShipArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
+    KeyFormArg, MixArg, ShipArg, StockArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
@@ -108,6 +108,20 @@ fn mixes(asked: MixArg) -> (Option<Mix>, Option<tpcc::Mix>) {
     }
 }
 
+fn stock_of(stock: StockArg) -> Stock {
+    match stock {
+        StockArg::Split => Stock::Split,
+        StockArg::Whole => Stock::Whole,
+    }
+}
+
+fn delivery_of(delivery: DeliveryArg) -> DeliveryMode {
+    match delivery {
+        DeliveryArg::Deferred => DeliveryMode::Deferred,
+        DeliveryArg::Interactive => DeliveryMode::Interactive,
+    }
+}
+
 pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
@@ -141,10 +155,8 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
             ChoppingArg::Whole => Chopping::Whole,
             ChoppingArg::Pieces => Chopping::Pieces,
         }),
-        delivery: args.delivery.map(|delivery| match delivery {
-            DeliveryArg::Deferred => DeliveryMode::Deferred,
-            DeliveryArg::Interactive => DeliveryMode::Interactive,
-        }),
+        delivery: args.delivery.map(delivery_of),
+        stock: args.stock.map(stock_of),
         shipped: args.ship.map(|ship| match ship {
             ShipArg::None => Shipped::Neither,
             ShipArg::NewOrder => Shipped::NewOrder,

@@ -27,7 +27,7 @@ pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{AuthClients, EVICTION_SAMPLES, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
 pub use workload::{
     ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
-    ShipArg, SuppliersArg, TerminalsArg, WorkloadArgs,
+    ShipArg, StockArg, SuppliersArg, TerminalsArg, WorkloadArgs,
 };
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.

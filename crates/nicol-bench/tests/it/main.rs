@@ -2,6 +2,7 @@
 //! own tests are built without them.
 
 mod committed;
+mod kept;
 mod settings;
 mod systems;
 mod transactions;

@@ -19,6 +19,7 @@
 //! the execution and commit phases, are done via RPCs" [Xenic21 2.2.2]. As in DrTM+H, nobody waits
 //! for the answers to COMMIT: the client has its outcome once every backup has logged.
 
+use nicol_core::memory::Copies;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::remote_table::{Design, INLINE_MAX, TableConfig};
 
@@ -131,6 +132,8 @@ pub struct RdmaOccConfig {
     pub records: u64,
     /// Bytes of the largest value, of those that any slot might hold.
     pub short_value: usize,
+    /// Where backups have the pages that they are loaded with.
+    pub copies: Copies,
     /// Record addresses that each node remembers of each other shard; 0 switches the cache off.
     pub cached_addresses: u64,
     /// Does each node know where all initial records stand from the start, as after a long run? If
@@ -297,6 +300,7 @@ impl RdmaOccConfig {
             table,
             records,
             short_value: inline,
+            copies: Copies::Own,
             cached_addresses: 0,
             warm_addresses: false,
             execution: Execution::Read(Locking { by: Primitive::Rpc, keys: LockKeys::Written }),

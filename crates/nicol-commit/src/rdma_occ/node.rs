@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
+use nicol_core::memory::Copies;
 use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::txn::VALUE_MAX;
 use nicol_core::view::{Halves, ShardMap, View};
@@ -245,6 +246,8 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
+    const SHARES_COPIES: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     /// "Host engines do everything; the NIC only moves bytes": its cores are spare.
@@ -262,6 +265,10 @@ impl SystemNode for Node {
         let touch = |key| replica.touch(key);
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         Ok(replica)
+    }
+
+    fn share(shard: &Replica) -> Option<Replica> {
+        Some(shard.copy_in(Copies::Shared))
     }
 
     fn open(
@@ -285,7 +292,7 @@ impl SystemNode for Node {
             let tables = others.flat_map(|shard| shards[usize::from(shard.0)].tables.iter());
             tables.for_each(|table| addresses.remember_all(table));
         }
-        let backups = Backups::copy(view, id, shards, Replica::copy);
+        let backups = Backups::copy(view, id, shards, |shard| shard.copy_in(config.copies));
         let engines = view.host_count();
         let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
         let shapes = Shape::all(config, source);

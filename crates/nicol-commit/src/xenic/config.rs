@@ -1,6 +1,7 @@
 //! How Xenic runs: every choice and every ablation is a value.
 
 use nicol_core::ids::Key;
+use nicol_core::memory::Copies;
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_schedule::{FeatureMap, ScheduleConfig, Transcripts};
@@ -116,6 +117,8 @@ pub struct XenicConfig {
     pub homes_per_hint: HomesPerHint,
     /// Bytes of a value that a table slot holds inline. [4.1.2]
     pub inline_value: usize,
+    /// Where backups have the pages that they are loaded with.
+    pub copies: Copies,
     /// Table slots per record, in percent.
     pub slots_percent: u64,
     /// May the host tables double when they are full?
@@ -184,6 +187,7 @@ impl XenicConfig {
             inline_value: value.clamp(8, 256),
             slots_percent: 125,
             growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
+            copies: Copies::Own,
             log: Bytes(1 << 20),
             log_lap: None,
             timeout: Nanos::from_millis(20),

@@ -19,6 +19,7 @@ use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::medium::MediumWrite;
+use nicol_core::memory::Copies;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
 use nicol_core::system::{
@@ -407,6 +408,8 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
+    const SHARES_COPIES: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     fn succession(config: &XenicConfig) -> Succession {
@@ -441,6 +444,10 @@ impl SystemNode for Node {
         Ok(replica)
     }
 
+    fn share(shard: &Replica) -> Option<Replica> {
+        Some(shard.copy_in(Copies::Shared))
+    }
+
     fn open(
         from: &Origin<'_, XenicConfig>,
         id: NodeId,
@@ -459,7 +466,7 @@ impl SystemNode for Node {
             });
             write_counters.preload(&primary.ordered);
         }
-        let backups = Backups::copy(&view, id, shards, Replica::copy);
+        let backups = Backups::copy(&view, id, shards, |shard| shard.copy_in(config.copies));
         let (hosts, nics) = (view.engines(id, Side::Host), view.engines(id, Side::Nic));
         let schedule = config.schedule.as_ref();
         let schedule = Shared::of(schedule, &config.features, hosts, &config.transcripts);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use nicol_core::memory::Region;
+use nicol_core::memory::{Copies, Region};
 use nicol_core::units::Bytes;
 
 use super::PageRef;
@@ -22,9 +22,9 @@ impl Chunks {
     }
 
     /// A deep copy.
-    pub(super) fn copy(&self) -> Self {
+    pub(super) fn copy_in(&self, pages: Copies) -> Self {
         let copy = |cell: &OnceLock<Arc<Region>>| match cell.get() {
-            Some(region) => OnceLock::from(Arc::new(region.copy())),
+            Some(region) => OnceLock::from(Arc::new(region.copy_in(pages))),
             None => OnceLock::new(),
         };
         Self(self.0.iter().map(copy).collect())

@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::memory::{Region, WORD};
+use nicol_core::memory::{Copies, Region, WORD};
 use nicol_core::units::Bytes;
 
 pub use address::{Home, LEVELS_MAX, Progress, SlotHash};
@@ -287,16 +287,16 @@ impl HostTable {
     /// A deep copy with every record in the same slot. Requires exclusive access.
     ///
     /// Cost: a copy of the memory, a fraction of inserting the records.
-    pub fn copy(&self) -> Self {
+    pub fn copy_in(&self, pages: Copies) -> Self {
         let writer = self.writer().clone();
         let word = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Self {
             geometry: self.geometry,
             growth: self.growth,
             records_max: self.records_max,
-            slots: self.slots.copy(),
-            pages: self.pages.copy(),
-            heap: self.heap.copy(),
+            slots: self.slots.copy_in(pages),
+            pages: self.pages.copy_in(pages),
+            heap: self.heap.copy_in(pages),
             writer: Mutex::new(writer),
             progress: word(&self.progress),
             growing: AtomicBool::new(self.growing.load(Ordering::Relaxed)),

@@ -12,6 +12,7 @@ use nicol_commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, LogAtPrimary, Recovery,
     TABLE_MEMORY_MAX, XenicConfig,
 };
+use nicol_core::memory::Copies;
 use nicol_core::steering::Steering;
 use nicol_core::txn::VALUE_MAX;
 use nicol_core::units::{Bytes, Nanos};
@@ -309,6 +310,8 @@ impl SystemConfig for XenicConfig {
         paper.features = FeatureMap::of(source);
         if live {
             paper.timeout = LIVE_TIMEOUT;
+        } else {
+            paper.copies = Copies::Shared;
         }
         if let Some(memory) = nic_memory {
             // [Xenic21 4.3.3] Caching adapts to the capacity that there is.
@@ -534,7 +537,7 @@ impl SystemConfig for RdmaOccConfig {
         let hashed = source.records_per_shard() - source.ordered_per_shard();
         match Self::named(system, hashed + source.growth_per_shard(), value_bytes) {
             Some(config) if live => Self { timeout: LIVE_TIMEOUT, ..config },
-            Some(config) => config,
+            Some(config) => Self { copies: Copies::Shared, ..config },
             None => unreachable!("{system} is listed among the systems"),
         }
     }

@@ -12,7 +12,7 @@ use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 use nicol_workload::tatp::{self, Tatp, TatpConfig};
 use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
-use nicol_workload::tpcc::{Indices, Terminals, Tpcc, TpccConfig};
+use nicol_workload::tpcc::{Indices, Stock, Terminals, Tpcc, TpccConfig};
 use nicol_workload::ycsb::{KeyForm, Transactions, TransactionsConfig};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
@@ -330,6 +330,7 @@ fn tpcc(
     config.chopping = spec.chopping.unwrap_or(config.chopping);
     config.delivery = spec.delivery.unwrap_or(config.delivery);
     config.shipped = spec.shipped.unwrap_or(config.shipped);
+    config.stock = spec.stock.unwrap_or(config.stock);
     config.indices = spec.indices.unwrap_or(config.indices);
     if let Some(transactions) = spec.transactions {
         config = config.for_transactions(transactions);
@@ -365,6 +366,9 @@ pub(super) fn write_set_bytes(spec: &WorkloadSpec) -> u64 {
         "tatp" => 2 * (ENTRY + tatp::VALUE_BYTES_MAX as u64),
         "ycsb" => ENTRY + u64::from(spec.value_bytes.unwrap_or(VALUE_BYTES)),
         // An order of fifteen lines, its stock rows included; the district's and the order's rows.
-        _ => 15 * (2 * ENTRY + 18 + 46) + 512,
+        _ => {
+            let stock = if spec.stock == Some(Stock::Whole) { 308 } else { 18 };
+            15 * (2 * ENTRY + stock + 46) + 512
+        }
     }
 }
