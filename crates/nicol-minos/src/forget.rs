@@ -18,17 +18,13 @@ use nicol_core::units::Nanos;
 use nicol_core::view::Role;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
+use super::deletions::{Deletion, TOGETHER};
 use super::member::Member;
 use super::messages::{FORGET, MAY_FORGET};
 use super::timestamp::Timestamp;
 
-/// Deletions of a node that are looked at together, once there are so many.
-const TOGETHER: usize = 64;
 /// How long a node waits for an answer. Without one it tries again, with the next deletions.
 const ANSWER: Timeout = Timeout::After(Nanos::from_millis(2));
-
-/// A deletion: the key, and the timestamp that its record has.
-pub(super) type Deletion = (Key, Timestamp);
 
 /// MAY_FORGET or FORGET: deletions of which a node wants to forget the records, at most 64.
 struct Request<'a, const KIND: u16> {
@@ -202,40 +198,6 @@ impl<F: Fabric> Forgetter<F> {
     }
 }
 
-/// The deletions of a node whose records it has not forgotten yet.
-#[derive(Debug, Default)]
-pub(super) struct Deletions(std::sync::Mutex<(Vec<Deletion>, bool)>);
-
-impl Deletions {
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Vec<Deletion>, bool)> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Notes one; hands out those that are to be looked at now, if there are enough and nobody is
-    /// at it.
-    fn note(&self, deletion: Deletion) -> Option<Vec<Deletion>> {
-        let (waiting, busy) = &mut *self.lock();
-        waiting.push(deletion);
-        if *busy || waiting.len() < TOGETHER {
-            return None;
-        }
-        *busy = true;
-        Some(waiting.drain(..TOGETHER).collect())
-    }
-
-    /// These are still there; others may be looked at.
-    fn keep(&self, left: Vec<Deletion>) {
-        let (waiting, busy) = &mut *self.lock();
-        waiting.extend(left);
-        *busy = false;
-    }
-
-    /// Begins again with `all`, in a new life.
-    pub(super) fn begin(&self, all: Vec<Deletion>) {
-        *self.lock() = (all, false);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,16 +216,5 @@ mod tests {
         assert_eq!(parse(&body), Ok((3, deletions[..2].to_vec())));
         assert!(parse(&body[..body.len() - 8]).is_err(), "a key without a timestamp");
         assert!(parse(&emitted(&deletions)).is_err());
-    }
-
-    #[test]
-    fn deletions_are_looked_at_together_and_by_one_at_a_time() {
-        let deletions = Deletions::default();
-        let one = |key: usize| (Key(key as u64), Timestamp::LOADED);
-        let some = (0..2 * TOGETHER).find_map(|key| deletions.note(one(key))).unwrap();
-        assert_eq!(some.len(), TOGETHER);
-        assert!((0..TOGETHER).all(|key| deletions.note(one(key)).is_none()), "it is busy");
-        deletions.keep(some);
-        assert_eq!(deletions.note(one(0)).map(|some| some.len()), Some(TOGETHER));
     }
 }

@@ -10,7 +10,7 @@ use nicol_core::view::{Role, ShardMap, View};
 use nicol_kit::Open;
 
 use super::config::{Faithful, MinosConfig};
-use super::forget::Deletions;
+use super::deletions::Deletions;
 use super::messages::{Inv, NO_SCOPE};
 use super::queue::{Queue, VolatileEntries};
 use super::record::{Metadata, Record};

@@ -19,7 +19,7 @@ use nicol_kit::counters;
 use super::broken;
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
-use super::forget::Deletions;
+use super::deletions::Deletions;
 use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
 use super::node::{

@@ -42,14 +42,11 @@ fn besides(used: u64) -> u64 {
     memory::Resident::read().map_or(0, |resident| resident.now.saturating_sub(used))
 }
 
-/// Serves until the process is asked to end, or an engine fails. Clients that wait for a
-/// transaction at that time get their replies first.
-pub fn run(args: &ServeArgs) -> Result<End> {
-    let asked = interrupt::flag()?;
-    let settings = settings(args).inspect(Settings::log).map_err(environment_or_usage)?;
-    let starting =
-        interrupt::Starting::begin("asked to end while it started: it has served nobody")?;
-    let (drawn, run_id) = draw()?;
+/// The view in which the cluster begins.
+///
+/// # Errors
+/// If there is no such cluster, or its records need more memory than the machine has.
+fn view_of(settings: &Settings) -> Result<View> {
     let view = View::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(refused_view(error)))?;
     let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
@@ -59,6 +56,18 @@ pub fn run(args: &ServeArgs) -> Result<End> {
         &["records", "replicas", "nodes"],
     )
     .map_err(|refused| Usage(refused.into()))?;
+    Ok(view)
+}
+
+/// Serves until the process is asked to end, or an engine fails. Clients that wait for a
+/// transaction at that time get their replies first.
+pub fn run(args: &ServeArgs) -> Result<End> {
+    let asked = interrupt::flag()?;
+    let settings = settings(args).inspect(Settings::log).map_err(environment_or_usage)?;
+    let starting =
+        interrupt::Starting::begin("asked to end while it started: it has served nobody")?;
+    let (drawn, run_id) = draw()?;
+    let view = view_of(&settings)?;
     let mut config = front_config(&settings);
     config.tls = settings.tls.as_ref().map(load_tls).transpose()?;
     // Logs are read back, and rewritten, only for a server that can serve them.
