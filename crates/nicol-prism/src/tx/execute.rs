@@ -9,7 +9,6 @@ use nicol_core::txn::{Abort, Txn};
 use nicol_core::units::Nanos;
 use nicol_kit::{Calls, VIEW_WAIT, count};
 
-use super::broken::Hooks;
 use super::chains::{Installed, KEY_ONLY};
 use super::coordinator::{Access, Steps, list_for};
 use super::layout::{HEADER, slot_at};
@@ -219,9 +218,5 @@ impl<F: Fabric> Steps<F> {
     /// Why a transaction aborts that has met the prepared write of `pw`.
     pub(super) fn conflict(&self, pw: Tag, key: Key, otherwise: Abort) -> Abort {
         if self.node.may_stay_undecided(pw) { Abort::AwaitsRecovery { key } } else { otherwise }
-    }
-
-    pub(super) fn hooks(&self) -> Hooks {
-        self.node.config().hooks()
     }
 }
