@@ -1,7 +1,9 @@
 //! MINOS broken on purpose, for the checkers' negative tests. What spoils messages stands before
-//! the server (`broken/server.rs`); what spoils a recovery stands before the log that it reads
-//! (`broken/medium.rs`). Of the rest the steps ask [`Hooks`], and know no fault by name.
+//! the server (`broken/server.rs`); what reads wrongly, before the client (`broken/front.rs`); what
+//! spoils a recovery, before the log that it reads (`broken/medium.rs`). Of the rest the steps ask
+//! [`Hooks`], and know no fault by name.
 
+pub(super) mod front;
 pub(super) mod medium;
 pub(super) mod server;
 
@@ -40,6 +42,14 @@ pub enum Sabotage {
     ReplaysAsNew,
 }
 
+/// The sides of a node that serve without the other.
+pub(super) const fn halves(sabotage: Sabotage) -> Halves {
+    match sabotage {
+        Sabotage::ServesAlone => Halves::Apart,
+        _ => Halves::Paired,
+    }
+}
+
 /// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
 /// spoils.
 #[derive(Clone, Copy, Debug)]
@@ -48,21 +58,6 @@ pub(super) struct Hooks(pub(super) Sabotage);
 impl Hooks {
     fn is(self, fault: Sabotage) -> bool {
         self.0 == fault
-    }
-
-    /// Whether a client may read a record. `free`: nobody has its read lock.
-    pub(super) fn may_read(self, free: bool) -> bool {
-        free || self.is(Sabotage::ReadsThroughLocks)
-    }
-
-    /// Whether a host serves reads without its NIC.
-    pub(super) fn reads_alone(self) -> bool {
-        self.is(Sabotage::ServesAlone)
-    }
-
-    /// The sides of a node that serve without the other.
-    pub(super) fn halves(self) -> Halves {
-        if self.reads_alone() { Halves::Apart } else { Halves::Paired }
     }
 
     /// Whether an obsolete write waits for the write that made it so.
