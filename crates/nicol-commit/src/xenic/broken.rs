@@ -28,6 +28,14 @@ pub(super) fn service<F: Fabric>(fabric: &F, nic: Nic<F>, config: &XenicConfig) 
     }
 }
 
+/// The choices that are in force: a protocol that is broken on purpose is broken in the ordinary
+/// steps, so that transactions must take them.
+pub(super) fn in_force(config: XenicConfig) -> XenicConfig {
+    let may = config.sabotage == Sabotage::None;
+    let (multi_hop, local_paths) = (config.multi_hop && may, config.local_paths && may);
+    XenicConfig { multi_hop, local_paths, ..config }
+}
+
 /// A NIC engine that breaks one step.
 struct Broken<F: Fabric> {
     fabric: F,
