@@ -9,9 +9,9 @@ use nicol_workload::tpcc::{
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::command_line::{flag, shell_word};
-use crate::config::{BenchConfig, Length};
+use nicol_bench::config::{BenchConfig, Length};
 
-use crate::workloads::WorkloadSpec;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// The `nicol bench` command that runs `config` again; with the faults of the plan in `plan` where
 /// there is one, otherwise with those that the configuration draws.

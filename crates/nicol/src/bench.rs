@@ -4,18 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use nicol_bench::bench::{self, BenchConfig, BenchRun, Length, THREADS};
+use nicol_bench::binding::Resource;
+use nicol_bench::report::{BenchReport, CoreTime, Deferred, Memory};
+use nicol_bench::systems;
+use nicol_bench::trace::StepCost;
+use nicol_bench::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
 use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{self, BenchConfig, BenchRun, Length, THREADS};
-use nicol_lab::binding::Resource;
 use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::{BenchReport, CoreTime, Deferred, Memory};
-use nicol_lab::systems;
-use nicol_lab::trace::StepCost;
-use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{
@@ -317,7 +317,7 @@ fn print(format: Format, report: &BenchReport) -> Result<()> {
     }
 }
 
-fn spread(latency: &nicol_lab::report::Latency) -> String {
+fn spread(latency: &nicol_bench::report::Latency) -> String {
     if latency.max.is_nan() {
         return "none".to_owned();
     }
@@ -338,7 +338,7 @@ fn table(report: &BenchReport) -> Result<()> {
         ),
     ));
     rows.push(("latency (us)", spread(&report.latency_us)));
-    let kind = |kind: &nicol_lab::report::Kind| {
+    let kind = |kind: &nicol_bench::report::Kind| {
         let executed = format!("{}: {} ({})", kind.name, kind.committed, spread(&kind.latency_us));
         match &kind.deferred {
             Some(Deferred { answered, answer_us }) => {

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nicol_bench::bench::THREADS;
+use nicol_bench::systems;
 use nicol_core::faults::{FaultFamilies, UnknownFamily};
 use nicol_core::names::did_you_mean;
-use nicol_lab::bench::THREADS;
-use nicol_lab::systems;
 use nicol_rt::LogDevice;
 
 mod decisions;

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 
 use anyhow::Result;
-use nicol_lab::memory;
+use nicol_bench::memory;
 use serde_json::json;
 
 use crate::cli::FormatArgs;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use nicol_bench::memory;
 use nicol_core::units::Bytes;
-use nicol_lab::memory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Memory that the process could still take: what the machine has free, and what the limits on

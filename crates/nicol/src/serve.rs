@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use nicol_bench::bench::refused_view;
+use nicol_bench::memory;
+use nicol_bench::store::{Found, Keeper, Stored};
+use nicol_bench::systems::{ServeConfig, Served, System};
 use nicol_core::units::Bytes;
 use nicol_core::view::View;
-use nicol_lab::bench::refused_view;
-use nicol_lab::memory;
-use nicol_lab::store::{Found, Keeper, Stored};
-use nicol_lab::systems::{ServeConfig, Served, System};
 use nicol_resp::{
     Address, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError, Tls,
     TlsError, TlsFiles,
@@ -319,7 +319,7 @@ fn draw() -> Result<(u64, String)> {
 mod tests {
     use std::net::SocketAddr;
 
-    use nicol_lab::systems;
+    use nicol_bench::systems;
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! `nicol systems`: what can run where, with its guarantees, and which workloads it runs.
 
 use anyhow::Result;
+use nicol_bench::systems::{self, System};
 use nicol_lab::experiments::shown;
-use nicol_lab::systems::{self, System};
 use serde_json::{Value, json};
 
 use crate::Usage;

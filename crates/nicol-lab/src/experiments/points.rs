@@ -5,7 +5,7 @@ use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::memory;
+use nicol_bench::memory;
 
 /// The progress of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nicol_bench::systems::{self, System};
 use nicol_core::units::Bytes;
-use nicol_lab::systems::{self, System};
 use nicol_resp::{Address, ClientCertificates, Policy, SAMPLES, TlsFiles};
 use nicol_rt::LogDevice;
 use serde::Deserialize;

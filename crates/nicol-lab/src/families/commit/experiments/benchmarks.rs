@@ -3,10 +3,10 @@
 use anyhow::Result;
 use nicol_core::units::Nanos;
 
-use super::super::build;
 use crate::experiments::{Form, Table};
-use crate::system::System;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::families::commit::build;
+use nicol_bench::system::System;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// Servers of the testbed. [Xenic21 5]
 pub(super) const NODES: usize = 6;
@@ -208,8 +208,8 @@ fn windows(form: Form) -> (Nanos, Nanos) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::find;
     use super::*;
+    use nicol_bench::families::commit::find;
 
     #[test]
     fn every_benchmark_is_a_workload_at_both_scales() {

@@ -7,15 +7,15 @@ use nicol_core::units::Nanos;
 use nicol_sim::Profile;
 use serde::{Deserialize, Serialize};
 
-use super::super::find;
 use super::benchmarks::{Benchmark, NODES, REPLICAS};
 use super::{VERBS, on_path};
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Ladder, Table, digest};
-use crate::hardware::vain_offload;
-use crate::report::BenchReport;
-use crate::system::System;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::families::commit::find;
+use nicol_bench::hardware::vain_offload;
+use nicol_bench::report::BenchReport;
+use nicol_bench::system::System;
 
 /// A system under a benchmark, with what is varied.
 #[derive(Clone)]

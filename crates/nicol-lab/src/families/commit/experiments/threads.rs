@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER};
 use super::study::{self, Point, Study};
-use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Form, Table, rounded};
+use nicol_bench::binding::Binding;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 1] = [Experiment {

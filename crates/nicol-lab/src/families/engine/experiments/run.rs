@@ -11,13 +11,13 @@ use nicol_sim::Profile;
 use nicol_workload::tpcc::Chopping;
 use serde::{Deserialize, Serialize};
 
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
-use crate::families::scheduling::SCHEDULERS;
-use crate::report::BenchRun;
-use crate::systems;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::families::SCHEDULERS;
+use nicol_bench::report::BenchRun;
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// The testbed. [AlNiCo22, setup]
 pub(super) const TESTBED: &str = "innova2";
@@ -274,7 +274,7 @@ fn point(ran: &BenchRun, run: &Run, times: (Nanos, Nanos)) -> Result<Point> {
     };
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
     let aborts = counted("aborts");
-    let kind = |kind: &crate::report::Kind| {
+    let kind = |kind: &nicol_bench::report::Kind| {
         (kind.name.to_string(), (kind.latency_us.p50, kind.latency_us.p99))
     };
     // Commits of the whole run, as the counters of aborts are.
