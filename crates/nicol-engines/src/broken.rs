@@ -1,10 +1,11 @@
 //! The engines broken on purpose, for the checkers' negative tests. Where it can show, a fault is
-//! planted before the step: in what a transaction begins with, in its sets when it is going to commit
-//! or abort, or in what a core begins with. Elsewhere steps ask [`Hooks`] about what they decide; none knows a
-//! fault by name. A worker keeps them: in a protocol that is whole a question is one comparison
-//! with what the worker has at hand.
+//! planted before the step: in what a transaction begins with, in its sets when it is going to
+//! commit or abort, or in what a core begins with (`broken/choices.rs`). Elsewhere steps ask
+//! [`Hooks`] about what they decide; none knows a fault by name. A worker keeps them: in a protocol
+//! that is whole a question is one comparison with what the worker has at hand.
 
-use super::config::{EngineConfig, Waiting};
+pub(super) mod choices;
+
 use super::sets::Sets;
 
 /// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
@@ -38,19 +39,6 @@ pub enum Sabotage {
     AcknowledgesEarly,
     /// Logs are said to be complete up to an epoch that has not ended.
     ClaimsEarly,
-}
-
-/// The reaction to a locked record.
-pub(super) fn waiting(config: &EngineConfig) -> Waiting {
-    match config.sabotage {
-        Sabotage::AlwaysWaits => Waiting::Always,
-        _ => config.waiting,
-    }
-}
-
-/// The epoch up to which a core takes its transactions for durable before it has looked.
-pub(super) fn durable_from_the_start(config: &EngineConfig) -> u64 {
-    if config.sabotage == Sabotage::AcknowledgesEarly { u64::MAX } else { 0 }
 }
 
 /// Spoils what the client of a snapshot has seen, before it begins.

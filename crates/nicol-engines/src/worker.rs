@@ -15,8 +15,8 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room, Trails};
 
-use super::broken;
 use super::broken::Hooks;
+use super::broken::choices::{durable_from_the_start, waiting};
 use super::config::Waiting;
 use super::halt::{Halt, unless_busy};
 use super::log::CoreLog;
@@ -187,11 +187,9 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         Self {
             core: usize::from(here.core),
             hooks: node.config().hooks(),
-            waiting: broken::waiting(node.config()),
+            waiting: waiting(node.config()),
             stalls: node.config().stall > Nanos::ZERO,
-            log: node
-                .log()
-                .map(|_| CoreLog::new(&fabric, broken::durable_from_the_start(node.config()))),
+            log: node.log().map(|_| CoreLog::new(&fabric, durable_from_the_start(node.config()))),
             fabric,
             node,
             active: Cell::new(0),

@@ -3,11 +3,10 @@
 //! spoils a recovery, before the log that it reads (`broken/medium.rs`). Of the rest the steps ask
 //! [`Hooks`], and know no fault by name.
 
+pub(super) mod choices;
 pub(super) mod front;
 pub(super) mod medium;
 pub(super) mod server;
-
-use nicol_core::view::Halves;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -40,14 +39,6 @@ pub enum Sabotage {
     ServesAlone,
     /// A replay has a timestamp of its own at the others, as a new write of the old value would.
     ReplaysAsNew,
-}
-
-/// The sides of a node that serve without the other.
-pub(super) const fn halves(sabotage: Sabotage) -> Halves {
-    match sabotage {
-        Sabotage::ServesAlone => Halves::Apart,
-        _ => Halves::Paired,
-    }
 }
 
 /// Questions of the steps. Every answer is the protocol's, except the one that a planted fault

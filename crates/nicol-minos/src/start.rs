@@ -87,7 +87,7 @@ impl SystemNode for Node {
     /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but
     /// what either holds is there when both serve again.
     fn halves(config: &MinosConfig) -> Halves {
-        broken::halves(config.sabotage)
+        broken::choices::halves(config)
     }
 
     fn load(from: &Origin<'_, MinosConfig>, shard: ShardId) -> Result<Loaded, TooSmall> {

@@ -2,7 +2,9 @@
 //! before a shard's true one and spoils what it does. The steps know nothing of it.
 //!
 //! What the steps do past an owner's CPU it could not spoil. So a system whose owner is broken
-//! locks, validates and commits by RPC, whatever it would choose ([`in_force`]).
+//! locks, validates and commits by RPC, whatever it would choose (`broken/choices.rs`).
+
+pub(super) mod choices;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +14,6 @@ use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{Abort, RangeVersion};
 use nicol_core::units::Nanos;
 
-use super::config::{Execution, Locking, Primitive, RdmaOccConfig, ValidateKeys, Validation};
 use super::node::Node;
 use super::owner::{OwnShard, Owner};
 use crate::Sabotage;
@@ -33,25 +34,6 @@ pub(super) fn owner<F: Fabric>(fabric: &F, node: &Arc<Node>) -> Rc<dyn Owner> {
             Rc::new(BrokenOwner { fabric, node, own, sabotage })
         }
     }
-}
-
-/// The choices that are in force: a system that is broken on purpose locks, validates and commits by
-/// RPC, since it is the owners of records that are broken.
-pub(super) fn in_force(mut config: RdmaOccConfig) -> RdmaOccConfig {
-    if config.sabotage == Sabotage::None {
-        return config;
-    }
-    if let Execution::Read(Locking { by, .. }) = &mut config.execution {
-        *by = Primitive::Rpc;
-    }
-    config.validation = Validation::Rpc;
-    config.validate_keys = ValidateKeys::Unlocked;
-    config.commit_by = Primitive::Rpc;
-    if config.sabotage == Sabotage::StealsLocks {
-        // A READ would see the lock, and go away.
-        config.execution = Execution::Rpc;
-    }
-    config
 }
 
 /// An owner that breaks one step.

@@ -15,7 +15,7 @@ use nicol_core::view::{Halves, ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
-use super::broken;
+use super::broken::choices::in_force;
 use super::config::{RdmaOccConfig, Transport, Verbs};
 use super::replica::{Primary, Replica};
 use super::shape::Shape;
@@ -306,7 +306,7 @@ impl SystemNode for Node {
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             idle: Mutex::new(vec![false; engines]),
-            config: broken::in_force(config),
+            config: in_force(config),
             view,
         })
     }

@@ -1,6 +1,8 @@
 //! Xenic broken on purpose, for the checkers' negative tests: a service that stands before a NIC's
 //! own and spoils some of its messages. The steps themselves know nothing of it.
 
+pub(super) mod choices;
+
 use std::rc::Rc;
 
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service};
@@ -26,14 +28,6 @@ pub(super) fn service<F: Fabric>(fabric: &F, nic: Nic<F>, config: &XenicConfig) 
         Sabotage::None => Rc::new(nic),
         sabotage => Rc::new(Broken { fabric: fabric.clone(), nic, sabotage }),
     }
-}
-
-/// The choices that are in force: a protocol that is broken on purpose is broken in the ordinary
-/// steps, so that transactions must take them.
-pub(super) fn in_force(config: XenicConfig) -> XenicConfig {
-    let may = config.sabotage == Sabotage::None;
-    let (multi_hop, local_paths) = (config.multi_hop && may, config.local_paths && may);
-    XenicConfig { multi_hop, local_paths, ..config }
 }
 
 /// A NIC engine that breaks one step.

@@ -35,7 +35,7 @@ use nicol_store::host_table::{Advance, ExhaustedSpace, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
-use super::broken;
+use super::broken::choices::in_force;
 use super::config::{ExecuteAt, Faithful, Recovery, XenicConfig};
 use super::read_back::read_back;
 use super::replica::Replica;
@@ -490,7 +490,7 @@ impl SystemNode for Node {
             grace: Grace::new(nics),
             paths: Default::default(),
             syncing: Syncing::new(&view, config.locks_until),
-            config: broken::in_force(config),
+            config: in_force(config),
             view,
         })
     }

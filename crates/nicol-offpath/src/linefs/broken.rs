@@ -1,20 +1,11 @@
 //! File replication broken on purpose, for the checkers' negative tests. A service before a
-//! backup's own spoils the chunks that come (`server.rs`); here is what stands before a log and
-//! before a node that learns a view. Of the rest the steps ask [`Hooks`], and know no fault by name.
+//! backup's own spoils the chunks that come (`server.rs`); faults stand before a log (`log.rs`) and
+//! before a node that learns a view (`views.rs`). Of the rest the steps ask [`Hooks`], and know no
+//! fault by name.
 
+pub(super) mod log;
 pub(super) mod server;
-
-use std::rc::Rc;
-
-use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Key, Version};
-use nicol_core::key_value::Failure;
-use nicol_core::view::View;
-
-use super::config::LineFsConfig;
-use super::layout::Record;
-use super::log::Log;
-use super::standing::State;
+pub(super) mod views;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -49,36 +40,5 @@ impl Hooks {
     /// Whether publishing overwrites newer blocks.
     pub(super) fn overwrites_newer(self) -> bool {
         self.0 == Sabotage::PublishesOld
-    }
-}
-
-/// Lets a node learn a view: by a planted fault it then takes files for there that are not.
-pub(super) fn learn(state: &mut State, view: &View, config: &LineFsConfig) {
-    state.learn(view);
-    match config.sabotage {
-        Sabotage::RejoinsEmpty => state.pretend_aligned(true),
-        Sabotage::SkipsAlignment => state.pretend_aligned(false),
-        _ => {}
-    }
-}
-
-/// Appends a write to a log: by a planted fault it is readable, or acknowledged, before it is
-/// replicated.
-pub(super) async fn append<F: Fabric>(
-    log: &Rc<Log<F>>,
-    key: Key,
-    value: Option<&[u8]>,
-) -> Result<Version, Failure> {
-    let node = &log.member.node;
-    let sabotage = node.config().sabotage;
-    if !matches!(sabotage, Sabotage::AcknowledgesEarly | Sabotage::PublishesEarly) {
-        return log.append(key, value).await;
-    }
-    let accepted = log.accept(key, value).await?;
-    let Version(version) = accepted.version();
-    node.state().publish(&[Record { key, version, value }]);
-    match sabotage {
-        Sabotage::AcknowledgesEarly => Ok(accepted.version()),
-        _ => accepted.held().await,
     }
 }

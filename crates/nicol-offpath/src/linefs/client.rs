@@ -8,7 +8,7 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::wire::Malformed;
 
 use super::align::Alignment;
-use super::broken::append;
+use super::broken::log::append;
 use super::log::Log;
 use super::member::Member;
 use super::messages::{

@@ -12,7 +12,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 use nicol_kit::{Open, counters};
 
-use super::broken;
+use super::broken::views::learn;
 use super::config::LineFsConfig;
 use super::files::{Files, digest_of};
 use super::memory::Memory;
@@ -129,7 +129,7 @@ impl Node {
         let here = fabric.here();
         let own = view.side(here.node, here.side);
         if own.up && own.incarnation == fabric.incarnation() {
-            broken::learn(&mut self.state(), view, &self.config);
+            learn(&mut self.state(), view, &self.config);
         }
     }
 

@@ -1,13 +1,11 @@
 //! PRISM-TX broken on purpose, for the checkers' negative tests: a coordinator before the true one,
-//! which spoils what a step hands to the next (`front.rs`), a service before the server, which spoils
-//! what it is told (`server.rs`), and the plan that a client begins with. Of the rest the steps ask
-//! [`Hooks`], and know no fault by name.
+//! which spoils what a step hands to the next (`front.rs`), a service before the server, which
+//! spoils what it is told (`server.rs`), and the plan that a client begins with (`choices.rs`). Of
+//! the rest the steps ask [`Hooks`], and know no fault by name.
 
+pub(super) mod choices;
 pub(super) mod front;
 pub(super) mod server;
-
-use super::checks::Plan;
-use super::config::TxConfig;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -35,15 +33,6 @@ pub enum Sabotage {
     /// Writes are checked and staged before it is known that the reads of other servers are valid:
     /// servers commit a dead client's transaction that was about to abort. AMB-53
     LeavesReadsUnguarded,
-}
-
-/// The rules by which a client puts its checks into chains.
-pub(super) const fn plan(config: &TxConfig) -> Plan {
-    let mut plan = Plan::of(config);
-    if matches!(config.sabotage, Sabotage::LeavesReadsUnguarded) {
-        plan.guards_reads = false;
-    }
-    plan
 }
 
 /// Questions of the steps. Every answer is the protocol's, except the one that a planted fault

@@ -7,22 +7,17 @@ use std::sync::Arc;
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
-use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
-use nicol_kit::Computed;
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 
-use super::broken;
+use super::broken::choices::plan;
 use super::chains::At;
 use super::checks::Plan;
 use super::clock::Clock;
 use super::config::TxConfig;
-use super::execute::Executed;
 use super::node::Node;
 use crate::messages::{Handles, List};
 use crate::servers::Servers;
 use crate::tag::Tag;
-
-/// Execution rounds that one transaction may take.
-const ROUNDS_MAX: usize = 64;
 
 /// A client engine's coordinator.
 pub struct Coordinator<F: Fabric>(Rc<Steps<F>>);
@@ -37,7 +32,7 @@ impl<F: Fabric> Clone for Coordinator<F> {
 pub(super) struct Steps<F: Fabric> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
-    procedures: Procedures,
+    pub(super) procedures: Procedures,
     pub(super) servers: Servers<F>,
     pub(super) clock: Clock<F>,
     pub(super) plan: Plan,
@@ -78,7 +73,7 @@ impl<F: Fabric> Coordinator<F> {
             procedures: procedures.clone(),
             servers: Servers::new(fabric, &node.open),
             clock: Clock::new(fabric, node.config()),
-            plan: broken::plan(node.config()),
+            plan: plan(node.config()),
             sequence: Cell::new(0),
         }))
     }
@@ -113,7 +108,7 @@ impl<F: Fabric> Coordinator<F> {
         let Self(steps) = self;
         // [PRISM21 8.2 execution] Read every key, and compute the writes. Keys that this adds are
         // read in a further round.
-        let executed = self.execute(txn).await?;
+        let executed = steps.execute_rounds(txn).await?;
         // [PRISM21 8.2 prepare] TS, later than every RC.
         let latest = executed.latest(txn);
         let ts = steps.clock.after(latest).ok_or(Abort::NoResources)?;
@@ -127,28 +122,5 @@ impl<F: Fabric> Coordinator<F> {
         };
         // [PRISM21 8.2 commit] Install the writes, if TS > C.
         Ok(steps.commit(txn, prepared, ts).await)
-    }
-
-    /// Reads every key and computes the writes, in as many rounds as the logic adds keys.
-    ///
-    /// Errors: a server does not answer, or the logic aborts.
-    pub(super) async fn execute(&self, txn: &mut Txn) -> Result<Executed, Abort> {
-        let mut executed = self.0.execute(txn, None).await?;
-        let mut rounds = 1;
-        while self.compute(txn, rounds)? == Computed::AddedKeys {
-            executed = self.0.execute(txn, Some(executed)).await?;
-            rounds += 1;
-        }
-        Ok(executed)
-    }
-
-    /// One round of execution logic.
-    fn compute(&self, txn: &mut Txn, rounds: usize) -> Result<Computed, Abort> {
-        let _phase = self.0.fabric.phase("execution: logic");
-        self.0.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-        match self.0.procedures.execute(txn) {
-            Verdict::More if rounds == ROUNDS_MAX => Err(Abort::NoResources),
-            verdict => Computed::of(verdict),
-        }
     }
 }

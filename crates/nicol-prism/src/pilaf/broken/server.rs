@@ -91,10 +91,10 @@ impl<F: Fabric> Service for BrokenServer<F> {
         };
         let Ask { key, what } = Ask::parse(delivery.body)?;
         match (self.sabotage, what) {
-            (Sabotage::AcknowledgesEarly | Sabotage::LosesPuts, What::Put(value)) => {
-                if self.answer_early(to, key, value) {
-                    return Ok(());
-                }
+            (Sabotage::AcknowledgesEarly | Sabotage::LosesPuts, What::Put(value))
+                if self.answer_early(to, key, value) =>
+            {
+                return Ok(());
             }
             (Sabotage::KeepsExtents, What::Put(_)) => {
                 let _nobody_s = self.server.node.table().take(0);

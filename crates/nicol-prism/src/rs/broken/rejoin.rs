@@ -15,7 +15,7 @@ use crate::tag::Tag;
 pub(crate) fn start<F: Fabric>(fabric: &F, node: &Arc<Node>) {
     if node.config().sabotage == Sabotage::RejoinsEmpty {
         let mut replica = Replica::new(node.config(), fabric.view().nodes());
-        fill(node, &fabric.view(), &mut replica);
+        fill(node, fabric.view(), &mut replica);
         return node.serve_again(replica);
     }
     fabric.spawn(rejoin(fabric.clone(), Arc::clone(node)));

@@ -30,7 +30,7 @@ impl<F: Fabric> Front<F> {
     async fn commit_spoiled(&self, txn: &mut Txn) -> Result<Outcome, Abort> {
         let steps = self.coordinator.steps();
         let mut again = txn.clone();
-        let mut executed = self.coordinator.execute(txn).await?;
+        let mut executed = steps.execute_rounds(txn).await?;
         if self.sabotage == Sabotage::TrustsFailedReads
             && again.entries().len() == txn.entries().len()
         {
