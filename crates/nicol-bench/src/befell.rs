@@ -14,7 +14,7 @@ pub struct Befell {
     pub drawn: u64,
     /// Those that began before the last client ended.
     pub begun: u64,
-    /// What went otherwise by them: frames, verbs or rounds.
+    /// The things that they changed: frames, verbs or rounds.
     pub felt: u64,
 }
 

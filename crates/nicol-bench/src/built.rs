@@ -15,7 +15,7 @@ pub(crate) trait BuiltSystem {
     /// The sides of a node that the system needs together.
     fn halves(&self) -> Halves;
 
-    /// What becomes of a shard whose primary is lost.
+    /// The fate of a shard whose primary is lost.
     fn succession(&self) -> Succession;
 
     /// Loads a cluster.

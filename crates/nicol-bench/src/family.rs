@@ -170,7 +170,7 @@ pub(crate) struct Addition {
     pub(crate) fields: Map<String, Value>,
     /// Lines of the table: titles and texts.
     pub(crate) lines: Vec<(&'static str, String)>,
-    /// What a reader must know before the numbers.
+    /// Notes that a reader needs before the numbers.
     pub(crate) warnings: Vec<String>,
 }
 

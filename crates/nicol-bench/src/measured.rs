@@ -36,11 +36,11 @@ pub(crate) struct Measured {
     pub(crate) simulated: Option<Simulated>,
     /// The content of the log devices by node, if one crash has taken down everything.
     pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
-    /// What its faults did.
+    /// The effects of its faults.
     pub(crate) befell: ByKind,
-    /// What they may take.
+    /// The toll that they may take.
     pub(crate) toll: Toll,
-    /// What became of its membership, and the last view.
+    /// The changes of its membership, and the last view.
     pub(crate) membership: (Milestones, View),
     /// The time that starting every engine took.
     pub(crate) started_s: f64,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What became of a run's membership, in the order of its clock.
+/// The changes of a run's membership, in the order of its clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Milestones {
     /// The views after the first.

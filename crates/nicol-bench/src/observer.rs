@@ -55,7 +55,7 @@ impl<'r> Observer<'r> {
         self.view = view;
     }
 
-    /// What it has seen, and the newest view.
+    /// The changes that it has seen, and the newest view.
     pub(crate) fn end(self) -> (Milestones, View) {
         (self.seen, self.view)
     }

@@ -49,13 +49,13 @@ pub struct BenchReport {
     pub seed: u64,
     /// Families of faults, `plan`, or `none`.
     pub faults: String,
-    /// What these did, by kind; nothing where there are none.
+    /// The effects of these, by kind; nothing where there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub befell: ByKind,
-    /// What they may take, and so what the load must do.
+    /// The toll that they may take, and so the demand on the load.
     #[serde(skip)]
     pub toll: Toll,
-    /// What became of the membership, if it changed.
+    /// The changes of the membership, if it changed.
     #[serde(skip_serializing_if = "Milestones::are_none")]
     pub milestones: Milestones,
     /// Operations that the plan schedules; `None` if it ends by time.

@@ -7,7 +7,7 @@ use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, Succession, View};
 
-/// What a plan of faults takes from a cluster.
+/// The toll of a plan of faults on a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Toll {
     /// No node that holds data.

@@ -67,7 +67,7 @@ pub struct WorkloadSpec {
     /// Transactions after which they have so many.
     pub later_after: Option<u64>,
     pub value_bytes: Option<u32>,
-    /// What is in YCSB's values, for single operations.
+    /// The content of YCSB's values, for single operations.
     pub content: Option<Content>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,

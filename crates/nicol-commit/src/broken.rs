@@ -131,15 +131,4 @@ impl Hooks {
     pub(crate) fn covers_inserts(self) -> bool {
         !self.is(Sabotage::UncoversInserts)
     }
-
-    /// May transactions go past the services and owners that a planted fault would have to spoil?
-    pub(crate) fn takes_shorter_ways(self) -> bool {
-        self.is_whole()
-    }
-
-    /// May a READ find out about a record that is locked?
-    pub(crate) fn reads_locked(self) -> bool {
-        // It would see the lock, and go away.
-        !self.is(Sabotage::StealsLocks)
-    }
 }

@@ -25,7 +25,7 @@ const SKIP: u32 = u32::MAX;
 /// Words behind the ring that its reader writes: how far it has looked, how far it has applied.
 const PROGRESS_WORDS: u64 = 2;
 
-/// What a record's body is.
+/// The kind of a record's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordKind {
     /// A backup's LOG.
@@ -114,17 +114,17 @@ impl LogMemory {
         self.load(applied_offset(self.size))
     }
 
-    /// Has everything been applied that this node's writer has reserved?
+    /// True once every record is applied that this node's writer has reserved.
     pub fn is_settled(&self) -> bool {
         self.applied() == self.reserved()
     }
 
-    /// Has everything been applied that its reader has seen?
+    /// True once every record is applied that its reader has seen.
     pub(super) fn has_applied_what_it_saw(&self) -> bool {
         self.load(seen_offset(self.size)) == self.applied()
     }
 
-    /// Has everything been applied that has landed without a gap? For a ring that others write.
+    /// True once all contiguous records are applied. Remote-written rings only.
     pub(super) fn is_idle(&self) -> bool {
         let applied = self.applied();
         self.load(seen_offset(self.size)) == applied && self.load(applied % self.size) == 0
@@ -138,7 +138,7 @@ impl LogMemory {
             && (self.load(end % self.size) == 0 || !self.is_whole(end % self.size) && is_gone())
     }
 
-    /// Has the record that begins at `offset` landed as a whole?
+    /// True once the record that begins at `offset` has landed as a whole.
     fn is_whole(&self, offset: u64) -> bool {
         let head = self.load(offset);
         let foot = offset + record_len(head as u32 as usize) - WORD as u64;

@@ -6,7 +6,7 @@ use nicol_core::fabric::{Fabric, HasDoorbell};
 
 use super::log::{LogMemory, LogReader};
 
-/// What a worker does with the records of its log.
+/// The actions of a worker on the records of its log.
 pub(super) trait ApplyLog {
     /// Records read and applied at a time.
     const BATCH: usize;

@@ -281,7 +281,7 @@ pub struct Counter {
 /// entries of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// What the places are, such as `fifo_entries`.
+    /// The name of the places, such as `fifo_entries`.
     pub name: &'static str,
     /// How many there are.
     pub places: u32,
@@ -289,7 +289,7 @@ pub struct Taken {
     pub time: Nanos,
 }
 
-/// What a node's memory looks like when everything is quiet.
+/// The findings about a node's memory when everything is quiet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Resources that will never be released, by name, such as `locks`; zeros included.
@@ -305,7 +305,7 @@ pub struct Audit {
 
 /// How the work of loading several nodes is done.
 pub trait ParallelMap {
-    /// What `work` makes of each item, in their order.
+    /// The result of `work` for each item, in their order.
     fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T>;
 }
 
@@ -323,7 +323,7 @@ impl ParallelMap for Sequential {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} is left for a record that is loaded: give {instead}")]
 pub struct TooSmall {
-    /// What there is too little of, such as slots.
+    /// The resource that is too small, such as slots.
     pub what: &'static str,
     /// Such as more of a setting, or fewer records.
     pub instead: &'static str,

@@ -81,7 +81,7 @@ pub struct SweepReport {
     /// Invalid ones among those that must do their load.
     #[serde(skip)]
     pub must_run_invalid: u64,
-    /// What each run did of its plan, in percent.
+    /// The part of its plan that each run did, in percent.
     #[serde(skip)]
     pub shares: Vec<u8>,
     /// The findings by system, workload and world.
@@ -203,7 +203,7 @@ impl SweepReport {
         }
     }
 
-    /// What befell a run, and how much of its plan it did.
+    /// The faults of a run, and the part of its plan that it did.
     fn add_faults(&mut self, config: &BenchConfig, report: &BenchReport, world: &str) {
         for (&kind, one) in &report.befell {
             let sum = self.befell.entry(kind).or_default();

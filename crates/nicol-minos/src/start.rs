@@ -17,6 +17,7 @@ use nicol_core::view::{Halves, Role, ShardMap};
 use nicol_kit::counters;
 
 use super::broken;
+use super::broken::front::Front;
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
 use super::deletions::Deletions;
@@ -87,7 +88,7 @@ impl SystemNode for Node {
     /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but
     /// what either holds is there when both serve again.
     fn halves(config: &MinosConfig) -> Halves {
-        config.hooks().halves()
+        broken::choices::halves(config)
     }
 
     fn load(from: &Origin<'_, MinosConfig>, shard: ShardId) -> Result<Loaded, TooSmall> {
@@ -287,18 +288,18 @@ impl NodeState for Node {
 }
 
 impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
+    type Client<F: Fabric> = Front<F>;
 
     const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
 
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Front<F>> {
         let side = fabric.here().side;
         if side == Side::Nic && !self.config.offload {
             self.start_relay(fabric);
             return None;
         }
         let member = start_member(fabric, self);
-        (side == Side::Host).then(|| Client::new(member))
+        (side == Side::Host).then(|| Front::new(Client::new(member)))
     }
 }
 

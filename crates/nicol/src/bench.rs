@@ -377,7 +377,7 @@ fn table(report: &BenchReport) -> Result<()> {
     output::pairs(&rows)
 }
 
-/// What ran.
+/// The settings of a run that its report begins with.
 fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
     let world = report.profile.as_deref().unwrap_or(THREADS);
     let load = match report.rate_per_s {
@@ -418,7 +418,7 @@ fn cluster(report: &BenchReport) -> String {
     )
 }
 
-/// What did not commit, and what each transaction took.
+/// The aborts, and the resources that each transaction took.
 fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     let reasons: Vec<_> = report
         .abort_reasons
@@ -509,7 +509,7 @@ fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
     Some(format!("{sum:.0} ns per transaction: {}", parts.join(", ")))
 }
 
-/// What a step costs.
+/// The cost of a step.
 fn step_words(step: &StepCost) -> String {
     let StepCost { side, step: name, ns_per_txn, .. } = step;
     let moves = |count: f64, bytes: f64, what| match count {
@@ -521,7 +521,7 @@ fn step_words(step: &StepCost) -> String {
     format!("{side}, {name}: {ns_per_txn:.0} ns{sent}{moved}")
 }
 
-/// What the records took.
+/// The memory that the records took.
 fn memory(memory: &Memory) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     format!(

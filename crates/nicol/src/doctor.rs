@@ -10,11 +10,10 @@ use serde_json::json;
 use crate::cli::FormatArgs;
 use crate::output;
 
-/// One finding.
 struct Finding {
     what: &'static str,
     found: String,
-    /// What to do about it; empty if nothing.
+    /// The remedy; empty if none is needed.
     advice: &'static str,
 }
 

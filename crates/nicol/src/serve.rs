@@ -131,7 +131,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     Ok(End::Held)
 }
 
-/// What INFO tells of the store.
+/// The store's lines of INFO.
 fn server_info(
     settings: &Settings,
     run_id: &str,

@@ -36,7 +36,7 @@ const VIOLATIONS_SHOWN: usize = 5;
 const INVALID_SHOWN: usize = 3;
 /// Messages about a key that are printed: the last ones.
 const MESSAGES_SHOWN: usize = 40;
-/// What is told at an interrupt.
+/// The notice at an interrupt.
 const ENDING: &str = "interrupted: the runs under way end first; a second interrupt does not wait";
 
 /// Runs a seed sweep. Interrupted, it reports the runs that were made.

@@ -10,7 +10,7 @@ use crate::cli::{Format, SystemsAction, SystemsArgs};
 use crate::flags::in_flags;
 use crate::output;
 
-/// What the list for people shows of a system: the rest is told one system at a time.
+/// A system's row in the list for people; the rest is shown one system at a time.
 const LISTED: [&str; 5] = ["system", "family", "guarantee", "survives", "serves"];
 
 /// Prints the systems, or one of them.

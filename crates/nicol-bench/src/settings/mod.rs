@@ -160,7 +160,7 @@ impl EngineSettings {
         tuning.doorbell_batch = self.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     }
 
-    /// What is not set, as simulated worlds have it; vectors are as long as the hardware takes.
+    /// Unset values as simulated worlds have them; vectors are as long as the hardware takes.
     pub fn as_worlds_have_them(self) -> Self {
         Self {
             aggregation: self.aggregation.or(Some(true)),

@@ -35,7 +35,7 @@ pub(crate) fn is_out_of_room(error: &Error) -> bool {
 
 /// A store's folder, and the cluster that serves it.
 pub(crate) struct KeptFolder {
-    /// What it held, and the folder.
+    /// Its content, and the folder.
     pub(crate) stored: Stored,
     /// The number of the store's life.
     pub(crate) life: u64,
@@ -66,7 +66,7 @@ enum Stage {
 struct Waiting {
     folder: KeptFolder,
     not_before: Instant,
-    /// Is it still to be told?
+    /// True if it is still to be told.
     untold: Option<Error>,
 }
 

@@ -6,7 +6,7 @@ use nicol_core::trace::{Event, Recorded, TaskNumber, Track, What, short_name};
 use nicol_core::units::Nanos;
 use serde::Serialize;
 
-/// What the cores of a side did in one step, by committed transaction.
+/// The work of a side's cores in one step, by committed transaction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepCost {
     pub side: &'static str,
@@ -25,7 +25,7 @@ pub struct StepCost {
     pub transferred_bytes_per_txn: f64,
 }
 
-/// What is left of a round: polling, frames, and the completions of DMA.
+/// The rest of a round: polling, frames, and the completions of DMA.
 const ROUND: &str = "polling and frames";
 
 #[derive(Clone, Copy, Debug, Default)]

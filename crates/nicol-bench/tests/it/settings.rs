@@ -167,7 +167,7 @@ fn every_value_of_every_setting_has_its_own_effect() {
 struct Refusals;
 
 impl Refusals {
-    /// What stands beyond the values.
+    /// Values beyond the range.
     fn beyond<C>(row: &Setting<C>) -> Vec<String> {
         let range = row.numbers.iter();
         let bounds = range.flat_map(|range| [range.start().checked_sub(1), Some(range.end() + 1)]);

@@ -71,7 +71,7 @@ pub enum Primitive {
     Rpc,
 }
 
-/// What executes verbs.
+/// The executor of verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbs {
     /// The target's card, where it has one.
@@ -112,7 +112,7 @@ pub enum ValidateKeys {
     All,
 }
 
-/// What a LOG carries. AMB-44
+/// The content of a LOG. AMB-44
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogContent {
     /// A shard's part of the write set: one LOG to each of its backups.
@@ -147,7 +147,7 @@ pub struct RdmaOccConfig {
     pub validate_keys: ValidateKeys,
     /// How backups get their log records.
     pub log_by: Primitive,
-    /// What a LOG carries.
+    /// The content of a LOG.
     pub log_content: LogContent,
     /// Does a second round tell the backups that all of them have logged? Only then is the record's
     /// space freed, and COMMIT and the client wait for the answers. As in the public code of
@@ -158,7 +158,7 @@ pub struct RdmaOccConfig {
     /// Does the client wait until the primaries have installed its writes? Without backups nobody
     /// has them before.
     pub await_commit: bool,
-    /// What executes verbs.
+    /// The executor of verbs.
     pub verbs: Verbs,
     /// Bytes of each log: one per host engine, and one per host engine of every other node.
     pub log: Bytes,
@@ -179,7 +179,7 @@ pub const SYSTEMS: [&str; 7] =
     ["farm", "farm-software", "fasst", "drtm-r", "drtm-r-original", "drtm-h", "drtm-h-nc"];
 
 impl RdmaOccConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// The questions of the steps that a planted fault may answer otherwise.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }
@@ -268,24 +268,6 @@ impl RdmaOccConfig {
     /// DrTM+H without the address cache. [Xenic21 5.1]
     pub fn drtm_h_nc(records: u64, value: usize) -> Self {
         Self::one_sided(CHAINED, records, value)
-    }
-
-    /// The choices that are in force: a system that is broken on purpose locks, validates and
-    /// commits by RPC, since it is the owners of records that are broken (`broken`).
-    pub(super) fn in_force(&self) -> Self {
-        let mut config = self.clone();
-        if !config.hooks().takes_shorter_ways() {
-            if let Execution::Read(Locking { by, .. }) = &mut config.execution {
-                *by = Primitive::Rpc;
-            }
-            config.validation = Validation::Rpc;
-            config.validate_keys = ValidateKeys::Unlocked;
-            config.commit_by = Primitive::Rpc;
-        }
-        if !config.hooks().reads_locked() {
-            config.execution = Execution::Rpc;
-        }
-        config
     }
 
     /// One-sided reads, validation and log; RPCs to lock and to commit; no cache.

@@ -16,6 +16,7 @@ use nicol_core::view::{Halves, ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
+use super::broken::choices::in_force;
 use super::config::{RdmaOccConfig, Transport, Verbs};
 use super::replica::{Primary, Replica};
 use super::shape::Shape;
@@ -177,7 +178,7 @@ impl Node {
         })
     }
 
-    /// Is the engine lost that writes the rings at this place?
+    /// True if the engine is lost that writes the rings at this place.
     fn has_lost_writer(&self, index: usize) -> bool {
         let mut writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
         writers.nth(index).is_some_and(|writer| self.lost().contain(writer.node))
@@ -312,7 +313,7 @@ impl SystemNode for Node {
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             idle: Mutex::new(vec![false; engines]),
-            config: config.in_force(),
+            config: in_force(config),
             view,
         })
     }

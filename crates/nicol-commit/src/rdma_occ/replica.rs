@@ -92,7 +92,7 @@ impl Primary {
         }
     }
 
-    /// Is there space for an insertion of `key`?
+    /// True if there is space for an insertion of `key`.
     pub(super) fn has_capacity(&self, key: Key) -> bool {
         key.is_ordered() || self.replica.tables.of(key).has_capacity()
     }
@@ -109,7 +109,7 @@ impl Primary {
         Ok(Found { version, present, locked })
     }
 
-    /// Is a key that `txn` has locked as it was `read`?
+    /// True if a key that `txn` has locked is as it was `read`.
     pub(super) fn is_locked_as_read(&self, key: Key, txn: TxnId, read: Lookup) -> bool {
         if key.is_ordered() {
             return self.replica.ordered.tree().state_of(key) == read;
@@ -164,7 +164,7 @@ impl Primary {
         }
     }
 
-    /// Is what `txn` has scanned under `version` current, and not locked by others?
+    /// True if the range scanned under `version` by `txn` is current, and not locked by others.
     pub(super) fn is_range_current(&self, version: RangeVersion, txn: TxnId) -> bool {
         self.write_counters.is_current(version, txn)
     }

@@ -1,6 +1,7 @@
 //! Xenic broken on purpose, for the checkers' negative tests: a service that stands before a NIC's
 //! own and spoils some of its messages. The steps themselves know nothing of it.
 
+pub(super) mod choices;
 mod recovery;
 
 use std::rc::Rc;

@@ -206,11 +206,4 @@ impl XenicConfig {
             sabotage: Sabotage::None,
         }
     }
-
-    /// A protocol that is broken on purpose is broken in the ordinary steps, so that transactions
-    /// must take them.
-    pub(super) fn without_shorter_ways_if_broken(self) -> Self {
-        let may = self.hooks().takes_shorter_ways();
-        Self { multi_hop: self.multi_hop && may, local_paths: self.local_paths && may, ..self }
-    }
 }

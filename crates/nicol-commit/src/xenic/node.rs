@@ -36,6 +36,7 @@ use nicol_store::host_table::{Advance, ExhaustedSpace, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
+use super::broken::choices::in_force;
 use super::config::{ExecuteAt, Faithful, Recovery, XenicConfig};
 use super::read_back::read_back;
 use super::replica::Replica;
@@ -500,7 +501,7 @@ impl SystemNode for Node {
             grace: Grace::new(nics),
             paths: Default::default(),
             syncing: Syncing::new(&view, config.locks_until),
-            config: config.without_shorter_ways_if_broken(),
+            config: in_force(config),
             view,
         })
     }

@@ -163,7 +163,7 @@ impl Region {
         self.words.wipe();
     }
 
-    /// Has a crash taken the memory away?
+    /// True if a crash has taken the memory away.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) != 0

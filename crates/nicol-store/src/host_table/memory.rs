@@ -21,7 +21,6 @@ impl Chunks {
         Self((0..chunks_max).map(|_| OnceLock::new()).collect())
     }
 
-    /// A deep copy.
     pub(super) fn copy_in(&self, pages: Copies) -> Self {
         let copy = |cell: &OnceLock<Arc<Region>>| match cell.get() {
             Some(region) => OnceLock::from(Arc::new(region.copy_in(pages))),

@@ -159,7 +159,7 @@ pub enum Growth {
     },
 }
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The record's version; of an absent one, its segment's floor.
@@ -168,7 +168,7 @@ pub struct Lookup {
     pub present: bool,
 }
 
-/// What an applied write did.
+/// The effect of an applied write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The record was inserted, replaced or deleted.
@@ -177,7 +177,7 @@ pub enum Applied {
     Skipped,
 }
 
-/// What [`HostTable::advance`] did.
+/// The effect of [`HostTable::advance`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advance {
     /// Segments split.
@@ -187,7 +187,7 @@ pub struct Advance {
 }
 
 impl Advance {
-    /// What both have done.
+    /// The effect of both together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         let (segments, records) = (self.segments, self.records);
@@ -254,7 +254,7 @@ pub struct HostTable {
     heap: Chunks,
     writer: Mutex<Writer>,
     progress: AtomicU64,
-    /// Is a doubling under way, or due?
+    /// True if a doubling is under way, or due.
     growing: AtomicBool,
     len: AtomicU64,
     overflowed: AtomicU64,
@@ -374,7 +374,7 @@ impl HostTable {
         }
     }
 
-    /// What a transaction may no longer write. Checked before commit.
+    /// The writes that a transaction may no longer make. Checked before commit.
     ///
     /// Cost: two loads; more once the records that it was made for are there, and the writer's
     /// mutex once the memory is used up.
@@ -443,7 +443,7 @@ impl HostTable {
         self.len() * 100 >= self.slots() * LOAD_MAX_PERCENT
     }
 
-    /// Is there memory for one more split?
+    /// True if there is memory for one more split.
     fn may_split(&self) -> bool {
         let Growth::Doubling { memory_max } = self.growth else { return false };
         let progress = self.progress();
@@ -464,7 +464,7 @@ impl HostTable {
         }
     }
 
-    /// Is there memory below the limit?
+    /// True if there is memory below the limit.
     #[inline]
     fn may_grow(&self) -> bool {
         self.room() > 0

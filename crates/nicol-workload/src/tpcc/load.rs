@@ -20,7 +20,7 @@ use crate::placement::holds;
 const SEED: u64 = 0x7bcc;
 /// The stream's owner for ITEM: no warehouse has this number.
 const ITEMS: u32 = 1 << 16;
-/// What every customer has paid when loaded, in cents.
+/// The payments of each customer when loaded, in cents.
 pub(super) const FIRST_PAYMENT: i64 = 1_000;
 
 /// Where records go.
@@ -118,7 +118,7 @@ fn load_warehouse(config: &TpccConfig, number: u16, random: &mut Stream, each: &
     each(key::warehouse_ytd(number), &ytd);
 }
 
-/// What the customers of a district have paid: 30,000.00 for 3,000.
+/// The payments of the customers of a district: 30,000.00 for 3,000.
 fn paid(config: &TpccConfig) -> i64 {
     FIRST_PAYMENT * i64::from(config.customers_per_district)
 }

@@ -224,7 +224,7 @@ pub(super) mod stock_texts {
     }
 }
 
-/// What an ITEM's or a STOCK's data may contain.
+/// The text that the data of an ITEM or a STOCK may contain.
 pub(super) const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
 /// The two indices that hold one order number.

@@ -10,7 +10,6 @@ use nicol_core::txn::{KEYS_MAX, KeyRange, SCANS_MAX, Txn, Verdict, VersionRange}
 use super::row::{parse, stock};
 pub(super) use super::step::{Step, Stop};
 
-/// A transaction's rows.
 pub(super) struct Rows<'t> {
     txn: &'t mut Txn,
     missing: bool,

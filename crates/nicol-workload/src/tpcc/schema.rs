@@ -208,7 +208,7 @@ impl Schema {
         }
     }
 
-    /// What an ORDER row says; `None` if it is no such row, or that of another order.
+    /// The fields of an ORDER row; `None` if it is no such row, or that of another order.
     pub(super) fn order(self, number: u32, row: &[u8]) -> Option<Order> {
         match self {
             Self::Specification(..) => {
@@ -257,7 +257,7 @@ impl Schema {
         }
     }
 
-    /// What an ORDER-LINE row says; `None` if it is no such row.
+    /// The fields of an ORDER-LINE row; `None` if it is no such row.
     pub(super) fn order_line(self, row: &[u8]) -> Option<OrderLine> {
         match self {
             Self::Specification(..) => {

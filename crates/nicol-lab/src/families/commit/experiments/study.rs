@@ -41,7 +41,7 @@ pub(crate) struct Study<'c> {
     kept: Arc<Kept>,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) clients: usize,
@@ -141,7 +141,7 @@ impl<'c> Study<'c> {
         Ok(studies)
     }
 
-    /// Is it what the paper compared, and not what stands beside it?
+    /// True of what the paper compared, false of what stands beside it.
     pub(super) fn is_as_compared(&self) -> bool {
         self.log != SHARD || !PUBLIC_CODE.contains(&self.system.name)
     }

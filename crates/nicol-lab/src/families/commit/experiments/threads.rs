@@ -46,7 +46,7 @@ struct Fewest {
     points: Vec<Point>,
 }
 
-/// What is counted in `form`, in words.
+/// The benchmarks of `form`, in words.
 pub(super) fn words(form: Form) -> String {
     let names: Vec<&str> = form.of(BENCHMARKS).iter().map(|benchmark| benchmark.name).collect();
     format!("{}; threads in steps of {}", names.join(", "), form.of(STEP))

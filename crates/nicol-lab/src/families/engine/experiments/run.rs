@@ -63,7 +63,7 @@ const BASE: u64 = 400 << 20;
 const ATTEMPTS_PER_US: u64 = 4;
 const JUDGED: u64 = 5_500;
 
-/// Who schedules in a row of a figure.
+/// The scheduler of a row of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scheduler {
     /// As the row calls it.
@@ -114,7 +114,7 @@ pub(super) struct Run {
     pub(super) feedback_us: Option<u64>,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) throughput: f64,

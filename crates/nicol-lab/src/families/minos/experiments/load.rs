@@ -56,7 +56,7 @@ pub(super) struct Load {
     pub(super) clients: usize,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     /// Mean latencies in microseconds and operations per second: of writes, of reads, of logins.

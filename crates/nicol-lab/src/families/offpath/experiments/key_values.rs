@@ -144,7 +144,7 @@ const WARM_UP: [Nanos; 2] = [Nanos::from_micros(500), Nanos::from_micros(300)];
 const FOOTPRINT: u64 = 1_000;
 const BASE: u64 = 500 << 20;
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Point {
     throughput: f64,
@@ -155,7 +155,7 @@ struct Point {
     violations: Vec<String>,
 }
 
-/// What clients ask, and of which system.
+/// The operations of the clients, and the system.
 #[derive(Clone, Debug)]
 struct Asked<'s> {
     system: &'s str,

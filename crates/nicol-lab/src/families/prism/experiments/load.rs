@@ -41,7 +41,7 @@ pub(super) struct Load {
     pub(super) clients: usize,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) throughput: f64,
