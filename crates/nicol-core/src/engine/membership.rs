@@ -21,6 +21,8 @@ pub(super) struct Membership {
     lease: Cell<Option<Nanos>>,
     /// Has the other half crashed that this side needs?
     halved: Cell<bool>,
+    /// Has its node caught up, as it says itself?
+    complete: Cell<bool>,
 }
 
 impl Membership {
@@ -37,6 +39,7 @@ impl Membership {
             lives: KnownLives::of((here.node, here.side), incarnation),
             lease: Cell::new(None),
             halved: Cell::new(false),
+            complete: Cell::new(false),
         }
     }
 
@@ -85,6 +88,15 @@ impl Membership {
         if !self.halved.get() {
             self.lease.set(Some(until));
         }
+    }
+
+    pub(super) fn declare_complete(&self) {
+        self.complete.set(true);
+    }
+
+    /// Has the node said that it has caught up?
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete.get()
     }
 
     pub(super) fn revoke_lease(&self) {

@@ -63,6 +63,11 @@ pub(super) fn empty(tables: &ByTable<Rows>, config: &XenicConfig) -> Replica {
     Replica::new(tables.map(|rows| table_for(rows, config)))
 }
 
+/// The same tables without space for any row.
+pub(super) fn without_rows(tables: &ByTable<Rows>) -> ByTable<Rows> {
+    tables.map(|rows| Rows { capacity: 0, ..rows.clone() })
+}
+
 fn table_for(rows: &Rows, config: &XenicConfig) -> HostTable {
     let geometry = Geometry::new(
         (rows.capacity * config.slots_percent / 100).max(SLOTS_MIN),
