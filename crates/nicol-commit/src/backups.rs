@@ -14,11 +14,14 @@ impl<S> Backups<S> {
     /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their
     /// numbers.
     pub(super) fn copy(view: &View, id: NodeId, shards: &[S], copy: impl Fn(&S) -> S) -> Self {
-        let mut backed_up: Vec<ShardId> = view.backed_up_by(id).collect();
-        backed_up.sort_unstable();
-        let copies =
-            backed_up.into_iter().map(|shard| (shard, copy(&shards[usize::from(shard.0)])));
-        Self(copies.collect())
+        Self::of(view.backed_up_by(id), |shard| copy(&shards[usize::from(shard.0)]))
+    }
+
+    /// What `make` makes for each of `shards`.
+    pub(super) fn of(shards: impl Iterator<Item = ShardId>, make: impl Fn(ShardId) -> S) -> Self {
+        let mut shards: Vec<ShardId> = shards.collect();
+        shards.sort_unstable();
+        Self(shards.into_iter().map(|shard| (shard, make(shard))).collect())
     }
 
     /// The copy of `shard`, if it backs it up.

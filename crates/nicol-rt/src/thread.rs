@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::orders::{Order, Orders, Rebirth};
 use crate::parker::Parker;
 use crate::ring::{self, Incoming, Outgoing};
-use crate::view_service::Requests;
+use crate::view_service::{Request, Requests};
 use crate::world::{LiveWorld, Shared};
 
 /// The longest sleep; work always wakes a thread earlier.
@@ -344,9 +344,15 @@ impl EngineThread {
         }
         self.asks_at = now + requests.renewal();
         // The first engine of a side asks for the side.
-        let first = self.living.iter().map(Engine::world).filter(|world| world.here().core == 0);
-        let asking = first.filter(|world| world.stalled_until().is_none() && !world.is_cut_off());
-        requests.leave(asking.map(|world| (world.life(), now)));
+        let asks = |engine: &&Engine<LiveWorld>| {
+            let world = engine.world();
+            world.here().core == 0 && world.stalled_until().is_none() && !world.is_cut_off()
+        };
+        requests.leave(self.living.iter().filter(asks).map(|engine| Request {
+            side: engine.world().life(),
+            at: now,
+            complete: engine.is_complete(),
+        }));
     }
 
     fn follow_orders(&mut self) {

@@ -90,6 +90,11 @@ impl LostSides {
         nic.fetch_or(loss.nic, Ordering::Relaxed);
     }
 
+    /// Has a crash taken either side's?
+    pub fn are_any(&self) -> bool {
+        self.0.iter().any(|lost| lost.load(Ordering::Relaxed))
+    }
+
     /// Something in the memory of `side` is about to be used. Cost: one read.
     ///
     /// # Panics

@@ -20,6 +20,8 @@ pub(super) struct Membership {
     lease: Cell<Option<Nanos>>,
     /// True if the other half has crashed that this side needs.
     halved: Cell<bool>,
+    /// Has its node caught up, as it says itself?
+    complete: Cell<bool>,
 }
 
 impl Membership {
@@ -36,6 +38,7 @@ impl Membership {
             lives: KnownLives::of((here.node, here.side), incarnation),
             lease: Cell::new(None),
             halved: Cell::new(false),
+            complete: Cell::new(false),
         }
     }
 
@@ -83,6 +86,15 @@ impl Membership {
         if !self.halved.get() {
             self.lease.set(Some(until));
         }
+    }
+
+    pub(super) fn declare_complete(&self) {
+        self.complete.set(true);
+    }
+
+    /// Has the node said that it has caught up?
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete.get()
     }
 
     pub(super) fn revoke_lease(&self) {

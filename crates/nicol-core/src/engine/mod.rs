@@ -313,6 +313,12 @@ impl<W: World> Engine<W> {
         self.site().membership().grant_lease(until);
     }
 
+    /// Has the node [said](crate::fabric::Local::declare_complete) that it has caught up? The world
+    /// tells the service of views when the engine asks for a lease.
+    pub fn is_complete(&self) -> bool {
+        self.site().membership().is_complete()
+    }
+
     /// Revokes the lease: the engine serves no request until it is granted another.
     pub fn revoke_lease(&self) {
         self.site().membership().revoke_lease();

@@ -3,6 +3,7 @@
 //! A request is parsed here, once, where it arrives. The step that has its name serves it: there
 //! and then if it waits for nothing, else in a task of its own (decision 0028).
 
+mod copying;
 mod log_writer;
 pub(super) mod lookup;
 mod own_keys;
@@ -21,7 +22,9 @@ use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
-use super::messages::{FENCE, INSTALL, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
+use super::messages::{
+    COPIED, COPY, DRAIN, FENCE, INSTALL, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME,
+};
 use super::node::{Node, OwnInserts};
 use super::open_txn::OpenTxns;
 use crate::decided::{decisions_of, parse_decided};
@@ -32,6 +35,8 @@ use crate::messages::{
 };
 use crate::survivor::Survivor;
 use crate::writes::{Change, Writes};
+use copying::Copying;
+pub(super) use copying::declare_if_complete;
 use log_writer::{LogWriter, Position};
 pub(super) use own_keys::{OwnKeys, ReadAtOnce};
 use remote_execution::ShippedTxns;
@@ -46,6 +51,7 @@ pub(super) struct NicServer<F: Fabric> {
     log: LogWriter<F>,
     own: Rc<OwnKeys<F>>,
     shipped: Rc<ShippedTxns<F>>,
+    copying: Rc<Copying<F>>,
 }
 
 impl<F: Fabric> NicServer<F> {
@@ -58,8 +64,9 @@ impl<F: Fabric> NicServer<F> {
         let memory = node.log(fabric.here().core).clone();
         let log = LogWriter::new(fabric.clone(), memory);
         let own = Rc::new(OwnKeys::new(fabric.clone(), node.clone()));
+        let copying = Copying::new(fabric.clone(), node.clone(), txns.clone());
         let shipped = ShippedTxns::new(fabric.clone(), node.clone(), procedures, txns, own.clone());
-        Self { fabric, node, log, own, shipped: Rc::new(shipped) }
+        Self { fabric, node, log, own, shipped: Rc::new(shipped), copying }
     }
 
     /// The node that it serves.
@@ -115,6 +122,7 @@ impl<F: Fabric> NicServer<F> {
             FENCE | REPORT | REPLICATE | INSTALL | RESOLVE => {
                 self.take_recovery(delivery.kind, body, reply_to)
             }
+            DRAIN | COPY | COPIED => self.copying.take(delivery.kind, body, reply_to),
             SHIP => self.shipped.take(body, reply_to),
             SHIP_OUTCOME => {
                 self.shipped.tell_outcome(parse_ship_outcome(body)?, reply_to);
