@@ -354,7 +354,8 @@ impl Front {
 
     fn insert(&mut self, slot: usize, stream: Stream, ends: (Address, Address)) {
         let id = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
-        let client = Arc::new(Client::new(id, ends, self.mailbox.clone(), slot));
+        let client =
+            Arc::new(Client::new(id, ends, stream.descriptor(), self.mailbox.clone(), slot));
         self.shared.clients.add(client.clone());
         let session = Session::new(&self.shared, client);
         if slot == self.connections.len() {

@@ -21,12 +21,13 @@ use std::time::{Duration, Instant};
 use nicol_core::ids::Key;
 
 use self::blocked::Turn;
+use self::clients::Buffers;
 use self::dispatch::Answered;
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Answers, Session};
 use self::socket::Stream;
 use crate::commands::lookup;
-use crate::commands::spec::{Action, Spec};
+use crate::commands::spec::{Action, Admin, Spec};
 use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::slow_log::SlowClient;
@@ -180,14 +181,26 @@ impl Connection {
 
     /// Counts the bytes that its buffers take; returns by how many they have grown.
     fn weigh(&mut self) -> i64 {
+        let buffers = self.buffers();
+        self.session.client.weigh(buffers);
+        let before = std::mem::replace(&mut self.weight, buffers.all);
+        buffers.all as i64 - before as i64
+    }
+
+    fn buffers(&self) -> Buffers {
         let rest: usize = self.rest.iter().map(Planned::bytes).sum();
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.plan.bytes());
         let walk = self.session.walk.as_ref().map_or(0, |walk| walk.bytes());
-        let buffers = self.input.capacity() + self.output.capacity() + walk;
-        let bytes = buffers + self.batch.bytes() + rest + queued;
-        self.session.client.weigh(bytes);
-        let before = std::mem::replace(&mut self.weight, bytes);
-        bytes as i64 - before as i64
+        let taken = self.input.capacity() + self.output.capacity() + walk;
+        Buffers {
+            all: taken + self.batch.bytes() + rest + queued,
+            input: self.input.len() - self.consumed,
+            input_room: self.input.capacity() - self.input.len(),
+            queued,
+            unsent: self.output.len() - self.written,
+            output: self.output.capacity(),
+            waits_for_room: self.awaits_room.into(),
+        }
     }
 
     /// Bytes of replies that the client has not taken.
@@ -322,6 +335,9 @@ impl Connection {
         }
         if self.batch.commands() > 0 {
             return Want::Submit(Kind::Batch);
+        }
+        if spec.is_some_and(|spec| matches!(spec.action, Action::Admin(Admin::Client, _))) {
+            self.session.client.weigh(self.buffers());
         }
         let (session, out, begun) = (&mut self.session, &mut self.output, Instant::now());
         let before = out.len();

@@ -23,6 +23,8 @@ pub struct Caller<'t> {
     pub only_reads: bool,
     /// Commands that may grow are refused.
     pub spares: bool,
+    /// Someone sees its commands.
+    pub is_watched: bool,
     limits: Limits,
     pub database: Database,
     /// The version of the protocol in which it sees replies.
@@ -51,6 +53,7 @@ impl<'t> Caller<'t> {
             rights,
             only_reads: head.only_reads || flags.only_reads(),
             spares: head.spares && !flags.may_grow(),
+            is_watched: head.is_watched,
             limits: head.limits(),
             database: head.database,
             version: Protocol::Resp2,

@@ -273,6 +273,8 @@ impl Machine {
             Ok((_, body)) => self.load(code, body)?,
             Err(text) => Err(text),
         };
+        // A function that has kept the library's own `redis` registers nothing any more.
+        self.lua.set_named_registry_value(REGISTERED, Value::Nil)?;
         let registered = match registered {
             Ok(registered) => registered,
             Err(text) => return Ok(Err(text)),

@@ -9,14 +9,16 @@
 //!
 //! Layout, numbers little-endian, one after the other: kind (1 byte: 0 a message, 1 a message on a
 //! sharded channel, 2 an event, 3 what was settled, 4 a grave, 5 a deadline, 6 a key, 7 an end of a
-//! wait, 8 calls, 9 errors), a number (4), two lengths (4 each), two texts. Of a message: where the reply stands that
-//! tells its number of receivers, the channel, the message. Of an event: its class in the lower
-//! half and the database in the upper one, the event, the key. Of what was settled: 0, an argument,
-//! nothing. Of a grave: 0, its record, nothing. A script may write keys that its plan does not
-//! name. Of a deadline that it gives: 0, the row, the time (8 bytes each). Of a key that it writes:
-//! 0, the row, the key. Of an end of a wait: 0, nothing, nothing. Of calls: the place of the command
-//! in the table, and how often scripts called it, how often it failed and was rejected (4 bytes
-//! each). Of errors: how many, their code, nothing.
+//! wait, 8 calls, 9 errors, 10 a command), a number (4), two lengths (4 each), two texts. Of a
+//! message: where the reply stands that tells its number of receivers, the channel, the message. Of
+//! an event: its class in the lower half and the database in the upper one, the event, the key. Of
+//! what was settled: 0, an argument, nothing. Of a grave: 0, its record, nothing. A script may
+//! write keys that its plan does not name. Of a deadline that it gives: 0, the row, the time (8
+//! bytes each). Of a key that it writes: 0, the row, the key. Of an end of a wait: 0, nothing,
+//! nothing. Of calls: the place of the command in the table, and how often scripts called it, how
+//! often it failed and was rejected (4 bytes each). Of errors: how many, their code, nothing. Of a
+//! command that a script calls, for those who see all: the database, its words (each behind its
+//! length in 4 bytes), nothing.
 
 use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
@@ -40,6 +42,7 @@ const WROTE: u8 = 6;
 const ENDS: u8 = 7;
 const CALLS: u8 = 8;
 const ERRORS: u8 = 9;
+const SHOWN: u8 = 10;
 /// The reply of a PUBLISH until its receivers are known.
 pub const NO_RECEIVERS: &[u8] = b":0\r\n";
 
@@ -104,6 +107,21 @@ impl News {
         self.told.extend(later);
     }
 
+    /// A script calls a command in `database`.
+    pub fn show<'w>(&mut self, database: Database, words: impl Iterator<Item = &'w [u8]>) {
+        let mut text = Vec::new();
+        for word in words {
+            text.extend_from_slice(&(word.len() as u32).to_le_bytes());
+            text.extend_from_slice(word);
+        }
+        push(&mut self.told, SHOWN, database.number().into(), &text, b"");
+    }
+
+    /// Bytes of what was told so far.
+    pub fn len(&self) -> usize {
+        self.told.len()
+    }
+
     /// Which commands were called and failed.
     pub fn tally(&mut self) -> &mut Tally {
         &mut self.tally
@@ -164,6 +182,16 @@ fn parts(news: &[u8]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
+/// The words of a command that is shown.
+fn words(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = text.split_first_chunk()?;
+        let (word, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        text = rest;
+        Some(word)
+    })
+}
+
 /// What the attempt of a command that waits has settled in `output`.
 pub fn settled(output: &[u8]) -> Option<&[u8]> {
     let mut settled = parts(OutputHead::news(output)).filter(|(kind, ..)| *kind == SETTLED);
@@ -215,6 +243,11 @@ pub fn send(shared: &Shared, output: &mut Vec<u8>) -> Told {
             MESSAGE => receivers.push((number, pubsub.publish(first, second))),
             SHARDED => receivers.push((number, pubsub.publish_sharded(first, second))),
             GRAVE => told.expiring.extend(word(first).map(|row| (0, Key(row)))),
+            SHOWN => {
+                if let Some(database) = Database::new(number as i64) {
+                    shared.monitors.show(database, None, words(first));
+                }
+            }
             EVENT => {
                 if let Some(database) = Database::new((number >> 16) as i64) {
                     shared.notices.send(pubsub, number & 0xffff, database, first, second);

@@ -93,6 +93,15 @@ fn slow_commands_are_kept_until_they_are_reset() {
     let entry = text(&client.reply());
     assert!(entry.contains("*2\r\n$3\r\nget\r\n$1\r\na\r\n"), "{entry}");
     assert!(entry.ends_with("$2\r\nme\r\n"), "{entry}");
+    for sent in ["spop a 2", "hrandfield nosuch", "sort nosuch by x limit 0 1"] {
+        client.send(format!("{sent}\r\n").as_bytes());
+        client.reply();
+        client.send(b"SLOWLOG GET 1\r\n");
+        let shown = sent.split(' ').map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        let shown = format!("*{}\r\n{}", sent.split(' ').count(), shown.collect::<String>());
+        let entry = text(&client.reply());
+        assert!(entry.contains(&shown), "{sent}: {entry}");
+    }
     client.send(b"LATENCY LATEST\r\n");
     assert!(text(&client.reply()).starts_with("*1\r\n*4\r\n$7\r\ncommand\r\n"));
     client.ask(b"LATENCY RESET\r\nLATENCY HISTORY command\r\n", b":1\r\n*0\r\n");

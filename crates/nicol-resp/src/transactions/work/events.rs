@@ -100,6 +100,17 @@ impl<'t> Work<'t> {
         self.news.finish()
     }
 
+    /// Shows a command of a script, in `database`, to who sees every command.
+    pub fn show<'w>(
+        &mut self,
+        database: Database,
+        words: impl Iterator<Item = &'w [u8]>,
+    ) -> Result<(), Stop> {
+        let before = self.news.len();
+        self.news.show(database, words);
+        self.spend(self.news.len() - before)
+    }
+
     /// Which commands were called and failed.
     pub fn tally(&mut self) -> &mut Tally {
         self.news.tally()
