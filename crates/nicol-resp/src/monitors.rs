@@ -37,17 +37,18 @@ impl Monitors {
         }
     }
 
-    /// Shows a command that a client at `peer` gives.
+    /// Shows a command that a client at `peer` gives; `None`: a script.
     pub fn show<'a>(
         &self,
         database: Database,
-        peer: &Address,
+        peer: Option<&Address>,
         words: impl Iterator<Item = &'a [u8]>,
     ) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let place = match peer.path() {
-            Some(path) => format!("unix:{}", path.display()),
-            None => peer.endpoint(),
+        let place = match peer.map(|peer| (peer, peer.path())) {
+            None => "lua".to_owned(),
+            Some((_, Some(path))) => format!("unix:{}", path.display()),
+            Some((peer, None)) => peer.endpoint(),
         };
         let (seconds, micros) = (now.as_secs(), now.subsec_micros());
         let mut line = format!("{seconds}.{micros:06} [{} {place}]", database.number());

@@ -1,6 +1,7 @@
 //! What the fronts share: configuration, backend, counters.
 
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -63,6 +64,8 @@ pub struct ServerInfo {
     pub shutdown: Option<fn()>,
     /// How it outlives the process; `None`: nothing does.
     pub persistence: Option<Persistence>,
+    /// The file with its flags, which CONFIG REWRITE changes.
+    pub config_file: Option<PathBuf>,
     /// Sections that the store adds to INFO: title and lines.
     #[expect(clippy::type_complexity, reason = "one callback, named by its field")]
     pub sections: Option<Arc<dyn Fn() -> Vec<(String, InfoLines)> + Send + Sync>>,
@@ -83,6 +86,7 @@ impl ServerInfo {
             cpu: || None,
             shutdown: None,
             persistence,
+            config_file: None,
             sections,
         }
     }
@@ -329,6 +333,7 @@ impl Shared {
     pub fn planner_for<'a>(&'a self, database: Database, rights: &'a [u8]) -> Planner<'a> {
         let mut planner = self.planner(database).scripted(&self.scripts, rights);
         planner.spares = self.exceeds_memory();
+        planner.is_watched = !self.monitors.is_off();
         planner
     }
 

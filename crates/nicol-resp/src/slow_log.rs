@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::clock::unix_seconds;
 use crate::commands::TABLE;
 use crate::connection::address::Address;
+use crate::connection::clients::Client;
 use crate::scripts::sent::sent;
 use crate::transactions::plan::Planned;
 
@@ -39,6 +40,12 @@ pub struct SlowClient {
     pub address: Address,
     /// As it was said with CLIENT SETNAME.
     pub name: Vec<u8>,
+}
+
+impl SlowClient {
+    pub fn of(client: &Client) -> Self {
+        Self { address: client.peer.clone(), name: client.seen().name.clone() }
+    }
 }
 
 /// Commands that were answered together.

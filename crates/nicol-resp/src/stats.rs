@@ -51,25 +51,74 @@ impl CommandStats {
     }
 }
 
+/// Codes of errors that are told apart. Scripts choose them, so there may be any number.
+const CODES_MAX: usize = 128;
+/// Bytes of an error in which its code ends.
+const CODE_BYTES: usize = 32;
+
+/// The errors that clients were answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// How many.
+    pub all: u64,
+    /// By their codes, of which the first [`CODES_MAX`] are kept.
+    pub by_code: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Errors {
+    fn add(&mut self, code: &[u8], errors: u64) {
+        self.all += errors;
+        if let Some(known) = self.by_code.get_mut(code) {
+            *known += errors;
+        } else if self.by_code.len() < CODES_MAX {
+            self.by_code.insert(code.to_vec(), errors);
+        }
+    }
+}
+
+/// The code of an error: its first word, ERR if that is too long.
+pub fn code_of(error: &[u8]) -> &[u8] {
+    let text = error.strip_prefix(b"-").unwrap_or(error);
+    let end = text.iter().take(CODE_BYTES).position(|byte| *byte == b' ');
+    end.map_or(b"ERR", |end| &text[..end])
+}
+
 /// The commands of one front, by their numbers: a subcommand that the front answers has its own.
 #[derive(Debug, Default)]
-pub struct FrontStats(BTreeMap<usize, CommandStats>);
+pub struct FrontStats {
+    commands: BTreeMap<usize, CommandStats>,
+    errors: Errors,
+}
 
 impl FrontStats {
     /// So many calls of a command have been answered, each after `time`.
     pub fn called(&mut self, (place, calls): (usize, usize), time: Duration) {
-        let stats = self.0.entry(place).or_insert_with(CommandStats::new);
+        let stats = self.command(place);
         stats.calls += calls as u64;
         stats.total += time * calls as u32;
         stats.times.saturating_record_n((time.as_micros() as u64).max(1), calls as u64);
     }
 
-    pub fn rejected(&mut self, place: usize) {
-        self.0.entry(place).or_insert_with(CommandStats::new).rejected += 1;
+    /// So many calls are a part of another command, whose time has theirs.
+    pub fn called_within(&mut self, (place, calls): (usize, usize)) {
+        self.command(place).calls += calls as u64;
+    }
+
+    pub fn rejected(&mut self, (place, calls): (usize, usize)) {
+        self.command(place).rejected += calls as u64;
     }
 
     pub fn failed(&mut self, (place, calls): (usize, usize)) {
-        self.0.entry(place).or_insert_with(CommandStats::new).failed += calls as u64;
+        self.command(place).failed += calls as u64;
+    }
+
+    /// So many errors with this code were answered.
+    pub fn errors(&mut self, code: &[u8], errors: usize) {
+        self.errors.add(code, errors as u64);
+    }
+
+    fn command(&mut self, place: usize) -> &mut CommandStats {
+        self.commands.entry(place).or_insert_with(CommandStats::new)
     }
 }
 
@@ -170,7 +219,7 @@ impl Stats {
     pub fn commands(&self) -> BTreeMap<usize, CommandStats> {
         let mut all = BTreeMap::new();
         for front in 0..self.fronts.len() {
-            for (place, stats) in &self.of(front).0 {
+            for (place, stats) in &self.of(front).commands {
                 let sum = all.entry(*place).or_insert_with(CommandStats::new);
                 sum.add(stats);
             }
@@ -178,15 +227,48 @@ impl Stats {
         all
     }
 
+    /// The errors of all fronts.
+    pub fn errors(&self) -> Errors {
+        let mut all = Errors::default();
+        for front in 0..self.fronts.len() {
+            let Errors { all: errors, by_code } = self.of(front).errors.clone();
+            by_code.iter().for_each(|(code, errors)| all.add(code, *errors));
+            // With those whose code was not kept.
+            all.all += errors - by_code.values().sum::<u64>();
+        }
+        all
+    }
+
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
-        (0..self.fronts.len()).for_each(|front| self.of(front).0.clear());
+        (0..self.fronts.len()).for_each(|front| *self.of(front) = FrontStats::default());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_code_of_an_error_is_its_first_word() {
+        assert_eq!(code_of(b"-WRONGTYPE Operation\r\n"), b"WRONGTYPE");
+        assert_eq!(code_of(b"NOAUTH Authentication required."), b"NOAUTH");
+        assert_eq!(code_of(b"-ERROR\r\n"), b"ERR", "no word ends");
+        assert_eq!(code_of(&[b'x'; 40]), b"ERR");
+    }
+
+    #[test]
+    fn codes_are_bounded_and_errors_are_all_counted() {
+        let stats = Stats::new(2);
+        for number in 0..2 * CODES_MAX {
+            stats.of(number % 2).errors(format!("E{}", number / 2).as_bytes(), 3);
+        }
+        let errors = stats.errors();
+        assert_eq!((errors.all, errors.by_code.len()), (6 * CODES_MAX as u64, CODES_MAX));
+        stats.of(0).errors(b"MORE", 1);
+        assert_eq!(stats.errors().all, errors.all + 1);
+        assert!(!stats.errors().by_code.contains_key(&b"MORE"[..]));
+    }
 
     #[test]
     fn the_rate_is_that_of_the_last_two_seconds() {

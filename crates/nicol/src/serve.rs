@@ -91,6 +91,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     config.limits.clients = clients;
     let mut info = server_info(&settings, &run_id, keeper.as_ref(), found);
     info.process_bytes = besides(backend.memory().used().0);
+    info.config_file = args.config.clone();
     config.threads = fronts(config.single, world.threads());
     let warned = warnings(&settings, world.threads(), free);
     let attach = |thread, front| world.attach(thread, front).map_err(io::Error::other);

@@ -366,5 +366,5 @@ pub fn note_refusal(
 ) {
     let in_multi = session.multi.is_some();
     let refusal = Refusal { reason, in_multi, object: object.to_vec(), user: user.to_vec() };
-    shared.users.log.note(refusal, line(session), Instant::now());
+    shared.users.log.note(refusal, line(session, shared), Instant::now());
 }

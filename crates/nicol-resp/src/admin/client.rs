@@ -87,7 +87,7 @@ pub fn answer(
             return After::Go;
         }
         "client|info" => {
-            info(session, out);
+            info(session, shared, out);
             return After::Go;
         }
         "client|kill" => return kill(session, shared, command, out),
@@ -221,16 +221,21 @@ fn name_of(number: CommandNumber) -> &'static str {
     }
 }
 
+fn describe(client: &Client, shared: &Shared, now: Instant, text: &mut String) {
+    let mode = shared.tracking.mode(client.id).map(|(mode, _)| mode);
+    client.describe(now, name_of, tracking::redirect(mode.as_ref()), text);
+}
+
 /// The client's line of CLIENT LIST.
-pub fn line(session: &Session) -> String {
+pub fn line(session: &Session, shared: &Shared) -> String {
     let mut text = String::new();
-    session.client.describe(Instant::now(), name_of, &mut text);
+    describe(&session.client, shared, Instant::now(), &mut text);
     text.truncate(text.trim_end().len());
     text
 }
 
-fn info(session: &Session, out: &mut Vec<u8>) {
-    session.reply(out).verbatim(&(line(session) + "\n"));
+fn info(session: &Session, shared: &Shared, out: &mut Vec<u8>) {
+    session.reply(out).verbatim(&(line(session, shared) + "\n"));
 }
 
 fn list(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -244,17 +249,17 @@ fn listed(shared: &Shared, command: &Command<'_>) -> Result<String, Vec<u8>> {
     let (mut text, now) = (String::new(), Instant::now());
     let all = shared.clients.all();
     match (command.arg(2).to_ascii_lowercase().as_slice(), command.len()) {
-        (_, 2) => all.values().for_each(|client| client.describe(now, name_of, &mut text)),
+        (_, 2) => all.values().for_each(|client| describe(client, shared, now, &mut text)),
         (b"type", 4) => {
             let kind = Kind::parse(command.arg(3))?;
             let fitting = all.values().filter(|client| kind.has(client));
-            fitting.for_each(|client| client.describe(now, name_of, &mut text));
+            fitting.for_each(|client| describe(client, shared, now, &mut text));
         }
         (b"id", 4..) => {
             for id in command.args(3) {
                 let id = parse_i64(id).ok_or(b"ERR Invalid client ID")?;
                 if let Some(client) = all.get(&(id as u64)) {
-                    client.describe(now, name_of, &mut text);
+                    describe(client, shared, now, &mut text);
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::commands::glob::matches;
 use crate::commands::key_places::KeyPlaces;
 use crate::commands::rights::{self, Categories, NUMBERS};
 use crate::commands::spec::Spec;
-use crate::commands::{TABLE, lookup, unnamed_keys};
+use crate::commands::{TABLE, key_flags, lookup, unnamed_keys};
 use crate::connection::encode::Reply;
 use crate::connection::parse::Command;
 use crate::connection::session::Session;
@@ -54,10 +54,14 @@ pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
             Err(text) => reply.error(text),
         },
         b"getkeys" => match keys(command) {
-            Ok(keys) => {
-                reply.array(keys.len());
-                keys.iter().for_each(|key| reply.bulk(key));
+            Ok(places) => {
+                reply.array(places.len());
+                places.iter().for_each(|place| reply.bulk(command.arg(*place)));
             }
+            Err(text) => reply.error(&text),
+        },
+        b"getkeysandflags" => match keys(command) {
+            Ok(keys) => flagged(command, &keys, &mut reply),
             Err(text) => reply.error(&text),
         },
         b"help" => {
@@ -67,6 +71,7 @@ pub fn answer(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
                 "COUNT",
                 "DOCS [<name> ...]",
                 "GETKEYS <name> [<arg> ...]",
+                "GETKEYSANDFLAGS <name> [<arg> ...]",
                 "INFO [<name> ...]",
                 "LIST [FILTERBY (MODULE <name>|ACLCAT <category>|PATTERN <pattern>)]",
                 "HELP",
@@ -100,10 +105,11 @@ fn listed(command: &Command<'_>) -> Result<Vec<&'static str>, &'static [u8]> {
     }
 }
 
-/// The keys of the command that is an argument of COMMAND GETKEYS.
-fn keys<'a>(command: &Command<'a>) -> Result<Vec<&'a [u8]>, Vec<u8>> {
+/// The places of the keys of the command that is an argument of COMMAND GETKEYS or GETKEYSANDFLAGS.
+fn keys(command: &Command<'_>) -> Result<Vec<usize>, Vec<u8>> {
     if command.len() < 3 {
-        return Err(arity_error("command|getkeys"));
+        let name = String::from_utf8_lossy(command.arg(1)).to_lowercase();
+        return Err(arity_error(&format!("command|{name}")));
     }
     let spec = lookup(command.arg(2)).ok_or(b"ERR Invalid command specified")?;
     let len = command.len() - 2;
@@ -117,5 +123,19 @@ fn keys<'a>(command: &Command<'a>) -> Result<Vec<&'a [u8]>, Vec<u8>> {
     let words: Vec<_> = command.args(2).collect();
     // Of several that are stored into the last counts.
     let stored = unnamed_keys(spec, &words).0.pop();
-    Ok(places.iter().chain(stored).map(|place| words[place]).collect())
+    Ok(places.iter().chain(stored).map(|place| 2 + place).collect())
+}
+
+/// The keys at these places, each with what the command does with it.
+fn flagged(command: &Command<'_>, places: &[usize], reply: &mut Reply<'_>) {
+    let Some(spec) = lookup(command.arg(2)) else { return };
+    let words: Vec<_> = command.args(2).collect();
+    reply.array(places.len());
+    for (nth, place) in places.iter().enumerate() {
+        let flags: Vec<_> = key_flags::flags(spec, &words, nth).split(' ').collect();
+        reply.array(2);
+        reply.bulk(command.arg(*place));
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.status(flag));
+    }
 }

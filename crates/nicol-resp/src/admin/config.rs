@@ -1,7 +1,9 @@
 //! CONFIG.
 
 use crate::commands::errors::{arity_error, unknown_subcommand};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, io};
 
 use crate::commands::glob::matches;
 use crate::commands::number::parse_i64;
@@ -47,6 +49,11 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
             shared.counters.reset();
             reply.status("OK");
         }
+        b"rewrite" if command.len() == 2 => match rewrite(shared) {
+            Ok(()) => reply.status("OK"),
+            Err(text) => reply.error(text.as_bytes()),
+        },
+        b"rewrite" => reply.error(&arity_error("config|rewrite")),
         b"help" => {
             let lines = [
                 "CONFIG <subcommand> [<arg> ...]. Subcommands are:",
@@ -58,6 +65,8 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
                 "    min-replicas-to-write, and the sizes beyond which Redis holds a value in",
                 "    another form.",
                 "RESETSTAT",
+                "REWRITE",
+                "    Write what was set into the file of --config, as far as that can hold it.",
                 "HELP",
             ];
             reply.lines(&lines);
@@ -75,6 +84,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("appendfsync", fsync(kept).into()),
         ("appendonly", if kept.is_some() { "yes" } else { "no" }.into()),
+        ("daemonize", "no".into()),
         ("bind", shared.address.ip().map_or(String::new(), |ip| ip.to_string())),
         ("databases", DATABASES.to_string()),
         ("dir", kept.map_or(String::new(), |kept| kept.dir.clone())),
@@ -93,7 +103,9 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("notify-keyspace-events", shared.notices.text()),
         ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
+        ("replicaof", String::new()),
         ("save", String::new()),
+        ("slaveof", String::new()),
         ("slowlog-log-slower-than", slower_than.to_string()),
         ("slowlog-max-len", load(&shared.stats.slow.max)),
         ("tcp-keepalive", limits.keepalive.as_secs().to_string()),
@@ -154,6 +166,8 @@ fn read(shared: &Shared, name: &str, text: &[u8]) -> Option<Result<Value, String
         }
     })
 }
+
+const IMMUTABLE: &str = "can't set immutable config: it is given at the start of the server";
 
 /// Why the limit cannot be lowered, or the policy chosen.
 const EVICTS: &str = "only at the limit of the start keys are evicted: with a policy that evicts \
@@ -216,7 +230,7 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
         let value = match read(shared, &name, text).map_or_else(|| Err(known()), Ok) {
             Ok(value) => value.map_err(|why| refused(&why))?,
             Err(Some((_, now))) if now.as_bytes().eq_ignore_ascii_case(text) => Value::Same,
-            Err(Some(_)) => return Err(refused("it is given at the start of the server")),
+            Err(Some(_)) => return Err(refused(IMMUTABLE)),
             Err(None) => {
                 let text = "ERR Unknown option or number of arguments for CONFIG SET";
                 return Err(format!("{text} - '{name}'"));
@@ -259,6 +273,69 @@ fn set(shared: &Shared, command: &Command<'_>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// CONFIG REWRITE: the file of --config holds what has been set. Errors: there is no file, it has
+/// no place for a setting that has been changed, or the system refuses.
+fn rewrite(shared: &Shared) -> Result<(), String> {
+    let file = shared.info.config_file.as_ref();
+    let file = file.ok_or("ERR The server is running without a config file")?;
+    let now = settings(shared);
+    let lost: Vec<_> = UNKEPT
+        .iter()
+        .filter(|(name, first)| now.iter().any(|(known, value)| known == name && value != first))
+        .map(|(name, _)| *name)
+        .chain(shared.memory_limit.get().map(|_| "maxmemory"))
+        .chain(shared.sizes.changed())
+        .collect();
+    if !lost.is_empty() {
+        return Err(format!(
+            "ERR Rewriting config file: it has no place for {}: set it anew after each start, or \
+             set it back",
+            lost.join(", ")
+        ));
+    }
+    let eviction = &shared.eviction;
+    let lines = [
+        ("max_memory_policy", format!("\"{}\"", eviction.policy().name())),
+        ("max_memory_samples", eviction.samples.load(Ordering::Relaxed).to_string()),
+    ];
+    write_lines(file, &lines)
+        .map_err(|error| format!("ERR Rewriting config file: {}: {error}", file.display()))
+}
+
+/// Settings that the file of --config has no place for, and their values at the start.
+const UNKEPT: [(&str, &str); 7] = [
+    ("latency-monitor-threshold", "0"),
+    ("lfu-decay-time", "1"),
+    ("lfu-log-factor", "10"),
+    ("min-replicas-to-write", "0"),
+    ("notify-keyspace-events", ""),
+    ("slowlog-log-slower-than", "10000"),
+    ("slowlog-max-len", "128"),
+];
+
+/// Gives each setting its value in a file of lines `name = value`: in its line, or in a new one.
+/// A crash leaves the old file or the new one.
+fn write_lines(file: &Path, settings: &[(&str, String)]) -> io::Result<()> {
+    let mut lines: Vec<_> = fs::read_to_string(file)?.lines().map(str::to_owned).collect();
+    // What stands behind a table's name belongs to the table.
+    let top = lines.iter().position(|line| line.trim_start().starts_with('['));
+    let top = top.unwrap_or(lines.len());
+    for (name, value) in settings {
+        let is_its =
+            |line: &String| line.split_once('=').is_some_and(|(known, _)| known.trim() == *name);
+        let line = format!("{name} = {value}");
+        match lines[..top].iter().position(is_its) {
+            Some(place) => lines[place] = line,
+            None => lines.insert(top, line),
+        }
+    }
+    let mut new = file.as_os_str().to_owned();
+    new.push(".new");
+    fs::write(&new, lines.join("\n") + "\n")?;
+    fs::File::open(&new)?.sync_all()?;
+    fs::rename(&new, file)
 }
 
 /// A limit in bytes; 0: there is none, as Redis says it.

@@ -92,6 +92,12 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
     }
     let commands = super::slowlog::costs(shared);
     all.push(("Commandstats".to_owned(), commands.iter().map(command_line).collect()));
+    let errors = shared.stats.errors();
+    let errors = errors
+        .by_code
+        .iter()
+        .map(|(code, count)| (format!("errorstat_{}", printable(code)), format!("count={count}")));
+    all.push(("Errorstats".to_owned(), errors.collect()));
     all.push(("Latencystats".to_owned(), commands.iter().filter_map(latency_line).collect()));
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
     all.push(("Keyspace".to_owned(), keyspace(shared)));
@@ -107,6 +113,15 @@ fn command_line((name, stats): (&&'static str, &CommandStats)) -> (String, Strin
          failed_calls={failed}"
     );
     (format!("cmdstat_{name}"), line)
+}
+
+/// A code that would break its line or its name is shown without what does.
+fn printable(code: &[u8]) -> String {
+    let safe = |byte: &u8| match byte {
+        b'!'..=b'~' if *byte != b':' => char::from(*byte),
+        _ => '_',
+    };
+    code.iter().map(safe).collect()
 }
 
 /// Nothing of a command that was only refused.
@@ -177,6 +192,7 @@ fn statistics(shared: &Shared) -> Vec<(&'static str, String)> {
         ("transactions_unknown", get(&c.unknown)),
         ("transactions_out_of_memory", get(&c.out_of_memory)),
         ("watch_failures", get(&c.watch_failures)),
+        ("total_error_replies", shared.stats.errors().all.to_string()),
         ("protocol_errors", get(&c.protocol_errors)),
         ("login_failures", get(&c.login_failures)),
         ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),

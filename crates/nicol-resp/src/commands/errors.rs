@@ -17,6 +17,11 @@ pub fn unknown_subcommand(command: &Command<'_>) -> Vec<u8> {
     about_subcommand("unknown subcommand", command.arg(0), command.arg(1))
 }
 
+/// Whether an error is that of a subcommand that does not exist.
+pub fn is_unknown_subcommand(error: &[u8]) -> bool {
+    error.starts_with(b"ERR unknown subcommand '")
+}
+
 /// The error of a subcommand whose arguments are wrong in number or unknown.
 pub fn wrong_subcommand(command: &Command<'_>) -> Vec<u8> {
     wrong_subcommand_of(command.arg(0), command.arg(1))

@@ -18,6 +18,7 @@ mod geo;
 pub mod glob;
 mod hash;
 mod hyperloglog;
+pub mod key_flags;
 pub mod key_places;
 mod keys;
 pub mod kind;

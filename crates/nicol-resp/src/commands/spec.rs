@@ -1,5 +1,6 @@
 //! What a line of the table of commands says.
 
+use super::errors::is_unknown_subcommand;
 use super::key_places::KeyPlaces;
 use crate::connection::clients::CommandNumber;
 use crate::connection::encode::{Protocol, Reply};
@@ -260,7 +261,11 @@ impl Spec {
         if let Err(text) = checked.and_then(|()| how(planner, plan, self, command)) {
             let mut error = Vec::new();
             Reply::new(&mut error, Protocol::Resp2).error(&text);
-            plan.literal(&error);
+            // As in Redis, a subcommand that does not exist is no call.
+            match is_unknown_subcommand(&error[1..]) {
+                true => plan.literal(&error),
+                false => plan.failed(self.number, &error),
+            }
         }
     }
 

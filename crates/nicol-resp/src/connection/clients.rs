@@ -1,6 +1,7 @@
 //! The connected clients of all fronts.
 
 use std::collections::BTreeMap;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub struct Client {
     /// Where it reached the server.
     pub local: Address,
     pub since: Instant,
+    /// The descriptor of its socket.
+    descriptor: RawFd,
     /// The mailbox of its thread, and its place there.
     front: Arc<Mailbox>,
     slot: usize,
@@ -60,10 +63,41 @@ struct Latest {
     command: AtomicU16,
     /// When it last sent something: nanoseconds since it connected.
     active: AtomicU64,
-    /// Bytes of its buffers.
-    bytes: AtomicU64,
+    /// What its buffers hold, in the order of [`Buffers`].
+    buffers: [AtomicU64; BUFFERS],
+    /// The most that its replies have taken.
+    output_peak: AtomicU64,
     /// Channels, patterns and sharded channels that it has subscribed to.
     subscribed: [AtomicUsize; 3],
+}
+
+/// Numbers of [`Buffers`].
+const BUFFERS: usize = 7;
+
+/// Bytes of a client's buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffers {
+    /// All that they take.
+    pub all: usize,
+    /// Requests that were read and not yet executed.
+    pub input: usize,
+    /// Room for more of them.
+    pub input_room: usize,
+    /// Commands queued after MULTI.
+    pub queued: usize,
+    /// Replies that were not yet sent.
+    pub unsent: usize,
+    /// What the buffer of replies takes.
+    pub output: usize,
+    /// Whether there are replies for which the socket had no room: 1.
+    pub waits_for_room: usize,
+}
+
+impl Buffers {
+    const fn numbers(self) -> [usize; BUFFERS] {
+        let Self { all, input, input_room, queued, unsent, output, waits_for_room } = self;
+        [all, input, input_room, queued, unsent, output, waits_for_room]
+    }
 }
 
 /// The choices of a client.
@@ -90,6 +124,7 @@ impl Client {
     pub fn new(
         id: u64,
         (peer, local): (Address, Address),
+        descriptor: RawFd,
         front: Arc<Mailbox>,
         slot: usize,
     ) -> Self {
@@ -102,6 +137,7 @@ impl Client {
             peer,
             local,
             since,
+            descriptor,
             front,
             slot,
             killed,
@@ -232,15 +268,19 @@ impl Client {
     }
 
     /// Tells the bytes of its buffers. Only its own thread calls it.
-    pub fn weigh(&self, bytes: usize) {
-        self.latest.bytes.store(bytes as u64, Ordering::Relaxed);
+    pub fn weigh(&self, buffers: Buffers) {
+        for (told, bytes) in self.latest.buffers.iter().zip(buffers.numbers()) {
+            told.store(bytes as u64, Ordering::Relaxed);
+        }
+        self.latest.output_peak.fetch_max(buffers.output as u64, Ordering::Relaxed);
     }
 
-    /// The line of CLIENT LIST, of the fields that there is something to say of.
+    /// The line of CLIENT LIST, of a client whose invalidations go to the client `redirect`.
     pub fn describe(
         &self,
         now: Instant,
         name_of: fn(CommandNumber) -> &'static str,
+        redirect: i64,
         out: &mut String,
     ) {
         let user = self.user();
@@ -262,12 +302,22 @@ impl Client {
         ];
         let flags: String = told.iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag).collect();
         let flags = if flags.is_empty() { "N" } else { &flags };
+        let buffers = latest.buffers.each_ref().map(|bytes| bytes.load(Ordering::Relaxed));
+        let [all, input, input_room, queued_bytes, unsent, output, waits_for_room] = buffers;
+        let peak = latest.output_peak.load(Ordering::Relaxed);
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        let events = if waits_for_room > 0 { "rw" } else { "r" };
+        // A request's arguments stay where they were read, and replies are in one buffer.
         out.push_str(&format!(
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={} psub={} \
-             ssub={} multi={} tot-mem={} cmd={} user={} resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} \
+             psub={} ssub={} multi={} qbuf={input} qbuf-free={input_room} argv-mem=0 \
+             multi-mem={queued_bytes} rbs={output} rbp={peak} obl={unsent} oll=0 omem={waiting} \
+             tot-mem={all} events={events} cmd={} user={} redir={redirect} resp={} lib-name={} \
+             lib-ver={}\n",
             self.id,
             self.peer.endpoint(),
             self.local.endpoint(),
+            self.descriptor,
             text(&seen.name),
             now.saturating_duration_since(self.since).as_secs(),
             now.saturating_duration_since(active).as_secs(),
@@ -276,7 +326,6 @@ impl Client {
             subscribed[1],
             subscribed[2],
             queued as i64 - 1,
-            latest.bytes.load(Ordering::Relaxed),
             name_of(CommandNumber(latest.command.load(Ordering::Relaxed))),
             text(&user),
             protocol.unwrap_or(Protocol::Resp2).number(),

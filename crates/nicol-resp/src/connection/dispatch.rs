@@ -1,6 +1,6 @@
 //! What is done with a command that joins no batch: answered at once, queued after MULTI, refused.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::clients::CommandNumber;
 use super::parse::Command;
@@ -8,11 +8,15 @@ use super::session::{After, Session};
 use crate::acl::log::Reason;
 use crate::acl::selector::Denied;
 use crate::admin;
-use crate::commands::errors::{arity_error, unknown_command, unknown_subcommand};
+use crate::commands::errors::{
+    arity_error, is_unknown_subcommand, unknown_command, unknown_subcommand,
+};
 use crate::commands::rights;
 use crate::commands::spec::{Action, Admin, InMulti, Spec};
 use crate::events::Event;
 use crate::shared::{Shared, count};
+use crate::slow_log::SlowClient;
+use crate::stats::code_of;
 use crate::transactions::plan::{COMMANDS_MAX, Op, PlanBuilder};
 use crate::transactions::planner::Planner;
 
@@ -49,9 +53,56 @@ pub fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Ve
     shared.refusal(|| spec.may_grow(), || spec.writes()).map(<[u8]>::to_vec)
 }
 
-/// Whether `command` has its number of arguments, and its client the right to give it.
-pub fn allows(session: &Session, spec: &Spec, command: &Command<'_>) -> bool {
-    spec.accepts(command.len()) && (session.authenticated || spec.flags.contains(&"no_auth"))
+/// What the front has answered to a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    reply: &'a [u8],
+    took: Duration,
+    /// It is answered only once transactions have ended.
+    submitted: bool,
+}
+
+impl<'a> Answered<'a> {
+    /// An answer to what the front took up at `begun`.
+    pub fn new(reply: &'a [u8], begun: Instant, submitted: bool) -> Self {
+        Self { reply, took: begun.elapsed(), submitted }
+    }
+}
+
+/// Counts `command`, which the front has answered or refused, or which is queued or submitted, and
+/// the error that it answered.
+pub fn note(
+    session: &mut Session,
+    shared: &Shared,
+    front: usize,
+    (spec, command): (Option<&Spec>, &Command<'_>),
+    Answered { reply, took, submitted }: Answered<'_>,
+) {
+    let (is_refused, is_error) = (std::mem::take(&mut session.is_refused), reply.starts_with(b"-"));
+    let mut stats = shared.stats.of(front);
+    if is_error {
+        stats.errors(code_of(reply), 1);
+    }
+    let Some(spec) = spec else { return };
+    let is_front = matches!(spec.action_of(command), Action::Admin(..));
+    let words = || command.args(0).collect::<Vec<_>>();
+    let place = match is_front && rights::has_subcommands(spec) {
+        true => rights::number(spec, &words()),
+        false => usize::from(spec.number),
+    };
+    if is_refused && is_unknown_subcommand(&reply[1..]) {
+        // As in Redis, it is no command.
+    } else if is_refused {
+        stats.rejected((place, 1));
+    } else if is_front && !submitted {
+        stats.called((place, 1), took);
+        if is_error {
+            stats.failed((place, 1));
+        }
+        if shared.stats.slow.is_slow(took) {
+            shared.stats.slow.add(took, words().into_iter(), SlowClient::of(&session.client));
+        }
+    }
 }
 
 /// Refuses `command`, of which the client's user may not do what is `denied`.

@@ -95,10 +95,11 @@ impl Front {
         random: rng::Stream,
         guard: WaitGuard,
     ) -> Self {
-        let transactions = Transactions::new(shared.clone(), mailbox.clone(), random);
         let own = peers.iter().position(|peer| Arc::ptr_eq(peer, &mailbox));
+        let number = own.expect("a front is among its peers");
+        let transactions = Transactions::new(number, shared.clone(), mailbox.clone(), random);
         Self {
-            number: own.expect("a front is among its peers"),
+            number,
             shared,
             mailbox,
             peers,
@@ -353,7 +354,8 @@ impl Front {
 
     fn insert(&mut self, slot: usize, stream: Stream, ends: (Address, Address)) {
         let id = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
-        let client = Arc::new(Client::new(id, ends, self.mailbox.clone(), slot));
+        let client =
+            Arc::new(Client::new(id, ends, stream.descriptor(), self.mailbox.clone(), slot));
         self.shared.clients.add(client.clone());
         let session = Session::new(&self.shared, client);
         if slot == self.connections.len() {

@@ -21,14 +21,17 @@ use std::time::{Duration, Instant};
 use nicol_core::ids::Key;
 
 use self::blocked::Turn;
+use self::clients::Buffers;
+use self::dispatch::Answered;
 use self::parse::{Command, Parser, ProtocolError, Step};
 use self::session::{After, Answers, Session};
 use self::socket::Stream;
-use crate::commands::spec::{Action, Spec};
-use crate::commands::{lookup, rights};
+use crate::commands::lookup;
+use crate::commands::spec::{Action, Admin, Spec};
 use crate::events::Event;
 use crate::shared::{Shared, count};
 use crate::slow_log::SlowClient;
+use crate::stats::code_of;
 use crate::transactions::output::OutputHead;
 use crate::transactions::plan::{Bounds, Kind, PlanBuilder, Planned, parse_observations};
 use crate::transactions::{End, REFUSED};
@@ -178,14 +181,26 @@ impl Connection {
 
     /// Counts the bytes that its buffers take; returns by how many they have grown.
     fn weigh(&mut self) -> i64 {
+        let buffers = self.buffers();
+        self.session.client.weigh(buffers);
+        let before = std::mem::replace(&mut self.weight, buffers.all);
+        buffers.all as i64 - before as i64
+    }
+
+    fn buffers(&self) -> Buffers {
         let rest: usize = self.rest.iter().map(Planned::bytes).sum();
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.plan.bytes());
         let walk = self.session.walk.as_ref().map_or(0, |walk| walk.bytes());
-        let buffers = self.input.capacity() + self.output.capacity() + walk;
-        let bytes = buffers + self.batch.bytes() + rest + queued;
-        self.session.client.weigh(bytes);
-        let before = std::mem::replace(&mut self.weight, bytes);
-        bytes as i64 - before as i64
+        let taken = self.input.capacity() + self.output.capacity() + walk;
+        Buffers {
+            all: taken + self.batch.bytes() + rest + queued,
+            input: self.input.len() - self.consumed,
+            input_room: self.input.capacity() - self.input.len(),
+            queued,
+            unsent: self.output.len() - self.written,
+            output: self.output.capacity(),
+            waits_for_room: self.awaits_room.into(),
+        }
     }
 
     /// Bytes of replies that the client has not taken.
@@ -237,6 +252,7 @@ impl Connection {
 
     fn protocol_error(&mut self, shared: &Shared, error: ProtocolError) {
         count(&shared.counters.protocol_errors, 1);
+        shared.stats.of(self.front).errors(b"ERR", 1);
         shared.events.note(Event::ProtocolError, &self.session.client.peer);
         let text = format!("ERR Protocol error: {error}");
         self.session.reply(&mut self.output).error(text.as_bytes());
@@ -295,13 +311,19 @@ impl Connection {
                 return Want::Submit(Kind::Batch);
             }
             if let Some(denied) = denied {
-                let (session, out) = (&mut self.session, &mut self.output);
+                let (session, out, begun) = (&mut self.session, &mut self.output, Instant::now());
+                let before = out.len();
                 dispatch::deny(session, shared, (spec, &command), denied, out);
-                shared.stats.of(self.front).rejected(spec.number.into());
+                let answered = Answered::new(&out[before..], begun, false);
+                dispatch::note(session, shared, self.front, (Some(spec), &command), answered);
                 return Want::More;
             }
             if let Some(text) = refused {
-                self.session.refuse(&mut self.output, &text);
+                let (session, out, begun) = (&mut self.session, &mut self.output, Instant::now());
+                let before = out.len();
+                session.refuse(out, &text);
+                let answered = Answered::new(&out[before..], begun, false);
+                dispatch::note(session, shared, self.front, (Some(spec), &command), answered);
                 return Want::More;
             }
             self.session.track(shared, spec, &command);
@@ -314,13 +336,14 @@ impl Connection {
         if self.batch.commands() > 0 {
             return Want::Submit(Kind::Batch);
         }
-        let (session, out, begun) = (&mut self.session, &mut self.output, Instant::now());
-        let allowed = spec.map(|spec| dispatch::allows(session, spec, &command));
-        let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
-        if let (Some(spec), Some(allowed)) = (spec, allowed) {
-            let rejected = !allowed;
-            self.note_answer(shared, spec, (rejected, after.submits()), begun.elapsed());
+        if spec.is_some_and(|spec| matches!(spec.action, Action::Admin(Admin::Client, _))) {
+            self.session.client.weigh(self.buffers());
         }
+        let (session, out, begun) = (&mut self.session, &mut self.output, Instant::now());
+        let before = out.len();
+        let after = dispatch::answer(session, shared, spec, &command, &mut self.batch, out);
+        let answered = Answered::new(&out[before..], begun, after.submits());
+        dispatch::note(session, shared, self.front, (spec, &command), answered);
         match after {
             After::Go => Want::More,
             After::Wait(time) => Want::Pause(time),
@@ -334,32 +357,6 @@ impl Connection {
             After::Drop => {
                 self.life = Life::Dead;
                 Want::Nothing
-            }
-        }
-    }
-
-    /// Counts the command that the parser holds, which the front has answered or rejected, or which
-    /// is submitted.
-    fn note_answer(
-        &self,
-        shared: &Shared,
-        spec: &Spec,
-        (rejected, submitted): (bool, bool),
-        took: Duration,
-    ) {
-        let command = self.parser.command(&self.input[self.consumed..]);
-        let words: Vec<&[u8]> = command.args(0).collect();
-        let is_front = matches!(spec.action_of(&command), Action::Admin(..));
-        let place = match is_front && rights::has_subcommands(spec) {
-            true => rights::number(spec, &words),
-            false => usize::from(spec.number),
-        };
-        if rejected {
-            shared.stats.of(self.front).rejected(place);
-        } else if is_front && !submitted {
-            shared.stats.of(self.front).called((place, 1), took);
-            if shared.stats.slow.is_slow(took) {
-                shared.stats.slow.add(took, words.into_iter(), self.slow_client());
             }
         }
     }
@@ -411,7 +408,7 @@ impl Connection {
                 let executed = OutputHead::parse(&output).map_or(0, |(head, _)| head.executed);
                 self.note_calls(planned, executed, took, shared);
                 if self.answer(planned, &output).is_none() {
-                    self.fail(planned, REFUSED);
+                    self.fail(planned, REFUSED, shared);
                 }
                 let null = planned.kind() == Kind::Exec
                     && OutputHead::parse(&output)
@@ -427,7 +424,7 @@ impl Connection {
                 let mut stats = shared.stats.of(self.front);
                 planned.places(planned.commands()).for_each(|calls| stats.failed(calls));
                 drop(stats);
-                self.fail(planned, &text);
+                self.fail(planned, &text, shared);
             }
         }
         self.hush(before);
@@ -446,13 +443,13 @@ impl Connection {
         drop(stats);
         shared.stats.spikes.note(took);
         if shared.stats.slow.is_slow(took) {
-            shared.stats.slow.add_planned(took, planned, executed, self.slow_client());
+            shared.stats.slow.add_planned(
+                took,
+                planned,
+                executed,
+                SlowClient::of(&self.session.client),
+            );
         }
-    }
-
-    fn slow_client(&self) -> SlowClient {
-        let client = &self.session.client;
-        SlowClient { address: client.peer.clone(), name: client.seen().name.clone() }
     }
 
     /// Appends the replies of a committed transaction. `None`: its output is not in the layout.
@@ -490,8 +487,9 @@ impl Connection {
     }
 
     /// Answers every command of a transaction with an error.
-    fn fail(&mut self, failed: &Planned, text: &[u8]) {
+    fn fail(&mut self, failed: &Planned, text: &[u8], shared: &Shared) {
         let errors = if failed.kind() == Kind::Batch { failed.commands() } else { 1 };
+        shared.stats.of(self.front).errors(code_of(text), errors);
         for _ in 0..errors {
             self.session.reply(&mut self.output).error(text);
         }

@@ -87,7 +87,7 @@ impl Connection {
         };
         let hidden = (passwords..words.len()).map(|_| &b"(redacted)"[..]);
         let shown = words[..passwords.min(words.len())].iter().copied().chain(hidden);
-        shared.monitors.show(self.session.database, &self.session.client.peer, shown);
+        shared.monitors.show(self.session.database, Some(&self.session.client.peer), shown);
     }
 
     /// Writes a message behind the replies so far, if the client's protocol has a way to say it.

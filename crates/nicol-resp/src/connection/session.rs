@@ -54,6 +54,8 @@ pub struct Session {
     /// Its command that goes over all keys, while that is under way.
     pub walk: Option<Box<Walk>>,
     pub last_command: CommandNumber,
+    /// Its command was refused, and not executed.
+    pub is_refused: bool,
 }
 
 /// Whether a client is answered: CLIENT REPLY.
@@ -128,6 +130,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             walk: None,
             last_command: CommandNumber::default(),
+            is_refused: false,
         }
     }
 
@@ -283,6 +286,7 @@ impl Session {
         if let Some(multi) = &mut self.multi {
             multi.failed = true;
         }
+        self.is_refused = true;
         self.reply(out).error(text);
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -183,6 +184,14 @@ impl Listener {
 impl Stream {
     fn plain(socket: Plain) -> Self {
         Self { socket, tls: None }
+    }
+
+    /// The descriptor of the socket.
+    pub fn descriptor(&self) -> RawFd {
+        match &self.socket {
+            Plain::Tcp(stream) => stream.as_raw_fd(),
+            Plain::Unix(stream, _) => stream.as_raw_fd(),
+        }
     }
 
     /// Speaks TLS from the first byte on. In the file system nobody else can listen: there it stays

@@ -23,6 +23,8 @@ pub struct Caller<'t> {
     pub only_reads: bool,
     /// Commands that may grow are refused.
     pub spares: bool,
+    /// Someone sees its commands.
+    pub is_watched: bool,
     limits: Limits,
     pub database: Database,
     /// The version of the protocol in which it sees replies.
@@ -34,6 +36,8 @@ pub struct Caller<'t> {
     pub words: Words,
     /// Commands over records so far.
     pub commands: u64,
+    /// The error that it answers is that of a command, which has been counted.
+    pub is_counted: bool,
 }
 
 impl<'t> Caller<'t> {
@@ -49,6 +53,7 @@ impl<'t> Caller<'t> {
             rights,
             only_reads: head.only_reads || flags.only_reads(),
             spares: head.spares && !flags.may_grow(),
+            is_watched: head.is_watched,
             limits: head.limits(),
             database: head.database,
             version: Protocol::Resp2,
@@ -56,6 +61,7 @@ impl<'t> Caller<'t> {
             kept,
             words: Words::default(),
             commands: 0,
+            is_counted: false,
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Head {
     pub only_reads: bool,
     /// More memory is in use than CONFIG SET allows: commands that may grow are refused.
     pub spares: bool,
+    /// Someone sees the commands that it calls.
+    pub is_watched: bool,
     pub flags: Flags,
     pub database: Database,
     /// The seed of the rows' hash.
@@ -56,6 +58,7 @@ impl Head {
         Self {
             only_reads,
             spares: planner.spares,
+            is_watched: planner.is_watched,
             flags,
             database: planner.database(),
             hash_seed: planner.hash_seed(),
@@ -66,7 +69,8 @@ impl Head {
 
     /// In the layout that [`Head::parse`] reads.
     pub fn emit(&self) -> Vec<u8> {
-        let kind = u8::from(self.only_reads) | u8::from(self.spares) << 1;
+        let flags = [self.only_reads, self.spares, self.is_watched];
+        let kind = flags.iter().rev().fold(0, |kind, flag| kind << 1 | u8::from(*flag));
         let mut bytes = vec![kind, self.flags.bits(), self.database.number()];
         bytes.extend(self.hash_seed.to_le_bytes());
         bytes.extend(self.seed.to_le_bytes());
@@ -84,6 +88,7 @@ impl Head {
         Some(Self {
             only_reads: kind & 1 != 0,
             spares: kind & 2 != 0,
+            is_watched: kind & 4 != 0,
             flags: Flags::from_bits(*flags),
             database: Database::new((*database).into())?,
             hash_seed: u64::from_le_bytes(words[0]),
@@ -111,6 +116,7 @@ mod tests {
         let head = Head {
             only_reads: true,
             spares: true,
+            is_watched: true,
             flags,
             database: Database::new(7).unwrap(),
             hash_seed: 1 << 60,

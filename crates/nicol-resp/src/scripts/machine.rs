@@ -273,6 +273,8 @@ impl Machine {
             Ok((_, body)) => self.load(code, body)?,
             Err(text) => Err(text),
         };
+        // A function that has kept the library's own `redis` registers nothing any more.
+        self.lua.set_named_registry_value(REGISTERED, Value::Nil)?;
         let registered = match registered {
             Ok(registered) => registered,
             Err(text) => return Ok(Err(text)),
@@ -377,8 +379,12 @@ impl Machine {
             return Ok(Err(why));
         }
         match ended? {
-            (true, value) => Ok(convert::answer(&value, reply, run.caller.version)),
+            (true, value) => {
+                run.caller.is_counted = is_counted(&value)?;
+                Ok(convert::answer(&value, reply, run.caller.version))
+            }
             (false, found) => {
+                run.caller.is_counted = is_counted(&found)?;
                 let (mut text, place) = self.raised(&found)?;
                 text.extend(format!(" script: {name}").bytes());
                 text.extend(place.iter().flat_map(|place| format!(", on {place}.").into_bytes()));
@@ -386,6 +392,14 @@ impl Machine {
                 Ok(Ok(()))
             }
         }
+    }
+}
+
+/// Whether what a script returned or raised is the error of a command, which has been counted.
+fn is_counted(found: &Value) -> Result<bool> {
+    match found {
+        Value::Table(table) => table.raw_get(raise::COUNTED),
+        _ => Ok(false),
     }
 }
 

@@ -112,6 +112,9 @@ fn perform<'t>(
     let tools = (machine.meter().clone(), work.arena().end());
     let mut run = Run::new(work, Caller::new(head, rights.bytes, flags, tools));
     let done = machine.run(&mut run, task, [&keys, &args], reply)?;
+    if run.caller.is_counted {
+        work.tally().is_counted();
+    }
     if let Err(why) = done.and_then(|()| work.spend(reply.written() - start)) {
         reply.truncate(start);
         return Ok(Err(why));

@@ -1,6 +1,9 @@
 //! Errors that the host's functions raise in a script.
 
-use mlua::{Error, Lua, MultiValue, Value};
+use mlua::{Error, Lua, MultiValue, Table, Value};
+
+/// The field that tells that an error has been counted, as Redis calls it.
+pub const COUNTED: &str = "ignore_error_stats_update";
 
 /// What a function of the host raises. A script sees a text or a table, never this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,6 +13,9 @@ pub enum Raised {
     /// A table whose field `err` is this.
     #[error("{}", String::from_utf8_lossy(.0))]
     Reply(Vec<u8>),
+    /// The same with the error of a command.
+    #[error("{}", String::from_utf8_lossy(.0))]
+    OfCommand(Vec<u8>),
 }
 
 /// Raises `text` behind the place in the script that called the running function.
@@ -28,6 +34,19 @@ pub fn reply(text: impl Into<Vec<u8>>) -> Error {
     Error::external(Raised::Reply(text.into()))
 }
 
+/// Raises the error of a command.
+pub fn of_command(text: Vec<u8>) -> Error {
+    Error::external(Raised::OfCommand(text))
+}
+
+/// The error of a command as a script sees it: it has been counted.
+pub fn table_of_command(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("err", lua.create_string(text)?)?;
+    table.raw_set(COUNTED, true)?;
+    Ok(table)
+}
+
 /// What a script sees of `found`, a value that was raised.
 pub fn plain(lua: &Lua, found: Value) -> mlua::Result<Value> {
     let Value::Error(error) = found else { return Ok(found) };
@@ -38,6 +57,7 @@ pub fn plain(lua: &Lua, found: Value) -> mlua::Result<Value> {
             table.raw_set("err", lua.create_string(text)?)?;
             Ok(Value::Table(table))
         }
+        Some(Raised::OfCommand(text)) => table_of_command(lua, text).map(Value::Table),
         None => Ok(Value::String(lua.create_string(in_words(&error))?)),
     }
 }

@@ -1,4 +1,4 @@
-//! What a client sent of a script, for those who look at slow commands.
+//! What a client sent of a command whose plan has more, for those who look at slow commands.
 
 /// The arguments that a client sent of those in a plan of the command `name`.
 pub fn sent<'a>(name: &str, mut args: Vec<&'a [u8]>) -> Vec<&'a [u8]> {
@@ -12,6 +12,13 @@ pub fn sent<'a>(name: &str, mut args: Vec<&'a [u8]>) -> Vec<&'a [u8]> {
         }
         "fcall" | "fcall_ro" => (1..2, 5),
         "function" => (0..0, 3),
+        // What is drawn begins with the last one.
+        "hrandfield" | "spop" | "srandmember" | "zrandmember" => {
+            args.pop();
+            (0..0, 0)
+        }
+        // The second one says how records are named.
+        "sort" | "sort_ro" => (0..1, 2),
         _ => (0..0, 0),
     };
     let first = args.get(first).unwrap_or_default();

@@ -34,8 +34,34 @@ const NO_KEY: &[u8] = b"ERR The user executing the script can't access at least 
 const NO_CHANNEL: &[u8] =
     b"ERR The user executing the script can't publish to the channel mentioned in the command";
 
-/// Executes one command; an error that it answers stands in place of its reply.
+/// Executes one command; an error that it answers stands in place of its reply, and is counted.
 pub fn command<'t>(
+    work: &mut Work<'t>,
+    plan: &Plan<'t>,
+    (op, args): (Op, &[Arg<'t>]),
+    output: &mut Vec<u8>,
+) -> Result<(), Stop> {
+    let start = output.len();
+    perform(work, plan, (op, args), output)?;
+    if output.get(start) == Some(&b'-') {
+        // What is wrong with a literal's command was found when it was planned.
+        let planned = match (op, args) {
+            (Op::LITERAL, [_, place]) => place.bytes.first_chunk().copied().map(u16::from_le_bytes),
+            _ => None,
+        };
+        planned.into_iter().for_each(|place| work.tally().called(place));
+        let place = planned.or(op.place().map(|place| place as u16));
+        work.tally().failed(place, &output[start..]);
+    }
+    Ok(())
+}
+
+/// The place of EXEC in the table.
+pub fn exec() -> Option<u16> {
+    lookup(b"exec").map(|spec| spec.number)
+}
+
+fn perform<'t>(
     work: &mut Work<'t>,
     plan: &Plan<'t>,
     (op, args): (Op, &[Arg<'t>]),
@@ -50,7 +76,7 @@ pub fn command<'t>(
     );
     let mut reply = Reply::new(output, plan.protocol);
     let done = match (op, args) {
-        (Op::LITERAL, [text]) => {
+        (Op::LITERAL, [text, ..]) => {
             work.spend(text.bytes.len())?;
             output.extend_from_slice(text.bytes);
             Ok(())
@@ -92,11 +118,31 @@ fn call<'t>(
     caller: &mut Caller<'t>,
     output: &mut Vec<u8>,
 ) -> Result<(), Stop> {
-    let spec = checked(caller)?;
-    match spec.action {
+    let spec = match checked(caller) {
+        Ok(spec) => spec,
+        Err(text) => {
+            let known = lookup(caller.words.command().arg(0)).map(|spec| spec.number);
+            work.tally().rejected(known, text);
+            return Err(Stop::Error(text));
+        }
+    };
+    work.tally().called(spec.number);
+    if caller.is_watched {
+        work.show(caller.database, caller.words.command().args(0))?;
+    }
+    let start = output.len();
+    let done = match spec.action {
         Action::Admin(admin, _) => answer(work, caller, (admin, spec), output),
         Action::Data(..) => execute(work, caller, spec, output),
+    };
+    match done {
+        Err(Stop::Error(text)) => work.tally().failed(Some(spec.number), text),
+        Ok(()) if output.get(start) == Some(&b'-') => {
+            work.tally().failed(Some(spec.number), &output[start..]);
+        }
+        _ => {}
     }
+    done
 }
 
 /// The command of a script, if a script, this one and its user may have it run.
@@ -190,7 +236,7 @@ fn execute<'t>(
         return Ok(());
     }
     let asked = work.asked();
-    command(work, &plan, (op, &args), output)?;
+    perform(work, &plan, (op, &args), output)?;
     if work.asked() > asked {
         lack(work)?;
     }

@@ -21,6 +21,7 @@ pub mod record;
 mod runs;
 pub mod sizes;
 pub mod stop;
+pub mod tally;
 pub mod work;
 
 use std::cmp::Reverse;
@@ -108,6 +109,8 @@ pub enum End {
 
 /// The transactions of one front.
 pub struct Transactions {
+    /// The number of its front.
+    front: usize,
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     /// By the places of the connections, which have one each at most.
@@ -124,8 +127,14 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    pub fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>, random: rng::Stream) -> Self {
+    pub fn new(
+        front: usize,
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+        random: rng::Stream,
+    ) -> Self {
         Self {
+            front,
             shared,
             mailbox,
             open: Vec::new(),
@@ -342,6 +351,11 @@ impl Transactions {
                 self.shared.keyspace.grow(database, keys.into());
             }
             changed = head.changed;
+            let waits = |open: &Open| open.planned.waits().is_some();
+            // Of a command that waits only the attempt counts that ends its wait.
+            if !self.open.get(slot).and_then(Option::as_ref).is_some_and(waits) {
+                news::note(&self.shared, self.front, &response.output);
+            }
             told = news::send(&self.shared, &mut response.output);
         }
         for (deadline, row) in told.expiring {

@@ -244,6 +244,12 @@ impl PlanBuilder {
         self.plain(reply);
     }
 
+    /// Adds a command, the one in place `number` of the table, that answers the error `reply`.
+    pub fn failed(&mut self, number: u16, reply: &[u8]) {
+        self.literal(reply);
+        self.plain(&number.to_le_bytes());
+    }
+
     /// The plan; the builder is empty again.
     pub fn finish(
         &mut self,

@@ -31,6 +31,8 @@ pub struct Planner<'a> {
     pub seed: u64,
     /// More memory is in use than CONFIG SET allows.
     pub spares: bool,
+    /// Someone sees every command, those of scripts too.
+    pub is_watched: bool,
     /// The scripts that a command may name, and the rights that they have.
     scripting: Option<(&'a Scripts, &'a [u8])>,
     /// What is known of accesses to keys; `None`: a script asks.
@@ -42,7 +44,17 @@ impl<'a> Planner<'a> {
     /// expire.
     pub fn new(database: Database, hash_seed: u64, limits: &'a Limits, clock: Clock) -> Self {
         let (scripting, accesses) = (None, None);
-        Self { database, hash_seed, limits, clock, seed: 0, spares: false, scripting, accesses }
+        Self {
+            database,
+            hash_seed,
+            limits,
+            clock,
+            seed: 0,
+            spares: false,
+            is_watched: false,
+            scripting,
+            accesses,
+        }
     }
 
     /// Milliseconds of Unix time. Most commands do not ask.

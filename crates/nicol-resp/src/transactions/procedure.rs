@@ -7,7 +7,8 @@
 use nicol_core::ids::Key;
 use nicol_core::txn::{Entry, Txn, Verdict};
 
-use super::calls::{COMMANDS, command};
+use super::calls::{COMMANDS, command, exec};
+use super::news::News;
 use super::output::OutputHead;
 use super::plan::{Kind, Plan, Watch};
 use super::record;
@@ -73,9 +74,9 @@ fn run<'t>(
         Kind::Batch | Kind::Walk | Kind::Watch => batch(&mut work, &plan, output)?,
         Kind::Exec | Kind::Script => match whole(&mut work, &plan, (txn, output))? {
             Whole::Done => plan.commands,
-            Whole::Refused => {
+            Whole::Refused(mut news) => {
                 let nothing = OutputHead { executed: plan.commands, ..OutputHead::default() };
-                nothing.finish(output, &[]);
+                nothing.finish(output, news.finish());
                 return Ok(Vec::new());
             }
         },
@@ -88,7 +89,8 @@ fn run<'t>(
     // Pages that are written need their records.
     *asked = work.take_asked();
     let changed = !updates.is_empty();
-    OutputHead { executed, lookups: work.lookups(), growth, changed }.finish(output, work.news());
+    let head = OutputHead { executed, lookups: work.lookups(), growth, changed };
+    head.finish(output, work.news());
     Ok(updates)
 }
 
@@ -155,11 +157,11 @@ fn batch<'t>(
 }
 
 /// How a list ended of which all commands are executed or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Whole {
     Done,
     /// It has no effect, and its reply says why.
-    Refused,
+    Refused(News),
 }
 
 /// Executes a script or the body of a MULTI, unless a watched key has changed or it is too large.
@@ -171,7 +173,7 @@ fn whole<'t>(
     for watch in plan.watches()? {
         if !unchanged(txn, watch, plan.now)? {
             Reply::new(output, plan.protocol).null_array();
-            return Ok(Whole::Refused);
+            return Ok(Whole::Refused(News::default()));
         }
     }
     let before = output.len();
@@ -185,7 +187,17 @@ fn whole<'t>(
     };
     output.truncate(before);
     Reply::new(output, plan.protocol).error(refused);
-    Ok(Whole::Refused)
+    let mut news = News::default();
+    news.tally().failed(failed(plan)?, refused);
+    Ok(Whole::Refused(news))
+}
+
+/// The command of the plan whose reply is an error if the whole plan is refused: a script, or EXEC.
+fn failed(plan: &Plan<'_>) -> Result<Option<u16>, record::Malformed> {
+    match plan.kind {
+        Kind::Exec => Ok(exec()),
+        _ => Ok(plan.cursor().command(&mut Vec::new())?.place().map(|place| place as u16)),
+    }
 }
 
 /// Executes every command. Errors: it does not fit a budget.

@@ -127,6 +127,16 @@ impl Default for ChosenSizes {
 }
 
 impl ChosenSizes {
+    /// The names of those that are not Redis'.
+    pub fn changed(&self) -> impl Iterator<Item = &'static str> {
+        let load = |place: usize| self.0[place].load(Ordering::Relaxed);
+        NAMES
+            .iter()
+            .enumerate()
+            .filter(move |(place, (_, first))| load(*place) != *first)
+            .map(|(_, (name, _))| *name)
+    }
+
     pub fn load(&self) -> Sizes {
         Sizes(std::array::from_fn(|place| self.0[place].load(Ordering::Relaxed)))
     }

@@ -128,6 +128,9 @@ const SHOWN: &[&str] = &[
     "HELLO 2 AUTH default secret",
     "CLIENT ID ; CLIENT LIST ID 1",
     "PUBLISH c m",
+    "EVAL redis.call('select',2);redis.call('set',KEYS[1],'v');return(redis.pcall('nosuch')) 1 a",
+    "EVAL return(redis.pcall('lpush',KEYS[1],'v')) 1 a",
+    "MULTI ; EVAL return(redis.call('get',KEYS[1])) 1 a ; EXEC",
 ];
 
 #[test]

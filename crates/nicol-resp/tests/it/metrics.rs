@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::redis::redis;
 use crate::support::{Client, MemoryBackend, serve, serve_over, text};
 use nicol_resp::{Backend, Done, Request};
 
@@ -92,6 +93,15 @@ fn slow_commands_are_kept_until_they_are_reset() {
     let entry = text(&client.reply());
     assert!(entry.contains("*2\r\n$3\r\nget\r\n$1\r\na\r\n"), "{entry}");
     assert!(entry.ends_with("$2\r\nme\r\n"), "{entry}");
+    for sent in ["spop a 2", "hrandfield nosuch", "sort nosuch by x limit 0 1"] {
+        client.send(format!("{sent}\r\n").as_bytes());
+        client.reply();
+        client.send(b"SLOWLOG GET 1\r\n");
+        let shown = sent.split(' ').map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        let shown = format!("*{}\r\n{}", sent.split(' ').count(), shown.collect::<String>());
+        let entry = text(&client.reply());
+        assert!(entry.contains(&shown), "{sent}: {entry}");
+    }
     client.send(b"LATENCY LATEST\r\n");
     assert!(text(&client.reply()).starts_with("*1\r\n*4\r\n$7\r\ncommand\r\n"));
     client.ask(b"LATENCY RESET\r\nLATENCY HISTORY command\r\n", b":1\r\n*0\r\n");
@@ -112,4 +122,70 @@ fn slow_commands_are_kept_until_they_are_reset() {
         let line = client.line();
         assert!(line.starts_with(why), "{refused}: {line}");
     }
+}
+
+/// Commands that fail, each in its own way.
+const FAILING: &str = "\
+SET s 1
+INCR s x
+LPUSH s a
+NOSUCH a
+GETRANGE s 0 x
+MULTI
+INCRBY s x
+LPUSH s a
+EXEC
+MULTI
+NOSUCH
+EXEC
+EXEC
+CLIENT NOSUCH
+CONFIG SET nosuch 1
+OBJECT NOSUCH s
+PUBLISH a
+EVALSHA nosuch 0
+EVAL return 0
+EVAL \"return redis.call('lpush',KEYS[1],'a')\" 1 s
+EVAL \"return redis.pcall('lpush',KEYS[1],'a')\" 1 s
+EVAL \"redis.pcall('lpush',KEYS[1],'a') return 1\" 1 s
+EVAL \"return redis.pcall('nosuch')\" 0
+EVAL \"return redis.pcall('get')\" 0
+EVAL \"return redis.call('select',99)\" 0
+EVAL_RO \"return redis.call('set',KEYS[1],1)\" 1 s
+EVAL \"return redis.error_reply('MINE is special')\" 0
+EVAL \"return redis.error_reply('')\" 0
+EVAL \"return {err='OTHER e',ignore_error_stats_update=true}\" 0
+EVAL \"error('raised')\" 0
+EVAL \"for i=1,5 do redis.call('set','a',i) redis.call('get','a') end\" 0
+BLPOP s 1
+XREADGROUP GROUP g c STREAMS x >";
+
+/// What INFO tells of errors, and of each command how often it was called, rejected and failed.
+fn failures(client: &mut Client) -> Vec<String> {
+    let told = info(client, "everything");
+    let counts = told.lines().filter(|line| {
+        ["errorstat_", "total_error_replies:", "cmdstat_"].iter().any(|name| line.starts_with(name))
+    });
+    let without_times = |line: &str| {
+        line.split(',').filter(|part| !part.starts_with("usec")).collect::<Vec<_>>().join(",")
+    };
+    let mut counts: Vec<_> = counts.map(without_times).collect();
+    counts.sort();
+    counts
+}
+
+#[test]
+fn errors_are_counted_as_by_redis() {
+    let Some((_redis, address)) = redis() else { return };
+    let server = serve(|_| {});
+    let mut both = [Client::connect(&server), Client::open(&address).unwrap()];
+    let [own, other] = both.each_mut().map(|client| {
+        client.ask(b"CONFIG RESETSTAT\r\n", b"+OK\r\n");
+        for line in FAILING.lines() {
+            client.send(format!("{line}\r\n").as_bytes());
+            client.reply();
+        }
+        failures(client)
+    });
+    assert_eq!(own, other);
 }

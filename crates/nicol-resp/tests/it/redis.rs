@@ -2,7 +2,7 @@
 //! installed, these tests say so and pass: the golden conversations hold in any case.
 
 use crate::support::collections;
-use crate::support::redis::{converse, redis};
+use crate::support::redis::{compare, converse, redis};
 use crate::support::{Client, command, serve, text};
 use nicol_core::rng::{Purpose, Stream};
 
@@ -250,4 +250,33 @@ fn shared_sequences_of_bytes_are_those_of_redis() {
     both[0].send(b"LCS one one\r\n");
     both[0].reply();
     assert!(text(&both[0].reply()).contains("Insufficient memory"));
+}
+
+#[test]
+fn what_operators_ask_is_answered_as_by_redis() {
+    for version in ["2", "3"] {
+        let differ = compare(include_str!("redis/asked.txt"), version);
+        assert!(differ.is_empty(), "{} differ\n{}", differ.len(), differ.join("\n"));
+    }
+}
+
+/// The names of the fields in the first line of CLIENT LIST, and what it says of requests.
+fn fields(client: &mut Client) -> (Vec<String>, String) {
+    client.send(&command(&[b"client", b"list"]));
+    let told = text(&client.reply());
+    let line = told.lines().find(|line| line.contains("id=")).unwrap().to_owned();
+    let names = line.split(' ').filter_map(|field| Some(field.split_once('=')?.0.to_owned()));
+    let input = line.split(' ').find(|field| field.starts_with("qbuf=")).unwrap();
+    (names.collect(), input.to_owned())
+}
+
+#[test]
+fn client_list_has_the_fields_of_redis() {
+    let Some((_redis, address)) = redis() else { return };
+    let server = serve(|_| {});
+    let mut both = [Client::connect(&server), Client::open(&address).unwrap()];
+    let [(mut own, unread), (other, its_unread)] = both.each_mut().map(fields);
+    let further = own.split_off(other.len());
+    assert_eq!((own, unread), (other, its_unread));
+    assert_eq!(further, ["lib-name", "lib-ver"], "as Redis 7.2 has them");
 }

@@ -601,3 +601,28 @@ fn a_lower_limit_of_memory_refuses_what_may_grow_and_nothing_else() {
     other.send(b"CONFIG SET maxmemory many\r\n");
     assert!(other.line().contains("must be a memory value"));
 }
+
+#[test]
+fn config_rewrite_keeps_what_the_file_can_hold_and_names_the_rest() {
+    let file = std::env::temp_dir().join(format!("nicol-config-{}.toml", std::process::id()));
+    std::fs::write(&file, "# mine\nmax_memory_samples = 7\nnodes = 1\n\n[more]\nx = 1\n").unwrap();
+    let mut info = ServerInfo::new("0", "0");
+    info.config_file = Some(file.clone());
+    let config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
+    let server = Server::start(config, Arc::new(MemoryBackend::new()), info).unwrap();
+    let mut client = Client::connect(&server);
+    client.ask(b"CONFIG SET maxmemory-policy allkeys-lfu maxmemory-samples 3\r\n", b"+OK\r\n");
+    client.ask(b"CONFIG REWRITE\r\n", b"+OK\r\n");
+    let written = "# mine\nmax_memory_samples = 3\nnodes = 1\n\nmax_memory_policy = \
+                   \"allkeys-lfu\"\n[more]\nx = 1\n";
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), written);
+    client.ask(b"CONFIG SET slowlog-max-len 3 hash-max-listpack-value 1\r\n", b"+OK\r\n");
+    client.ask(b"CONFIG SET maxmemory-samples 9\r\nCONFIG REWRITE\r\n", b"+OK\r\n");
+    let error = client.line();
+    assert!(error.contains("no place for slowlog-max-len, hash-max-listpack-value:"), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), written, "it is as it was");
+    client.ask(b"CONFIG SET slowlog-max-len 128 hash-max-listpack-value 64\r\n", b"+OK\r\n");
+    std::fs::remove_file(&file).unwrap();
+    client.send(b"CONFIG REWRITE\r\n");
+    assert!(client.line().starts_with("-ERR Rewriting config file: /"), "it is gone");
+}

@@ -3,6 +3,7 @@
 //!
 //! Cost: a command that changes a value reads and writes all of its 16,384 registers.
 
+mod debug;
 mod sketch;
 
 use std::borrow::Cow;
@@ -32,6 +33,20 @@ pub const COMMANDS: &[Spec] = &[
         (GROW, KeyPlaces::ALL),
         (into_first, pfmerge),
         "Merge sketches into another one",
+    ),
+    sketches(
+        "pfdebug",
+        3,
+        (&["write", "denyoom", "admin"], KeyPlaces { first: 2, last: 2, ..KeyPlaces::ONE }),
+        (as_sent, debug::pfdebug),
+        "Tell how a sketch is kept",
+    ),
+    sketches(
+        "pfselftest",
+        1,
+        (&["admin"], KeyPlaces::NONE),
+        (debug::plan_selftest, debug::pfselftest),
+        "Test the arithmetic of sketches",
     ),
 ];
 

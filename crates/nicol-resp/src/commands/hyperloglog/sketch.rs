@@ -9,7 +9,7 @@
 use crate::transactions::sizes::Sizes;
 
 /// 2^14 registers: a standard error of 0.81 %.
-const REGISTERS: usize = 1 << INDEX_BITS;
+pub const REGISTERS: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 14;
 /// The greatest rank of a hash but for one: the bits that choose no register.
 const RANKS: usize = 64 - INDEX_BITS as usize;
@@ -53,8 +53,8 @@ impl Sketch {
 
     /// Reads a string that is one. `None`: its runs do not add up.
     pub fn parse(value: &[u8]) -> Option<Self> {
-        let (dense, body) = (value[4] == DENSE, &value[HEAD..]);
-        let registers = if dense { from_dense(body) } else { from_sparse(body)? };
+        let dense = value[4] == DENSE;
+        let registers = if dense { from_dense(&value[HEAD..]) } else { from_sparse(value)? };
         Some(Self { registers, dense, changed: value[STALE.0] & STALE.1 != 0 })
     }
 
@@ -77,6 +77,20 @@ impl Sketch {
             None => value.extend(dense(&self.registers)),
         }
         value
+    }
+
+    pub fn registers(&self) -> &[u8] {
+        &self.registers
+    }
+
+    /// Whether it is kept dense.
+    pub fn is_dense(&self) -> bool {
+        self.dense
+    }
+
+    /// Keeps it dense from now on; whether it was not.
+    pub fn make_dense(&mut self) -> bool {
+        !std::mem::replace(&mut self.dense, true)
     }
 
     /// Adds an element; whether it has changed anything.
@@ -159,18 +173,39 @@ fn dense(registers: &[u8]) -> Vec<u8> {
     words.flat_map(|word| word.to_le_bytes().into_iter().take(3)).collect()
 }
 
-fn from_sparse(mut body: &[u8]) -> Option<Vec<u8>> {
-    let mut registers = Vec::with_capacity(REGISTERS);
-    while let [code, rest @ ..] = body {
+/// A run of the sparse encoding: how many registers it has, and what they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    Zeros(usize),
+    /// In two bytes.
+    ManyZeros(usize),
+    Value(u8, usize),
+}
+
+/// The runs of a sparse string; those behind an incomplete one are left out.
+pub fn runs(value: &[u8]) -> impl Iterator<Item = Run> {
+    let mut body = &value[HEAD..];
+    std::iter::from_fn(move || {
+        let (code, rest) = body.split_first()?;
         body = rest;
-        let (value, count) = match code >> 6 {
-            0 => (0, usize::from(code & 63) + 1),
+        Some(match code >> 6 {
+            0 => Run::Zeros(usize::from(code & 63) + 1),
             1 => {
                 let (low, rest) = rest.split_first()?;
                 body = rest;
-                (0, (usize::from(code & 63) << 8 | usize::from(*low)) + 1)
+                Run::ManyZeros((usize::from(code & 63) << 8 | usize::from(*low)) + 1)
             }
-            _ => ((code >> 2 & 31) + 1, usize::from(code & 3) + 1),
+            _ => Run::Value((code >> 2 & 31) + 1, usize::from(code & 3) + 1),
+        })
+    })
+}
+
+fn from_sparse(value: &[u8]) -> Option<Vec<u8>> {
+    let mut registers = Vec::with_capacity(REGISTERS);
+    for run in runs(value) {
+        let (value, count) = match run {
+            Run::Zeros(count) | Run::ManyZeros(count) => (0, count),
+            Run::Value(value, count) => (value, count),
         };
         registers.resize(registers.len() + count, value);
         if registers.len() > REGISTERS {

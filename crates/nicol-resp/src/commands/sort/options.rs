@@ -33,6 +33,9 @@ impl<'a> Pattern<'a> {
     }
 }
 
+/// Set in the number of the database if a script asks.
+const FOR_SCRIPT: u8 = 0x80;
+
 /// What SORT is asked.
 #[derive(Clone, Debug)]
 pub struct Options<'t> {
@@ -43,6 +46,8 @@ pub struct Options<'t> {
     pub by: Option<Pattern<'t>>,
     pub get: Vec<Pattern<'t>>,
     pub store: Option<Arg<'t>>,
+    /// A script asks.
+    pub is_for_script: bool,
     limit: (i64, i64),
     database: Database,
     hash_seed: u64,
@@ -66,8 +71,9 @@ impl<'t> Options<'t> {
             by: None,
             get: Vec::new(),
             store: None,
+            is_for_script: database[0] & FOR_SCRIPT != 0,
             limit: (0, -1),
-            database: Database::new(database[0].into()).ok_or(Stop::Malformed)?,
+            database: Database::new((database[0] & !FOR_SCRIPT).into()).ok_or(Stop::Malformed)?,
             hash_seed: u64::from_le_bytes(seed.try_into().map_err(|_| Stop::Malformed)?),
         };
         while let [word, rest @ ..] = args {
@@ -137,8 +143,8 @@ pub fn places<'a>(len: usize, arg: impl Fn(usize) -> &'a [u8]) -> (Vec<usize>, b
     (stored, patterns)
 }
 
-/// The key, the database with the seed of the rows' hash, and the options; only the key of STORE is
-/// written.
+/// The key, the database with the seed of the rows' hash and whether a script asks, and the options;
+/// only the key of STORE is written.
 pub fn plan(
     planner: &Planner<'_>,
     plan: &mut PlanBuilder,
@@ -147,7 +153,11 @@ pub fn plan(
 ) -> Result<(), Vec<u8>> {
     spec.begin(plan);
     planner.source(plan, command.arg(1));
-    plan.plain(&planner.row_seed());
+    let mut place = planner.row_seed();
+    if planner.scripting().is_none() {
+        place[0] |= FOR_SCRIPT;
+    }
+    plan.plain(&place);
     let (stored, _) = places(command.len(), |place| command.arg(place));
     for place in 2..command.len() {
         match spec.writes() && stored.contains(&place) {

@@ -91,6 +91,11 @@ impl Front {
                 self.keep_waiting(slot, attempt, &end);
                 continue;
             }
+            if let End::Committed(output) = &end
+                && attempts > 0
+            {
+                news::note(&shared, connection.front, output);
+            }
             connection.end(&planned, end, &shared);
             self.wait_no_longer(slot);
             self.push();
@@ -221,7 +226,10 @@ impl Front {
         let before = connection.output.len();
         let mut reply = connection.session.reply(&mut connection.output);
         match with_error {
-            true => reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            true => {
+                reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                shared.stats.of(connection.front).errors(b"UNBLOCKED", 1);
+            }
             false => reply.null_array(),
         }
         connection.hush(before);

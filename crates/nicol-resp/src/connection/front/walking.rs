@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::Front;
 use crate::connection::{Connection, Waiting};
 use crate::shared::Shared;
+use crate::slow_log::SlowClient;
 use crate::walks::Next;
 
 impl Front {
@@ -45,7 +46,11 @@ impl Connection {
         shared.stats.of(self.front).called((*place, 1), took);
         shared.stats.spikes.note(took);
         if shared.stats.slow.is_slow(took) {
-            shared.stats.slow.add(took, words.iter().map(Vec::as_slice), self.slow_client());
+            shared.stats.slow.add(
+                took,
+                words.iter().map(Vec::as_slice),
+                SlowClient::of(&self.session.client),
+            );
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::notices::Class;
 use crate::transactions::output::Lookups;
 use crate::transactions::plan::Arg;
 use crate::transactions::record::{self, Database};
+use crate::transactions::tally::Tally;
 
 /// Commands whose event has another name.
 const OTHERS: &[(&str, &str)] = &[
@@ -95,8 +96,24 @@ impl<'t> Work<'t> {
     }
 
     /// What is told of the commands so far once they have committed.
-    pub fn news(&self) -> &[u8] {
-        self.news.bytes()
+    pub fn news(&mut self) -> &[u8] {
+        self.news.finish()
+    }
+
+    /// Shows a command of a script, in `database`, to who sees every command.
+    pub fn show<'w>(
+        &mut self,
+        database: Database,
+        words: impl Iterator<Item = &'w [u8]>,
+    ) -> Result<(), Stop> {
+        let before = self.news.len();
+        self.news.show(database, words);
+        self.spend(self.news.len() - before)
+    }
+
+    /// Which commands were called and failed.
+    pub fn tally(&mut self) -> &mut Tally {
+        self.news.tally()
     }
 
     /// Deletes every key of a row, if `only_expiring` only of one in which all expire; returns how

@@ -1,9 +1,10 @@
 //! A `redis-server` of this machine, and random conversations with it and with another server.
 
+use std::io::BufRead;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{Client, command, read_reply, text};
+use super::{Client, command, read_reply, serve, text};
 use nicol_core::rng::{Purpose, Stream};
 
 /// A server that ends with the test.
@@ -53,6 +54,32 @@ fn answers(redis: &mut Child, address: &str) -> bool {
         std::thread::sleep(Duration::from_millis(10));
     }
     false
+}
+
+/// Sends every line of `conversation` to both servers; returns what they answered differently.
+pub fn compare(conversation: &str, version: &str) -> Vec<String> {
+    let Some((_redis, address)) = redis() else { return Vec::new() };
+    let server = serve(|_| {});
+    let mut both = [Client::connect(&server), Client::open(&address).unwrap()];
+    let (mut differ, hello) = (Vec::new(), format!("HELLO {version}\r\n"));
+    for client in &mut both {
+        client.send(hello.as_bytes());
+        client.reply();
+    }
+    for line in conversation.as_bytes().lines().map(Result::unwrap) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let request = format!("{line}\r\n");
+        let [own, other] = both.each_mut().map(|client| {
+            client.send(request.as_bytes());
+            text(&client.reply())
+        });
+        if own != other {
+            differ.push(format!("{line}\n  nicol: {own:?}\n  redis: {other:?}"));
+        }
+    }
+    differ
 }
 
 /// Keys of every command but INCRBYFLOAT.
