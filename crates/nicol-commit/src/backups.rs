@@ -3,7 +3,7 @@
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::view::View;
 
-/// What a node holds of each shard that it backs up, in the order of their numbers.
+/// The copies of the shards that a node backs up, in the order of their numbers.
 ///
 /// Every log record is of one of them, so that finding it must cost next to nothing; they are as
 /// many as a shard has backups, and are looked through.
@@ -24,7 +24,7 @@ impl<S> Backups<S> {
         Self(shards.into_iter().map(|shard| (shard, make(shard))).collect())
     }
 
-    /// What it holds of `shard`, if it backs it up.
+    /// The copy of `shard`, if it backs it up.
     pub(super) fn get(&self, shard: ShardId) -> Option<&S> {
         self.0.iter().find(|(backed_up, _)| *backed_up == shard).map(|(_, held)| held)
     }
@@ -34,7 +34,6 @@ impl<S> Backups<S> {
         self.0.iter().map(|(shard, held)| (*shard, held))
     }
 
-    /// What it holds of all.
     pub(super) fn values(&self) -> impl Iterator<Item = &S> {
         self.0.iter().map(|(_, held)| held)
     }

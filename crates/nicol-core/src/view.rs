@@ -70,7 +70,7 @@ impl Role {
     }
 }
 
-/// What a node has: its role and its engines on each side.
+/// The role of a node and its engines on each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     pub role: Role,
@@ -120,7 +120,7 @@ impl ViewNode {
         }
     }
 
-    /// Is `side` up, and in which life?
+    /// The state of `side`: up or down, and its life.
     pub const fn side(&self, side: Side) -> SideState {
         self.sides[side as usize]
     }
@@ -220,7 +220,7 @@ impl View {
         self
     }
 
-    /// What becomes of a shard whose primary is lost.
+    /// The fate of a shard whose primary is lost.
     pub const fn succession(&self) -> Succession {
         self.succession
     }
@@ -336,7 +336,7 @@ impl View {
         self.node(node).map(ViewNode::role)
     }
 
-    /// Is `side` of `node` up, and in which life? A node that does not exist is down.
+    /// The state of `side` of `node`: up or down, and its life. A node that does not exist is down.
     pub fn side(&self, node: NodeId, side: Side) -> SideState {
         let down = SideState { up: false, incarnation: Incarnation::FIRST };
         self.node(node).map_or(down, |node| node.side(side))

@@ -40,7 +40,7 @@ const TURNS_PER_LOOK: u32 = 16;
 /// waits until somebody stops the cluster, which must not add to the instructions that are counted.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What a thread did.
+/// The report of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadReport {
     pub(crate) turns: u64,
@@ -85,7 +85,7 @@ pub(crate) fn engine_slots(view: &View) -> Vec<EngineSlot> {
     slots
 }
 
-/// What a thread runs with.
+/// The setting of a thread.
 pub(crate) struct Setting {
     pub(crate) shared: Arc<Shared>,
     pub(crate) start: Arc<dyn StartOn<LiveWorld>>,
@@ -141,7 +141,7 @@ struct EngineThread {
     attends: bool,
     /// When leases are asked for again.
     asks_at: Nanos,
-    /// What runs between the rounds, if anything does.
+    /// The event loop that runs between the rounds, if there is one.
     event_loop: Option<Box<dyn EventLoop>>,
     /// Turns since it ran.
     unlooked: u32,
@@ -161,7 +161,7 @@ struct Stretch {
     /// The end of the last empty turn or sleep.
     since: Instant,
     working: bool,
-    /// What earlier stretches took.
+    /// The time that earlier stretches took.
     busy: Duration,
 }
 

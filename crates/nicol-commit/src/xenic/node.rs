@@ -22,6 +22,7 @@ use nicol_core::engine::LostSides;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::medium::MediumWrite;
+use nicol_core::memory::Copies;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Opening, Origin, ReadBack, SystemNode, TooSmall};
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
@@ -35,6 +36,7 @@ use nicol_store::host_table::{Advance, ExhaustedSpace, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
+use super::broken::choices::in_force;
 use super::config::{ExecuteAt, Faithful, Recovery, XenicConfig};
 use super::read_back::read_back;
 use super::replica::Replica;
@@ -52,7 +54,7 @@ use lives::Lives;
 use losses::deny;
 pub(super) use path::Path;
 use recovering::Recovering;
-use size::{empty, indices_of, without_rows};
+use size::{empty, empty_log, indices_of, without_rows};
 use syncing::Syncing;
 use undecided::Undecided;
 
@@ -125,13 +127,13 @@ impl Node {
             primary,
             backups,
             write_counters: WriteCounters::default(),
-            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            logs: (0..nics).map(|_| Arc::new(empty_log(&config))).collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             undecided: undecided.collect(),
             grace: Grace::new(nics),
             paths: Default::default(),
             syncing: Syncing::new(&view, config.locks_until),
-            config: config.without_shorter_ways_if_broken(),
+            config: in_force(config),
             view,
         }
     }
@@ -496,6 +498,8 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
+    const SHARES_COPIES: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     fn succession(config: &XenicConfig) -> Succession {
@@ -530,6 +534,10 @@ impl SystemNode for Node {
         Ok(replica)
     }
 
+    fn share(shard: &Replica) -> Option<Replica> {
+        Some(shard.copy_in(Copies::Shared))
+    }
+
     fn open(
         from: &Origin<'_, XenicConfig>,
         id: NodeId,
@@ -548,7 +556,7 @@ impl SystemNode for Node {
             });
             write_counters.preload(&primary.ordered);
         }
-        let backups = Backups::copy(&view, id, shards, Replica::copy);
+        let backups = Backups::copy(&view, id, shards, |shard| shard.copy_in(config.copies));
         let inherited = Inherited::of(view.backed_up_by(id));
         Box::new(move |led| {
             let primary = led.unwrap_or(none);

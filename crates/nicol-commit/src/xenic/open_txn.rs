@@ -17,6 +17,8 @@ use crate::writes::Updated;
 
 /// Spare transaction states kept for reuse.
 const SPARE_MAX: usize = 4_096;
+/// Bytes of values that one keeps at most: several groups of commands (decision 0187).
+const KEPT_BYTES_MAX: usize = 512 << 10;
 
 /// A transaction at its coordinator's NIC, or at the NIC that executes it for another one.
 pub(super) struct OpenTxn<F: Fabric> {
@@ -296,6 +298,9 @@ impl<F: Fabric> OpenTxns<F> {
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
         assert!(open.logs.is_empty(), "a finished transaction has logged");
         open.txn.reset(Default::default(), &[]);
+        if open.txn.values().capacity() > KEPT_BYTES_MAX {
+            open.txn = Txn::default();
+        }
         open.shards.clear();
         self.note_end(&mut open);
         open.decided = None;

@@ -47,7 +47,7 @@ impl ReplicaSet {
     }
 }
 
-/// What becomes of a shard whose primary's node has lost its data.
+/// The fate of a shard whose primary's node has lost its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Succession {
     /// Nobody leads it any more: the placement stays.

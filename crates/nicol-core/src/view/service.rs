@@ -105,7 +105,7 @@ impl Membership {
         states
     }
 
-    /// Is this incarnation of a side part of the newest view?
+    /// True if this incarnation of a side is part of the newest view.
     pub fn has(&self, (node, side, incarnation): Asking) -> bool {
         self.view.side(node, side) == SideState { up: true, incarnation }
     }

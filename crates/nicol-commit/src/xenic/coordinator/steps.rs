@@ -304,7 +304,18 @@ impl<F: Fabric> Steps<F> {
         if !open.txn.has_updates() {
             return self.release(open).await;
         }
+        let after_commit = self.node.config().hooks().decides_after_commit();
+        if !after_commit {
+            self.note_decided(open);
+        }
         self.install(open).await;
+        if after_commit {
+            self.note_decided(open);
+        }
+    }
+
+    /// Its backups will be told that a transaction has committed, where they wait for that.
+    fn note_decided(&self, open: &OpenTxn<F>) {
         if open.began.is_some() {
             self.decisions.note(open.txn.id, open.updates.list());
         }

@@ -91,7 +91,7 @@ impl NodeState for Node {
 
     fn is_full(&self) -> bool {
         let life = self.newest();
-        !life.exhausted_space().is_none()
+        !life.exhausted_space().takes_usual()
     }
 
     fn records(&self) -> u64 {

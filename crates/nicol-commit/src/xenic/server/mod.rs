@@ -351,21 +351,30 @@ impl<F: Fabric> NicServer<F> {
     /// LOG: appended to the host log; acknowledged once it is durable there. [Xenic21 4.2 step 5]
     async fn log(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: LOG");
+        match self.append_log(&writes).await {
+            Ok(landed) => self.acknowledge_log(landed, reply_to),
+            Err(abort) => self.refuse_log(abort, reply_to),
+        }
+    }
+
+    /// Appends a LOG; returns when it has landed, or that it cannot.
+    ///
+    /// Errors: it was overruled while it waited, or fits into no log.
+    pub(super) async fn append_log(
+        &self,
+        writes: &Writes<impl AsRef<[u8]>>,
+    ) -> Result<Result<F::Payload, FabricError>, Abort> {
         // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
-        let admits = || self.admits_log(&writes).is_ok();
+        let admits = || self.admits_log(writes).is_ok();
         let landing = match self.log.append(RecordKind::Log, writes.body(), admits).await {
             Ok((_, landing)) => landing,
-            // It was overruled while it waited for space, or fits into no log.
             Err(error) => {
-                let refusal = self.admits_log(&writes).err().unwrap_or(Abort::Fabric(error));
-                return self.refuse_log(refusal, reply_to);
+                return Err(self.admits_log(writes).err().unwrap_or(Abort::Fabric(error)));
             }
         };
         let landed = landing.await;
-        match self.admits_log(&writes) {
-            Ok(()) => self.acknowledge_log(landed, reply_to),
-            Err(abort) => self.refuse_log(abort, reply_to),
-        }
+        self.admits_log(writes)?;
+        Ok(landed)
     }
 
     /// DECIDED: goes behind the LOGs that it is about, into the same log. (decision 0101)
