@@ -9,7 +9,7 @@ use anyhow::Result;
 use nicol_core::engine::{Loss, Revival, Start, StartOn};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
-use nicol_core::ids::{EngineId, Key, NodeId, Side};
+use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
 use nicol_core::records::Records;
 use nicol_core::steering::Decisions;
 use nicol_core::system::{NodeState, Origin, Survival, SystemNode, load_shards, open_nodes};
@@ -231,7 +231,7 @@ impl Cluster {
         self.survivors().count() == self.nodes.len()
     }
 
-    /// The nodes that have not crashed.
+    /// The nodes that have not crashed, and those that were given their records again.
     pub(crate) fn survivors(&self) -> impl Iterator<Item = &dyn NodeState> {
         self.surviving_ids().map(|id| &*self.nodes[id.index()])
     }
@@ -241,9 +241,20 @@ impl Cluster {
         self.view.node_ids().filter(|&node| self.survives(node))
     }
 
-    /// Whether `node` has not crashed.
+    /// Whether `node` has not crashed, or was given its records again by the others.
     pub(crate) fn survives(&self, node: NodeId) -> bool {
-        !self.down[node.index()].load(Ordering::Relaxed)
+        !self.has_crashed(node)
+            || !self.survival.recovers && self.nodes[node.index()].has_recovered()
+    }
+
+    /// Whether `node` has lost its data at any time.
+    fn has_crashed(&self, node: NodeId) -> bool {
+        self.down[node.index()].load(Ordering::Relaxed)
+    }
+
+    /// Does `heir` lead `shard` other than from the start?
+    fn has_moved(&self, shard: ShardId, heir: NodeId) -> bool {
+        heir != self.view.primary(shard) || !self.survival.recovers && self.has_crashed(heir)
     }
 
     /// The nodes whose memory counts: those that have not crashed, and those that have recovered.
@@ -309,7 +320,7 @@ impl<'a> Quiet<'a> {
         let mut inherited = BTreeMap::new();
         for shard in view.shard_ids() {
             let heir = view.primary(shard);
-            if heir != cluster.view.primary(shard) && cluster.survives(heir) {
+            if cluster.has_moved(shard, heir) && cluster.survives(heir) {
                 cluster.nodes[heir.index()].for_each_of(shard, &mut |key, _, value| {
                     inherited.insert(key, value.to_vec());
                 });
@@ -325,8 +336,8 @@ impl Records for Quiet<'_> {
             return None;
         }
         let shard = self.view.shard_of(key);
-        let (first, leads) = (self.cluster.view.primary(shard), self.view.primary(shard));
-        if first != leads {
+        let leads = self.view.primary(shard);
+        if self.cluster.has_moved(shard, leads) {
             return self.inherited.get(&key).cloned();
         }
         let mut value = Vec::new();
