@@ -210,8 +210,8 @@ impl<F: Fabric> Steps<F> {
         self.await_logs(open).await
     }
 
-    /// Who gets the LOGs of `shard`: its backups, those that catch up and, where this node is one of
-    /// these and that is asked for, its primary. AMB-50
+    /// Who gets the LOGs of `shard`: its backups, those that catch up and, where this node is one
+    /// of these and that is asked for, its primary. AMB-50
     fn log_holders(&self, shard: ShardId) -> impl Iterator<Item = NodeId> + use<'_, F> {
         let view = self.fabric.view();
         let (primary, here) = (view.primary(shard), self.fabric.here().node);

@@ -143,8 +143,8 @@ pub fn places<'a>(len: usize, arg: impl Fn(usize) -> &'a [u8]) -> (Vec<usize>, b
     (stored, patterns)
 }
 
-/// The key, the database with the seed of the rows' hash and whether a script asks, and the options;
-/// only the key of STORE is written.
+/// The key, the database with the seed of the rows' hash and whether a script asks, and the
+/// options; only the key of STORE is written.
 pub fn plan(
     planner: &Planner<'_>,
     plan: &mut PlanBuilder,
