@@ -45,6 +45,22 @@ pub enum Sabotage {
     ReportsUnread,
     /// After a crash: a decision is told though not all survivors have the record that it needs.
     DecidesUnreplicated,
+    /// A backup acknowledges a LOG before it has it.
+    AcksBeforeLogging,
+    /// A primary that must log, too, acknowledges a LOG and keeps nothing of it.
+    PrimaryLogsNothing,
+    /// A LOG names one shard, whichever others its transaction updates.
+    ListsOwnShard,
+    /// Backups are told that a transaction has committed before its primaries are.
+    DecidesAtLogs,
+    /// After a crash: a survivor tells nothing of the locks that it has granted.
+    ReportsNoLocks,
+    /// After a crash: no survivor but the one that recovers is waited for.
+    ReportsNothing,
+    /// After a crash: a primary installs nothing of what survivors have decided.
+    SkipsInstall,
+    /// After a crash: survivors are told what commits, and not what aborts.
+    TellsNoAborts,
 }
 
 /// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
@@ -90,14 +106,14 @@ impl Hooks {
         !self.is(Sabotage::ReportsUnread)
     }
 
-    /// Do all survivors get the record of what commits before a decision is told?
-    pub(crate) fn replicates_first(self) -> bool {
-        !self.is(Sabotage::DecidesUnreplicated)
-    }
-
     /// Are requests served that a later view has overruled?
     pub(crate) fn takes_overruled(self) -> bool {
         self.is(Sabotage::TakesOverruled)
+    }
+
+    /// Are backups told of a commit only when all primaries have acknowledged it?
+    pub(crate) fn decides_after_commit(self) -> bool {
+        !self.is(Sabotage::DecidesAtLogs)
     }
 
     /// Does an aborted transaction install its writes?
@@ -114,16 +130,5 @@ impl Hooks {
     /// Are ranges held for a coordinator's own new records?
     pub(crate) fn covers_inserts(self) -> bool {
         !self.is(Sabotage::UncoversInserts)
-    }
-
-    /// May transactions go past the services and owners that a planted fault would have to spoil?
-    pub(crate) fn takes_shorter_ways(self) -> bool {
-        self.is_whole()
-    }
-
-    /// May a READ find out about a record that is locked?
-    pub(crate) fn reads_locked(self) -> bool {
-        // It would see the lock, and go away.
-        !self.is(Sabotage::StealsLocks)
     }
 }

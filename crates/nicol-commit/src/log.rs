@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nicol_core::engine::SpareBuffers;
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
@@ -24,7 +25,7 @@ const SKIP: u32 = u32::MAX;
 /// Words behind the ring that its reader writes: how far it has looked, how far it has applied.
 const PROGRESS_WORDS: u64 = 2;
 
-/// What a record's body is.
+/// The kind of a record's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordKind {
     /// A backup's LOG.
@@ -57,6 +58,8 @@ const fn next_number(number: u32) -> u32 {
 pub struct LogMemory {
     region: Arc<Region>,
     size: u64,
+    /// Where its writer begins again, unless a record is longer.
+    lap: u64,
     reserved: AtomicU64,
     /// Bytes whose records are in the tables, freed or not.
     in_tables: AtomicU64,
@@ -65,8 +68,15 @@ pub struct LogMemory {
 impl LogMemory {
     /// A log of `capacity` bytes of host memory.
     pub fn new(capacity: Bytes) -> Self {
+        Self::with_laps(capacity, capacity)
+    }
+
+    /// The same, whose writer begins again after each `lap` of bytes. What is behind takes memory
+    /// only while records stand there that are longer.
+    pub fn with_laps(capacity: Bytes, lap: Bytes) -> Self {
         let size = capacity.0.next_multiple_of(WORD as u64);
         Self {
+            lap: lap.0.next_multiple_of(WORD as u64).min(size),
             region: Arc::new(Region::new(Bytes(size + PROGRESS_WORDS * WORD as u64))),
             size,
             reserved: AtomicU64::new(0),
@@ -77,6 +87,11 @@ impl LogMemory {
     /// Bytes of the ring.
     pub(super) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Bytes after which its writer begins again: so much memory it takes.
+    pub fn lap(&self) -> u64 {
+        self.lap
     }
 
     /// Bytes of the largest body that a record may have: half the ring, so that one always fits.
@@ -99,17 +114,17 @@ impl LogMemory {
         self.load(applied_offset(self.size))
     }
 
-    /// Has everything been applied that this node's writer has reserved?
+    /// True once every record is applied that this node's writer has reserved.
     pub fn is_settled(&self) -> bool {
         self.applied() == self.reserved()
     }
 
-    /// Has everything been applied that its reader has seen?
+    /// True once every record is applied that its reader has seen.
     pub(super) fn has_applied_what_it_saw(&self) -> bool {
         self.load(seen_offset(self.size)) == self.applied()
     }
 
-    /// Has everything been applied that has landed without a gap? For a ring that others write.
+    /// True once all contiguous records are applied. Remote-written rings only.
     pub(super) fn is_idle(&self) -> bool {
         let applied = self.applied();
         self.load(seen_offset(self.size)) == applied && self.load(applied % self.size) == 0
@@ -123,7 +138,7 @@ impl LogMemory {
             && (self.load(end % self.size) == 0 || !self.is_whole(end % self.size) && is_gone())
     }
 
-    /// Has the record that begins at `offset` landed as a whole?
+    /// True once the record that begins at `offset` has landed as a whole.
     fn is_whole(&self, offset: u64) -> bool {
         let head = self.load(offset);
         let foot = offset + record_len(head as u32 as usize) - WORD as u64;
@@ -165,6 +180,7 @@ pub(super) const fn applied_offset(size: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tail {
     size: u64,
+    lap: u64,
     at: u64,
     number: u32,
 }
@@ -172,7 +188,12 @@ pub(super) struct Tail {
 impl Tail {
     /// The start of a ring of `size` bytes.
     pub(super) const fn new(size: u64) -> Self {
-        Self { size, at: 0, number: 1 }
+        Self { size, lap: size, at: 0, number: 1 }
+    }
+
+    /// The start of the ring in `memory`.
+    pub(super) const fn of(memory: &LogMemory) -> Self {
+        Self { lap: memory.lap, ..Self::new(memory.size) }
     }
 
     /// Bytes of the ring.
@@ -193,20 +214,28 @@ impl Tail {
     /// Bytes that a record with this body takes from here on, with what it skips.
     #[inline]
     pub(super) const fn needed(&self, body: usize) -> u64 {
-        let (len, to_end) = (record_len(body), self.size - self.at % self.size);
-        if len <= to_end { len } else { to_end + len }
+        self.skipped(body) + record_len(body)
     }
 
-    /// Passes the end of the ring if a record with this body does not fit before it: the word that
-    /// says so to the reader, and where it belongs.
+    /// Bytes up to the end of the ring if a record with this body does not stand before it, or
+    /// belongs into the next lap; else 0.
+    #[inline]
+    const fn skipped(&self, body: usize) -> u64 {
+        let (len, offset) = (record_len(body), self.at % self.size);
+        let end = if len <= self.lap { self.lap } else { self.size };
+        if offset + len <= end { 0 } else { self.size - offset }
+    }
+
+    /// Passes the end of the ring if a record with this body does not fit before it, or the lap is
+    /// over: the word that says so to the reader, and where it belongs.
     #[inline]
     pub(super) fn skip(&mut self, body: usize) -> Option<(u64, u64)> {
-        let (len, to_end) = (record_len(body), self.size - self.at % self.size);
-        if len <= to_end {
+        let skipped = self.skipped(body);
+        if skipped == 0 {
             return None;
         }
         let slot = (self.at % self.size, head_word(self.number, SKIP));
-        self.at += to_end;
+        self.at += skipped;
         self.number = next_number(self.number);
         Some(slot)
     }
@@ -300,6 +329,14 @@ impl LogReader {
         self.records.len()
     }
 
+    /// Gives a large buffer back: there is nothing to read.
+    pub(super) fn rest(&mut self) {
+        if !SpareBuffers::keeps(&self.bodies) {
+            self.records.clear();
+            self.bodies = Vec::new();
+        }
+    }
+
     /// The records read last, in the order of the log.
     pub(super) fn records(&self) -> impl ExactSizeIterator<Item = (RecordKind, &[u8])> {
         let mut start = 0;
@@ -352,7 +389,11 @@ impl LogReader {
             record.read(2, &mut bodies[start..end]);
             records.push((kind, end));
             Self::step(position, number, memory, len);
-            record.zero();
+            if offset + len <= memory.lap {
+                record.zero();
+            } else {
+                region.release(offset, len).ok()?;
+            }
             ends.push(*position);
             return Some(());
         }

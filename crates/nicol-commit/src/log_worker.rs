@@ -6,7 +6,7 @@ use nicol_core::fabric::{Fabric, HasDoorbell};
 
 use super::log::{LogMemory, LogReader};
 
-/// What a worker does with the records of its log.
+/// The actions of a worker on the records of its log.
 pub(super) trait ApplyLog {
     /// Records read and applied at a time.
     const BATCH: usize;
@@ -59,6 +59,7 @@ pub(super) async fn apply_log<F: Fabric, W: ApplyLog>(
         } else if worker.work_while_idle() {
             fabric.yield_now().await;
         } else {
+            reader.rest();
             fabric.wait_for_doorbell(&doorbell, seen).await;
         }
     }

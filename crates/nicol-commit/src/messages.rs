@@ -254,7 +254,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Is the key in the state that a transaction has read?
+    /// True if the key is in the state that a transaction has read.
     pub(super) fn is_as_read(&self, read: &ReadOf) -> bool {
         (self.version, self.value.is_some()) == (read.version, read.present)
     }

@@ -1,6 +1,7 @@
 //! The records that a node holds of a shard, as primary or as backup.
 
 use nicol_core::ids::{Key, Version};
+use nicol_core::memory::Copies;
 use nicol_store::ordered::OrderedTable;
 
 use crate::tables::ByTable;
@@ -8,7 +9,7 @@ use crate::tables::ByTable;
 /// A hash table of a shard: what differs between systems.
 pub trait ShardTable: Sized {
     /// Deep copies of a shard's tables, in their order. Requires exclusive access to them.
-    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone) -> Vec<Self>
+    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone, pages: Copies) -> Vec<Self>
     where
         Self: 'a;
 
@@ -95,8 +96,8 @@ impl<T: ShardTable> Replica<T> {
     }
 
     /// Deep copy. Requires exclusive access to the replica.
-    pub(super) fn copy(&self) -> Self {
-        let tables = self.tables.with(T::copies(self.tables.iter()));
+    pub(super) fn copy_in(&self, pages: Copies) -> Self {
+        let tables = self.tables.with(T::copies(self.tables.iter(), pages));
         Self { tables, ordered: self.ordered.copy() }
     }
 

@@ -42,7 +42,7 @@ impl<T> ByTable<T> {
         self.each.iter()
     }
 
-    /// What `make` makes of each.
+    /// The result of `make` for each.
     pub(super) fn map<U>(&self, make: impl FnMut(&T) -> U) -> ByTable<U> {
         ByTable { each: self.each.iter().map(make).collect(), places: self.places.clone() }
     }

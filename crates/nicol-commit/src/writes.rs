@@ -113,7 +113,7 @@ fn write_head(key: Key, version: Version, len: u32) -> [u8; WRITE_HEAD] {
 pub(super) struct Log<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,
-    /// What the transaction updates.
+    /// The updates of the transaction.
     pub(super) updated: Updated<'a>,
     pub(super) keys: &'a [usize],
 }
@@ -135,7 +135,7 @@ impl Message for Log<'_> {
 pub(super) struct Commit<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,
-    /// What the transaction updates.
+    /// The updates of the transaction.
     pub(super) updated: Updated<'a>,
     pub(super) keys: &'a [usize],
 }
@@ -153,7 +153,7 @@ impl Message for Commit<'_> {
     }
 }
 
-/// What a LOG or COMMIT does to one key.
+/// The action of a LOG or COMMIT on one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change<'a> {
     Put(&'a [u8]),

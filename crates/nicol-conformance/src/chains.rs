@@ -96,7 +96,7 @@ struct At<'a, F: Fabric> {
     base: u64,
 }
 
-/// What a chain should come to: its outcomes, in order.
+/// The expected outcomes of a chain, in order.
 type Expected<'a> = &'a [Outcome<'a>];
 
 const DONE: Outcome<'static> = Outcome::Done(&[]);
@@ -444,7 +444,7 @@ impl<F: Fabric> At<'_, F> {
         true
     }
 
-    /// What no operation may be is told before anything is executed.
+    /// Operations that no chain may have are refused before anything is executed.
     async fn malformed(&self) {
         let (base, rkey) = (self.base, self.ground.rkey);
         let bounded = Target::Bounded(base);

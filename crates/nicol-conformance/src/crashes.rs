@@ -43,7 +43,7 @@ const LOOK: Nanos = Nanos::from_micros(20);
 /// a busy machine may get no core for a second.
 const LOOKS_MAX: usize = 500_000;
 
-/// What the suite asks its world to do.
+/// An act that the suite asks of its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     Crash(Loss),
@@ -124,7 +124,7 @@ impl CrashSuite {
         Self { nodes: nodes as u16, state: Arc::default() }
     }
 
-    /// What the world is to do now; each act is handed out once.
+    /// The act that is due; each is handed out once.
     pub fn next_act(&self) -> Option<Act> {
         self.state().acts.pop_front()
     }
@@ -135,12 +135,12 @@ impl CrashSuite {
         state.finished || !state.acts.is_empty()
     }
 
-    /// Has the suite come to its end?
+    /// True if the suite has ended.
     pub fn finished(&self) -> bool {
         self.state().finished
     }
 
-    /// What did not hold; complete once finished.
+    /// The demands that did not hold; complete once finished.
     pub fn failures(&self) -> Vec<String> {
         self.state().failures.clone()
     }
@@ -495,7 +495,7 @@ impl<F: Fabric> Observer<F> {
         self.fabric.one_sided(VICTIM, OneSided::Read { rkey, offset: 0, len: 8 }).await
     }
 
-    /// What must hold while these sides of the victim are down.
+    /// The demands while these sides of the victim are down.
     async fn is_down(&self, sides: &[Side]) {
         let of = |state: &State, side: Side| (side as usize, state.lives[side as usize]);
         let ticks = |state: &State| {

@@ -57,7 +57,7 @@ const ADDITIONS: u64 = 200;
 #[derive(Clone, Debug)]
 pub struct Suite(Arc<State>);
 
-/// What the engines have found.
+/// The findings of the engines.
 #[derive(Debug)]
 struct State {
     engines: usize,
@@ -84,12 +84,12 @@ impl Suite {
         }))
     }
 
-    /// Has every engine gone through the whole suite?
+    /// True if every engine has gone through the whole suite.
     pub fn finished(&self) -> bool {
         self.0.done.load(Ordering::Acquire) == self.0.engines
     }
 
-    /// What did not hold; complete once finished.
+    /// The demands that did not hold; complete once finished.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = self.0.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let expected = self.0.engines * (COUNTED as usize + self.0.engines);

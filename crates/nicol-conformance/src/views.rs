@@ -55,7 +55,7 @@ impl AskingNode1 {
         self.0.unreachable.load(Ordering::Relaxed)
     }
 
-    /// What has crashed, or was taken apart because it had been given up.
+    /// The sides that have crashed, or were stopped because they had been given up.
     pub fn crashes(&self) -> Vec<Loss> {
         self.0.crashes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -22,7 +22,7 @@ pub trait CommitProtocol: Clone + 'static {
 /// Of its counters, those of the group [`PATHS`] are transactions that it has coordinated and
 /// committed, by the way that they took; a system with a single way has none.
 pub trait CommitNode: SystemNode {
-    /// What runs transactions on a host engine.
+    /// The coordinator that runs transactions on a host engine.
     type Coordinator<F: Fabric>: CommitProtocol;
 
     /// True if it has ordered tables, which a local transaction may scan.

@@ -397,7 +397,7 @@ impl Faults {
         Self { plan, rng, counts: FaultCounts::default() }
     }
 
-    /// Is the way from one node to another cut now?
+    /// True if the route from one node to another is cut now.
     pub fn is_cut(&self, now: Nanos, from: NodeId, to: NodeId) -> bool {
         now < self.plan.quiet_after
             && self.plan.partitions.iter().any(|cut| cut.cuts(now, from, to))

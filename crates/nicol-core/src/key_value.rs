@@ -132,7 +132,7 @@ pub struct Offered {
 
 /// A node of a system of single operations.
 pub trait KeyValueNode: SystemNode {
-    /// What clients call on a host engine.
+    /// The operations that clients call on a host engine.
     type Client<F: Fabric>: KeyValue;
 
     const OFFERED: Offered;

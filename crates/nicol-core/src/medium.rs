@@ -133,7 +133,7 @@ impl Medium {
         });
     }
 
-    /// What is on the medium, in the order of submission.
+    /// The writes on the medium, in the order of submission.
     pub fn writes(&self) -> &[MediumWrite] {
         &self.writes
     }

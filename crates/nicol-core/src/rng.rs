@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
-/// What a stream of randomness is for; each purpose of each owner is a stream of its own.
+/// The purpose of a stream of randomness. Each purpose of each owner has its own stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Message, stall and crash faults.
@@ -21,7 +21,7 @@ pub enum Purpose {
     Variation,
     /// The crashes, stalls and partitions that a plan draws family by family.
     FaultFamilies,
-    /// What a crash leaves of writes that the log device had not synced.
+    /// The part of unsynced log writes that a crash leaves.
     Medium,
 }
 

@@ -132,7 +132,7 @@ pub struct Decisions {
     pub log: Vec<Record>,
 }
 
-/// What decides: it knows sums, and nothing of where they come from.
+/// The decision rule: it knows sums, and nothing of where they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decider {
     steering: Steering,

@@ -6,6 +6,7 @@
 //! [`KeyValueNode`](crate::key_value::KeyValueNode).
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::engine::{Loss, Revival};
@@ -33,7 +34,7 @@ pub type Opening<N, S> = Box<dyn FnOnce(Option<S>) -> N + Send>;
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: NodeState + Sized {
-    type Config: Clone + Send + Sync + 'static;
+    type Config: Clone + Debug + Send + Sync + 'static;
 
     /// Do all replicas of a shard hold the same bytes once everything is at rest? Where a minority
     /// may lag behind, they need not.
@@ -45,6 +46,9 @@ pub trait SystemNode: NodeState + Sized {
 
     /// Does it come back even if every node has crashed, from what their log devices hold?
     const RECOVERS_FROM_LOGS: bool = false;
+
+    /// Do simulated copies of a shard take memory for what is written to them only?
+    const SHARES_COPIES: bool = false;
 
     /// Do the survivors of a crash go on, under the views that follow? If not, and it does not
     /// recover either, they wait for the dead.
@@ -68,13 +72,20 @@ pub trait SystemNode: NodeState + Sized {
     }
 
     /// The loaded form of a shard.
-    type Shard: Send + Sync;
+    type Shard: Send + Sync + 'static;
 
     /// Loads a shard, once for all nodes that hold it.
     ///
     /// # Errors
     /// If the configuration leaves no room for its records.
     fn load(from: &Origin<'_, Self::Config>, shard: ShardId) -> Result<Self::Shard, TooSmall>;
+
+    /// A copy of a loaded shard that takes next to no time, and memory for what is written only.
+    /// `None`, the default, if there is no such copy.
+    fn share(shard: &Self::Shard) -> Option<Self::Shard> {
+        let _dear = shard;
+        None
+    }
 
     /// Opens node `id`: copies what it backs up of `shards`, which are all in the order of their
     /// numbers, and says how the node is put together with the one that it [leads](View::led_by).
@@ -270,7 +281,7 @@ pub struct Counter {
 /// entries of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// What the places are, such as `fifo_entries`.
+    /// The name of the places, such as `fifo_entries`.
     pub name: &'static str,
     /// How many there are.
     pub places: u32,
@@ -278,7 +289,7 @@ pub struct Taken {
     pub time: Nanos,
 }
 
-/// What a node's memory looks like when everything is quiet.
+/// The findings about a node's memory when everything is quiet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Resources that will never be released, by name, such as `locks`; zeros included.
@@ -294,7 +305,7 @@ pub struct Audit {
 
 /// How the work of loading several nodes is done.
 pub trait ParallelMap {
-    /// What `work` makes of each item, in their order.
+    /// The result of `work` for each item, in their order.
     fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T>;
 }
 
@@ -312,7 +323,7 @@ impl ParallelMap for Sequential {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} is left for a record that is loaded: give {instead}")]
 pub struct TooSmall {
-    /// What there is too little of, such as slots.
+    /// The resource that is too small, such as slots.
     pub what: &'static str,
     /// Such as more of a setting, or fewer records.
     pub instead: &'static str,
@@ -346,14 +357,35 @@ pub fn load_nodes<N: SystemNode>(
     parallel: &impl ParallelMap,
 ) -> Result<Vec<Arc<N>>, TooSmall> {
     let from = Origin { view, config, source };
-    let ids: Vec<NodeId> = view.node_ids().collect();
-    let numbers: Vec<ShardId> = view.shard_ids().collect();
-    let shards = parallel.map(&numbers, |&shard| N::load(&from, shard));
-    let shards = shards.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let opened = parallel.map(&ids, |&id| N::open(&from, id, &shards));
+    Ok(open_nodes(&from, load_shards::<N>(&from, parallel)?, parallel))
+}
+
+/// Loads the shards of a cluster, in the order of their numbers.
+///
+/// # Errors
+/// If a shard has no room for its records.
+pub fn load_shards<N: SystemNode>(
+    from: &Origin<'_, N::Config>,
+    parallel: &impl ParallelMap,
+) -> Result<Vec<N::Shard>, TooSmall> {
+    let numbers: Vec<ShardId> = from.view.shard_ids().collect();
+    parallel.map(&numbers, |&shard| N::load(from, shard)).into_iter().collect()
+}
+
+/// Opens a cluster's nodes over its shards, which are in the order of their numbers.
+///
+/// # Panics
+/// As [`load_nodes`] does.
+pub fn open_nodes<N: SystemNode>(
+    from: &Origin<'_, N::Config>,
+    shards: Vec<N::Shard>,
+    parallel: &impl ParallelMap,
+) -> Vec<Arc<N>> {
+    let ids: Vec<NodeId> = from.view.node_ids().collect();
+    let opened = parallel.map(&ids, |&id| N::open(from, id, &shards));
     let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
     let complete = |(&id, open): (&NodeId, Opening<N, N::Shard>)| {
-        let mut leads = view.led_by(id);
+        let mut leads = from.view.led_by(id);
         let (led, another) = (leads.next(), leads.next());
         assert!(
             another.is_none(),
@@ -361,5 +393,5 @@ pub fn load_nodes<N: SystemNode>(
         );
         Arc::new(open(led.and_then(|shard| shards[usize::from(shard.0)].take())))
     };
-    Ok(ids.iter().zip(opened).map(complete).collect())
+    ids.iter().zip(opened).map(complete).collect()
 }

@@ -16,8 +16,8 @@ pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange}
 
 /// Keys that one transaction may touch.
 pub const KEYS_MAX: usize = 16_384;
-/// Bytes of the largest value.
-pub const VALUE_MAX: usize = 1 << 20;
+/// Bytes of the largest value: 64 MB, and what may stand before it in a record.
+pub const VALUE_MAX: usize = (64 << 20) + (4 << 10);
 /// Bytes of all values and arguments of one transaction.
 pub const TXN_BYTES_MAX: usize = 4 << 20;
 
@@ -101,7 +101,7 @@ pub struct Txn {
     /// True if it must run on the host that has all its keys, because its procedure scans ordered
     /// tables.
     pub local: bool,
-    /// What the procedure hands back to the client (opaque to the protocol).
+    /// The procedure's result for the client (opaque to the protocol).
     pub output: Vec<u8>,
     installs: Option<Version>,
     entries: Vec<Entry>,
@@ -335,7 +335,7 @@ impl Txn {
         Some(Write { key: entry.key, version, value })
     }
 
-    /// Has execution decided on a write?
+    /// True if execution has decided on a write.
     #[inline]
     pub fn has_updates(&self) -> bool {
         self.entries.iter().any(Entry::is_updated)
@@ -396,7 +396,7 @@ impl Txn {
 }
 
 impl Entry {
-    /// Has execution decided on a write of it?
+    /// True if execution has decided on a write of it.
     #[inline]
     pub const fn is_updated(&self) -> bool {
         match self.update {

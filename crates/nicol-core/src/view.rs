@@ -70,7 +70,7 @@ impl Role {
     }
 }
 
-/// What a node has: its role and its engines on each side.
+/// The role of a node and its engines on each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     pub role: Role,
@@ -120,7 +120,7 @@ impl ViewNode {
         }
     }
 
-    /// Is `side` up, and in which life?
+    /// The state of `side`: up or down, and its life.
     pub const fn side(&self, side: Side) -> SideState {
         self.sides[side as usize]
     }
@@ -220,7 +220,7 @@ impl View {
         self
     }
 
-    /// What becomes of a shard whose primary is lost.
+    /// The fate of a shard whose primary is lost.
     pub const fn succession(&self) -> Succession {
         self.succession
     }
@@ -273,11 +273,34 @@ impl View {
             before.up && before != state && self.halves.are_lost_with(side)
         };
         let lost: Vec<NodeId> = changes.iter().filter(ends).map(|(node, ..)| *node).collect();
-        let placement = match lost.is_empty() {
+        let mut placement = match lost.is_empty() {
             true => self.placement.clone(),
             false => Arc::new(self.placement.without(&lost, epoch, self.succession)),
         };
+        // Both halves of its data begin with nothing: a node joins when the second is up.
+        let needed = |side: &Side| self.halves.are_lost_with(*side);
+        let joins = |&node: &NodeId| {
+            let begins = |&(of, side, state): &(NodeId, Side, SideState)| {
+                of == node && needed(&side) && state.up && self.side(node, side) != state
+            };
+            let is_up = |side: Side| nodes[node.index()].side(side).up;
+            changes.iter().any(begins)
+                && [Side::Host, Side::Nic].into_iter().filter(needed).all(is_up)
+        };
+        let mut newcomers: Vec<NodeId> = changes.iter().map(|(node, ..)| *node).collect();
+        newcomers.dedup();
+        newcomers.retain(joins);
+        if self.succession == Succession::Backups && !newcomers.is_empty() {
+            placement = Arc::new(placement.with_newcomers(&newcomers));
+        }
         Self { epoch, nodes: nodes.into(), placement, ..self.clone() }
+    }
+
+    /// The view that follows this one, in which `node` is a backup of each shard for which it has
+    /// caught up.
+    pub fn with_complete(&self, node: NodeId) -> Self {
+        let placement = Arc::new(self.placement.with_complete(node));
+        Self { epoch: self.epoch.next(), placement, ..self.clone() }
     }
 
     /// The number of this view: later ones have higher numbers.
@@ -313,7 +336,7 @@ impl View {
         self.node(node).map(ViewNode::role)
     }
 
-    /// Is `side` of `node` up, and in which life? A node that does not exist is down.
+    /// The state of `side` of `node`: up or down, and its life. A node that does not exist is down.
     pub fn side(&self, node: NodeId, side: Side) -> SideState {
         let down = SideState { up: false, incarnation: Incarnation::FIRST };
         self.node(node).map_or(down, |node| node.side(side))
@@ -471,6 +494,39 @@ impl View {
     #[inline]
     pub fn backups(&self, shard: ShardId) -> impl Iterator<Item = NodeId> + use<> {
         self.placement.replicas_of(shard).backups()
+    }
+
+    /// The nodes that are being given the records of `shard`. They are no replicas yet.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    #[inline]
+    pub fn catching_up(&self, shard: ShardId) -> &[NodeId] {
+        self.placement.catching_up(shard)
+    }
+
+    /// Whether `node` is being given the records of any shard.
+    pub fn is_catching_up(&self, node: NodeId) -> bool {
+        self.shard_ids().any(|shard| self.catching_up(shard).contains(&node))
+    }
+
+    /// The nodes beside the primary that must have what is written to `shard`: its backups, then
+    /// those that catch up.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    #[inline]
+    pub fn followers(&self, shard: ShardId) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.backups(shard).chain(self.catching_up(shard).iter().copied())
+    }
+
+    /// Have all replicas of `shard` lost their data, so that nobody will serve it any more? Only
+    /// where backups [succeed](Succession); elsewhere a view does not tell.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn is_lost(&self, shard: ShardId) -> bool {
+        self.placement.is_lost(shard)
     }
 
     /// The shards of which `node` holds the primary.

@@ -1,8 +1,10 @@
 //! The engines broken on purpose, for the checkers' negative tests. Where it can show, a fault is
-//! planted before the step: in the sets of a transaction that is going to commit or abort, or in
-//! what a core begins with. Elsewhere steps ask [`Hooks`] about what they decide; none knows a
-//! fault by name. A worker keeps them: in a protocol that is whole a question is one comparison
-//! with what the worker has at hand.
+//! planted before the step: in what a transaction begins with, in its sets when it is going to
+//! commit or abort, or in what a core begins with (`broken/choices.rs`). Elsewhere steps ask
+//! [`Hooks`] about what they decide; none knows a fault by name. A worker keeps them: in a protocol
+//! that is whole a question is one comparison with what the worker has at hand.
+
+pub(super) mod choices;
 
 use super::sets::Sets;
 
@@ -39,7 +41,34 @@ pub enum Sabotage {
     ClaimsEarly,
 }
 
-/// What the steps ask. Every answer is the protocol's, but for the one that a planted fault spoils.
+/// Spoils what the client of a snapshot has seen, before it begins.
+#[inline]
+pub(super) fn before_begin(Hooks(sabotage): Hooks, since: &mut Option<u64>) {
+    if sabotage == Sabotage::ForgetsSeen {
+        since.iter_mut().for_each(|since| *since = 0);
+    }
+}
+
+/// Spoils the sets of a transaction before it commits: what they lack it does not validate.
+#[inline]
+pub(super) fn before_commit(Hooks(sabotage): Hooks, sets: &mut Sets) {
+    match sabotage {
+        Sabotage::SkipsValidation | Sabotage::TearsReads => sets.reads.clear(),
+        Sabotage::ForgetsLeaves => sets.forget_leaves(),
+        _ => {}
+    }
+}
+
+/// Spoils the sets of a transaction before it lets go of what it holds: what they lack stays.
+#[inline]
+pub(super) fn before_abort(Hooks(sabotage): Hooks, sets: &mut Sets) {
+    if sabotage == Sabotage::KeepsLocks {
+        sets.locks.clear();
+        sets.writes.clear();
+    }
+}
+
+/// Questions of the steps. Every answer is the protocol's, but for the one that a fault spoils.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hooks(pub(super) Sabotage);
 
@@ -50,35 +79,6 @@ impl Hooks {
 
     /// Of a protocol that is whole.
     pub(super) const NONE: Self = Self(Sabotage::None);
-
-    /// Spoils the sets of a transaction before it commits: what they lack it does not validate.
-    #[inline]
-    pub(super) fn before_commit(self, sets: &mut Sets) {
-        match self.0 {
-            Sabotage::SkipsValidation | Sabotage::TearsReads => sets.reads.clear(),
-            Sabotage::ForgetsLeaves => sets.forget_leaves(),
-            _ => {}
-        }
-    }
-
-    /// Spoils the sets of a transaction before it lets go of what it holds: what they lack stays.
-    #[inline]
-    pub(super) fn before_abort(self, sets: &mut Sets) {
-        if self.is(Sabotage::KeepsLocks) {
-            sets.locks.clear();
-            sets.writes.clear();
-        }
-    }
-
-    /// Does a transaction that finds a record locked wait, whatever the settings say?
-    pub(super) fn always_waits(self) -> bool {
-        self.is(Sabotage::AlwaysWaits)
-    }
-
-    /// The epoch up to which a core takes its transactions for durable before it has looked.
-    pub(super) fn durable_from_the_start(self) -> u64 {
-        if self.is(Sabotage::AcknowledgesEarly) { u64::MAX } else { 0 }
-    }
 
     /// Does an optimistic read look at the record's word again when it has the value?
     #[inline]
@@ -104,7 +104,7 @@ impl Hooks {
         !self.is(Sabotage::WrongEpoch)
     }
 
-    /// Is what is taken out of an index freed at once?
+    /// True if records that leave an index are freed at once.
     #[inline]
     pub(super) fn frees_at_once(self) -> bool {
         self.is(Sabotage::FreesEarly)
@@ -121,12 +121,6 @@ impl Hooks {
     #[inline]
     pub(super) fn moves_read_timestamps(self) -> bool {
         !self.is(Sabotage::ForgetsReaders)
-    }
-
-    /// The earliest time of a snapshot whose client has seen what was written at `since`.
-    #[inline]
-    pub(super) fn heeds_seen(self, since: u64) -> u64 {
-        if self.is(Sabotage::ForgetsSeen) { 0 } else { since }
     }
 
     /// Up to which epoch a core says that its log is complete, which it is up to `complete`.

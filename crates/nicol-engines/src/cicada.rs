@@ -78,7 +78,7 @@ const GONE: u64 = 1 << 63;
 #[derive(Clone, Copy, Debug)]
 pub struct Cicada;
 
-/// What a core keeps between its transactions.
+/// The state of a core between its transactions.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// The transactions under way, the oldest one first.
@@ -314,7 +314,7 @@ async fn validate<F: Fabric>(
     sets.validate_leaves(|node, version| store.is_unchanged(node, version))
 }
 
-/// What was read is what is visible.
+/// The versions that were read are still the visible ones.
 #[inline(always)]
 fn validate_read<F: Fabric>(worker: &Worker<F, Cicada>, read: &Read, at: u64) -> Result<(), Halt> {
     let Place(seen) = visible(worker, (read.key, read.place), at)?;
@@ -439,7 +439,7 @@ impl Protocol for Cicada {
     fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets, since: Option<u64>) {
         worker.kept.overwritten.enter(worker.entered());
         let horizon = worker.store().horizon();
-        let since = since.map(|since| worker.hooks.heeds_seen(since).max(LOADED));
+        let since = since.map(|since| since.max(LOADED));
         if since.is_some_and(|since| since > horizon.ended()) {
             horizon.move_on();
         }

@@ -8,11 +8,11 @@ use super::broken::{Hooks, Sabotage};
 /// How an engine runs.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Who decides which core executes a request; `None`: clients are on the cores themselves.
+    /// The scheduler that picks a request's core; `None`: clients are on the cores themselves.
     pub schedule: Option<ScheduleConfig>,
     /// Which features keys have, for scheduling.
     pub features: FeatureMap,
-    /// What clients of a server know for the judge alone.
+    /// The records of a server's clients for the judge alone.
     pub transcripts: Transcripts,
     /// Bytes of the longest value of a table of which nothing is loaded.
     pub value_bytes: usize,
@@ -22,7 +22,7 @@ pub struct EngineConfig {
     pub epoch: Nanos,
     /// Are transactions logged, and answered when their epoch is durable?
     pub log: bool,
-    /// What a transaction does that finds a record locked, in an engine that locks for reading.
+    /// The reaction to a locked record, in an engine that locks for reading.
     pub waiting: Waiting,
     /// Looks at a record that somebody has locked before an optimistic transaction aborts.
     pub spins: u32,
@@ -36,7 +36,7 @@ pub struct EngineConfig {
     pub schedule_sabotage: nicol_schedule::Sabotage,
 }
 
-/// What a transaction does that finds a record locked. [Bernstein87 3.4; Rosenkrantz78]
+/// The reaction to a locked record. [Bernstein87 3.4; Rosenkrantz78]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     NoWait,
@@ -49,14 +49,9 @@ pub enum Waiting {
 }
 
 impl EngineConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// The questions of the steps that a planted fault may answer otherwise.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
-    }
-
-    /// What a transaction does that finds a record locked, which a planted fault may decide.
-    pub(super) fn waiting_in_force(&self) -> Waiting {
-        if self.hooks().always_waits() { Waiting::Always } else { self.waiting }
     }
 
     /// How long a transaction may wait for what the settings ask to wait for: one that is logged is

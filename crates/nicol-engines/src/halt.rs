@@ -18,7 +18,7 @@ impl From<Abort> for Halt {
     }
 }
 
-/// What a look at a record came to; `None` if somebody holds it.
+/// The result of a look at a record; `None` if another transaction holds it.
 #[inline(always)]
 pub(super) fn unless_busy<T>(looked: Result<T, Halt>) -> Result<Option<T>, Abort> {
     match looked {

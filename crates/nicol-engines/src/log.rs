@@ -11,7 +11,6 @@ use nicol_core::memory::Region;
 use nicol_core::units::Bytes;
 use nicol_store::multicore::Line;
 
-use super::broken::Hooks;
 use super::recovery::CHUNK_HEADER;
 
 /// Bytes of records that a core persists at a time, and of one transaction's writes at most.
@@ -25,7 +24,7 @@ pub struct Committed {
     pub(super) epoch: u64,
 }
 
-/// What the cores of a node tell one another about their logs.
+/// The announcements of a node's cores to one another about their logs.
 #[derive(Debug)]
 pub(super) struct NodeLog {
     /// By core: all that it has committed up to this epoch is durable.
@@ -77,14 +76,15 @@ pub(super) struct CoreLog {
 }
 
 impl CoreLog {
-    pub(super) fn new<F: Fabric>(fabric: &F, hooks: Hooks) -> Self {
+    /// An empty one, of a core that has seen that epoch `durable` is.
+    pub(super) fn new<F: Fabric>(fabric: &F, durable: u64) -> Self {
         let size = Bytes((CHUNK_HEADER + CHUNK_BYTES) as u64);
         Self {
             region: Arc::new(Region::for_log(size, fabric.here().core.into())),
             gathered: RefCell::default(),
             sending: RefCell::default(),
             committing: Default::default(),
-            seen: Cell::new(hooks.durable_from_the_start()),
+            seen: Cell::new(durable),
             moved: fabric.signal(),
         }
     }

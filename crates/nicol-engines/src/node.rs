@@ -30,7 +30,7 @@ const TABLES: usize = 256;
 pub struct Node<P: RecordForm> {
     config: EngineConfig,
     store: Multicore,
-    /// What schedules requests, if anything does.
+    /// The scheduler of requests, if there is one.
     schedule: Option<Arc<Shared>>,
     /// How far the logs of its cores are durable, if there are any.
     log: Option<NodeLog>,
@@ -48,7 +48,7 @@ impl<P: RecordForm> Node<P> {
         &self.config
     }
 
-    /// What schedules requests, if anything does.
+    /// The scheduler of requests, if there is one.
     pub(super) const fn schedule(&self) -> Option<&Arc<Shared>> {
         self.schedule.as_ref()
     }
@@ -83,7 +83,7 @@ impl<P: RecordForm> Node<P> {
     }
 }
 
-/// What was loaded, and over it the transactions of durable epochs.
+/// The loaded records, and over them the transactions of durable epochs.
 fn read_back(
     view: &View,
     source: &dyn RecordSource,
@@ -112,7 +112,7 @@ fn longest(source: &dyn RecordSource, shards: &dyn ShardMap, shard: ShardId) -> 
     longest
 }
 
-/// What a store says that holds as many records as it can.
+/// The error of a store that holds as many records as it can.
 const NO_MEMORY: TooSmall = TooSmall {
     what: "memory (an engine's store has 64 GiB)",
     instead: "fewer records or warehouses, or shorter values",

@@ -82,7 +82,7 @@ impl<O: Optimistic> Protocol for O {
     }
 }
 
-/// What a read has seen of a record before its value: the word, and what it holds.
+/// The first half of a read: the record's word, and its state.
 pub type Found = (u64, State);
 
 /// The first half of a read: the word, unless somebody has locked it, then what the record holds.

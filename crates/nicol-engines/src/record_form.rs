@@ -29,7 +29,7 @@ pub trait RecordForm: Send + Sync + Sized + 'static {
         record.set_state(State { version, present: true, len, watched: false });
     }
 
-    /// What a record holds, once everything is quiet; its value goes to the end of `value`.
+    /// The state of a record once everything is quiet; its value goes to the end of `value`.
     fn value(_store: &Multicore, record: Record<'_>, value: &mut Vec<u8>) -> State {
         let state = record.state();
         record.copy_value(state.len, value);

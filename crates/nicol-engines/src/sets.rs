@@ -50,14 +50,14 @@ pub struct Sets {
     pub(super) is_snapshot: bool,
     /// It sees what was written before this timestamp, in an engine with several versions.
     pub(super) sees: u64,
-    /// What it has read outside of its record that could stand there, in such an engine.
+    /// A record whose version, outside of it, it has read, and that has room for that version.
     pub(super) outside: Option<(Key, Place)>,
     /// When the latest of what it has read was written, in such an engine.
     pub(super) latest: u64,
     /// The epoch of its commit point, if it is logged and has passed it; else 0.
     pub(super) epoch: u64,
     bytes: Vec<u8>,
-    /// What a scan reads, or an insertion.
+    /// The leaves that a scan or an insertion reads.
     pub(super) row: Vec<u8>,
     /// Where records of ordered tables stand that are to be read next.
     pub(super) found: Vec<(Key, Place)>,

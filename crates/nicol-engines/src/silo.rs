@@ -28,7 +28,7 @@ use super::record_form::RecordForm;
 use super::sets::{Read, Sets};
 use super::worker::Worker;
 
-/// What the next id of an epoch is higher by.
+/// The step from one id of an epoch to the next.
 const STEP: u64 = 4;
 /// Where the epoch stands in an id.
 const EPOCH_SHIFT: u32 = 34;

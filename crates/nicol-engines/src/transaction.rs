@@ -8,12 +8,13 @@ use nicol_core::interactive::{Interactive, Seen};
 use nicol_core::txn::{Abort, Entry, KeyRange, Txn};
 use nicol_store::multicore::Place;
 
+use super::broken;
 use super::halt::unless_busy;
 use super::log::Committed;
 use super::sets::Sets;
 use super::worker::{Protocol, Worker};
 
-/// What a look for a record has found.
+/// The result of a search for a record.
 enum Sought {
     At(Place),
     /// None, and none was made: a snapshot sees this.
@@ -35,11 +36,12 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
     pub(super) async fn begin(
         worker: &Rc<Worker<F, P>>,
         age: Option<u64>,
-        since: Option<u64>,
+        mut since: Option<u64>,
     ) -> Self {
         worker.fabric.work(Work::TxnSetup);
         let (id, mut sets) = worker.begin().await;
         sets.timestamp = age.unwrap_or_default();
+        broken::before_begin(worker.hooks, &mut since);
         P::begin(worker, &mut sets, since);
         if let Some(stall) = worker.stall() {
             stall.await;
@@ -66,7 +68,7 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         if let Some(stall) = self.worker.stall() {
             stall.await;
         }
-        self.worker.hooks.before_commit(&mut self.sets);
+        broken::before_commit(self.worker.hooks, &mut self.sets);
         let committed = P::commit(&self.worker, &mut self.sets).await;
         if committed.is_err() {
             self.let_go();
@@ -93,7 +95,7 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
     }
 
     fn let_go(&mut self) {
-        self.worker.hooks.before_abort(&mut self.sets);
+        broken::before_abort(self.worker.hooks, &mut self.sets);
         P::abort(&self.worker, &mut self.sets);
     }
 

@@ -172,7 +172,7 @@ impl Protocol for TwoPhaseLocking {
         }
     }
 
-    /// Who holds the lock needs nothing else.
+    /// Nothing: the lock is all that a read needs.
     type Found = ();
 
     type Kept = ();

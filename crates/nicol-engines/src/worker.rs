@@ -16,6 +16,7 @@ use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Near, Place, Room, Trails};
 
 use super::broken::Hooks;
+use super::broken::choices::{durable_from_the_start, waiting};
 use super::config::Waiting;
 use super::halt::{Halt, unless_busy};
 use super::log::CoreLog;
@@ -25,7 +26,7 @@ use super::sets::Sets;
 
 /// Transactions of a core between two looks at what it may take out and free.
 const TIDY_EVERY: u64 = 8;
-/// What a core takes out or frees at one look, so that no transaction waits long for it.
+/// Records that a core removes or frees at one look, so that no transaction waits long for it.
 const TIDY_MOST: usize = 64;
 /// One step in so many stalls, where cores do.
 const STALL_ONE_IN: u64 = 8;
@@ -34,7 +35,7 @@ const IN_A_ROW: u32 = 16;
 /// Bits of a timestamp that name the core.
 const CORE_BITS: u32 = 8;
 
-/// Is the record that somebody looked at still absent?
+/// The result of a second look at an absent record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// It is not, and nobody watches it any more.
@@ -56,10 +57,10 @@ pub enum Absence {
 /// [`access`](nicol_core::fabric::SharedMemory::access). After an error the transaction calls
 /// [`Protocol::abort`].
 pub trait Protocol: RecordForm {
-    /// What a read has found of a record before it copies the value.
+    /// The first half of a read, before it copies the value.
     type Found: Copy;
 
-    /// What a core keeps between its transactions.
+    /// The state of a core between its transactions.
     type Kept: Default;
 
     /// Called when a transaction begins. `since`: it will only read, and its client has seen what
@@ -145,9 +146,9 @@ pub struct Worker<F: Fabric, P: Protocol> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node<P>>,
     pub(super) core: usize,
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// The questions of the steps that a planted fault may answer otherwise.
     pub(super) hooks: Hooks,
-    /// What a transaction does that finds a record locked, in an engine that locks for reading.
+    /// The reaction to a locked record, in an engine that locks for reading.
     pub(super) waiting: Waiting,
     /// Do some steps suffer stalls? What runs for each record asks before it makes a future.
     pub(super) stalls: bool,
@@ -169,11 +170,11 @@ pub struct Worker<F: Fabric, P: Protocol> {
     trails: Trails,
     /// Where the core makes records.
     pub(super) room: RefCell<Room>,
-    /// What the protocol keeps between the core's transactions.
+    /// The protocol's state between the core's transactions.
     pub(super) kept: P::Kept,
-    /// What was taken out in an epoch: to be freed when it is over.
+    /// The garbage of an epoch, which is freed when that is over.
     garbage: RefCell<VecDeque<(u64, Garbage)>>,
-    /// What it has committed and is not durable, if that is logged.
+    /// The log of what it has committed, if there is one.
     pub(super) log: Option<CoreLog>,
     #[expect(clippy::vec_box, reason = "a transaction takes one as it is")]
     pool: RefCell<Vec<Box<Sets>>>,
@@ -186,9 +187,9 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         Self {
             core: usize::from(here.core),
             hooks: node.config().hooks(),
-            waiting: node.config().waiting_in_force(),
+            waiting: waiting(node.config()),
             stalls: node.config().stall > Nanos::ZERO,
-            log: node.log().map(|_| CoreLog::new(&fabric, node.config().hooks())),
+            log: node.log().map(|_| CoreLog::new(&fabric, durable_from_the_start(node.config()))),
             fabric,
             node,
             active: Cell::new(0),
@@ -371,7 +372,7 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         }
     }
 
-    /// What is awaited between two steps of a transaction, if steps suffer stalls.
+    /// The stall between two steps of a transaction, if steps suffer stalls.
     #[inline]
     pub(super) fn stall(&self) -> Option<impl Future<Output = ()>> {
         self.stalls.then(|| self.stall_sometimes())

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nicol_core::steering::{Decider, Decisions, Steering};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::value_of;
+use nicol_bench::settings::value_of;
 
 /// The schema's name, first in the header.
 pub const SCHEMA: &str = "nicol.decisions/2";

@@ -11,8 +11,8 @@ use crate::experiments::{
     About, Checkpoint, Context, Experiment, Finished, Options, Outcome, Pool, Progress, page_of,
 };
 use crate::families::{commit, engine, minos, offpath, prism};
-use crate::refused::refuse;
-use crate::systems;
+use nicol_bench::refused::refuse;
+use nicol_bench::systems;
 
 /// The systems that `experiment` compares and the settings that it varies which do not exist.
 /// Without them it refuses to run.
@@ -144,8 +144,8 @@ mod tests {
     use std::process;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use crate::binding::Binding;
     use crate::experiments::{Extent, Form, Reading};
+    use nicol_bench::binding::Binding;
 
     use super::*;
     use crate::families::commit::experiments::benchmarks::SMALLBANK;

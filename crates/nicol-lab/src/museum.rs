@@ -12,9 +12,9 @@ use anyhow::{Result, anyhow};
 use nicol_rt::panic_text;
 use serde::Serialize;
 
-use crate::bench::{self, BenchConfig};
 use crate::replay;
-use crate::systems::System;
+use nicol_bench::bench::{self, BenchConfig};
+use nicol_bench::systems::System;
 
 /// A system with one planted fault, and the check that found it.
 #[derive(Clone, Debug, Serialize)]
@@ -124,7 +124,7 @@ fn exhibit(
     let tenth = (seeds.end.saturating_sub(seeds.start)).div_ceil(10);
     let last = if harmless.is_some() { seeds.start + tenth } else { seeds.end };
     for seed in seeds.start..last {
-        for trial in (system.trials)(system, seed) {
+        for trial in (system.trials)(system, sabotage, seed) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -188,7 +188,7 @@ fn noticed(config: &BenchConfig) -> Result<Option<(&'static str, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::systems;
+    use nicol_bench::systems;
 
     #[test]
     fn what_is_not_noticed_and_not_excused_does_not_hold() {

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use nicol_core::faults::FaultFamilies;
 use nicol_workload::tpcc::{
-    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Stock, Suppliers, Terminals,
 };
 use nicol_workload::ycsb::{KeyForm, Popularity};
 
 use crate::command_line::{flag, shell_word};
-use crate::config::{BenchConfig, Length};
+use nicol_bench::config::{BenchConfig, Length};
 
-use crate::workloads::WorkloadSpec;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// The `nicol bench` command that runs `config` again; with the faults of the plan in `plan` where
 /// there is one, otherwise with those that the configuration draws.
@@ -122,6 +122,11 @@ fn tpcc_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>)) {
         DeliveryMode::Interactive => "interactive",
     });
     add("delivery", delivery.map(str::to_owned));
+    let stock = spec.stock.map(|stock| match stock {
+        Stock::Split => "split",
+        Stock::Whole => "whole",
+    });
+    add("stock", stock.map(str::to_owned));
     let shipped = spec.shipped.map(|shipped| match shipped {
         Shipped::Neither => "none",
         Shipped::NewOrder => "new-order",

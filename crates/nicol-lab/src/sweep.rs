@@ -13,12 +13,13 @@ use nicol_core::units::Nanos;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
-use crate::befell::ByKind;
-use crate::bench::{self, BenchConfig, BenchRun, Length};
-use crate::report::BenchReport;
-use crate::toll::Toll;
-use crate::trace::{MessageRow, messages_about};
-use crate::{replay, shrink, systems};
+use crate::{replay, shrink};
+use nicol_bench::befell::ByKind;
+use nicol_bench::bench::{self, BenchConfig, BenchRun, Length};
+use nicol_bench::report::BenchReport;
+use nicol_bench::systems;
+use nicol_bench::toll::Toll;
+use nicol_bench::trace::{MessageRow, messages_about};
 
 /// Events of a failed run that are kept to list the messages about a key.
 const TRACED: u64 = 4_000_000;
@@ -80,7 +81,7 @@ pub struct SweepReport {
     /// Invalid ones among those that must do their load.
     #[serde(skip)]
     pub must_run_invalid: u64,
-    /// What each run did of its plan, in percent.
+    /// The part of its plan that each run did, in percent.
     #[serde(skip)]
     pub shares: Vec<u8>,
     /// The findings by system, workload and world.
@@ -202,7 +203,7 @@ impl SweepReport {
         }
     }
 
-    /// What befell a run, and how much of its plan it did.
+    /// The faults of a run, and the part of its plan that it did.
     fn add_faults(&mut self, config: &BenchConfig, report: &BenchReport, world: &str) {
         for (&kind, one) in &report.befell {
             let sum = self.befell.entry(kind).or_default();
@@ -459,7 +460,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::WorkloadSpec;
+    use nicol_bench::workloads::WorkloadSpec;
 
     fn config(seed: u64) -> BenchConfig {
         let mut workload = WorkloadSpec { name: "churn".to_owned(), ..WorkloadSpec::default() };

@@ -1,14 +1,14 @@
 //! Systems under crashes at any instant: every client ends, what they were told is right, and the
 //! same seed crashes the same way.
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::report::BenchReport;
+use nicol_bench::toll::Toll;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan, Partition};
 use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
 use nicol_core::view::NodeSet;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
-use nicol_lab::toll::Toll;
-use nicol_lab::workloads::WorkloadSpec;
 
 fn config(system: &str, workload: &str, on: &str, seed: u64) -> BenchConfig {
     let mut spec = WorkloadSpec { name: workload.to_owned(), ..WorkloadSpec::default() };

@@ -1,10 +1,10 @@
 //! Clusters whose nodes differ: in what they are for, and in their hardware; and large ones.
 
+use nicol_bench::bench::{BenchConfig, BenchRun, Length, run};
+use nicol_bench::memory::Resident;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::FaultFamilies;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
-use nicol_lab::memory::Resident;
-use nicol_lab::workloads::WorkloadSpec;
 
 /// Three servers, and two nodes for clients alone.
 fn apart(system: &str, workload: &str, on: &str) -> BenchConfig {

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use nicol_bench::bench::{self, BenchConfig, BenchRun, Length};
+use nicol_bench::systems::{self, System};
+use nicol_bench::trace::{messages_about, timeline, write};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::history::{Action, End, History, Key};
 use nicol_core::trace::{Limits, Recorded, Sink, Step, Track, What};
-use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::systems::{self, System};
-use nicol_lab::trace::{messages_about, timeline, write};
-use nicol_lab::workloads::WorkloadSpec;
 use serde_json::Value;
 
 fn config(on: &str, faults: &str) -> BenchConfig {

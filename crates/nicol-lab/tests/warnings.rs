@@ -1,8 +1,8 @@
 //! What a report warns of, and settings that are refused.
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
 
 fn warnings(system: &str, on: &str, settings: &[&str]) -> Vec<String> {
     let spec = WorkloadSpec { records: Some(500), ..WorkloadSpec::named("ycsb-t") };

@@ -1,11 +1,12 @@
 //! MINOS broken on purpose, for the checkers' negative tests. What spoils messages stands before
-//! the server (`broken/server.rs`); what spoils a recovery stands before the log that it reads
-//! (`broken/medium.rs`). Of the rest the steps ask [`Hooks`], and know no fault by name.
+//! the server (`broken/server.rs`); what reads wrongly, before the client (`broken/front.rs`); what
+//! spoils a recovery, before the log that it reads (`broken/medium.rs`). Of the rest the steps ask
+//! [`Hooks`], and know no fault by name.
 
+pub(super) mod choices;
+pub(super) mod front;
 pub(super) mod medium;
 pub(super) mod server;
-
-use nicol_core::view::Halves;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -48,21 +49,6 @@ pub(super) struct Hooks(pub(super) Sabotage);
 impl Hooks {
     fn is(self, fault: Sabotage) -> bool {
         self.0 == fault
-    }
-
-    /// Whether a client may read a record. `free`: nobody has its read lock.
-    pub(super) fn may_read(self, free: bool) -> bool {
-        free || self.is(Sabotage::ReadsThroughLocks)
-    }
-
-    /// Whether a host serves reads without its NIC.
-    pub(super) fn reads_alone(self) -> bool {
-        self.is(Sabotage::ServesAlone)
-    }
-
-    /// The sides of a node that serve without the other.
-    pub(super) fn halves(self) -> Halves {
-        if self.reads_alone() { Halves::Apart } else { Halves::Paired }
     }
 
     /// Whether an obsolete write waits for the write that made it so.

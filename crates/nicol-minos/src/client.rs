@@ -40,29 +40,7 @@ impl<F: Fabric> KeyValue for Client<F> {
 
     /// A client-read: local, and only stalled while the RDLock is taken. [MINOS24 III-D]
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
-        let member = &self.member;
-        let _phase = member.fabric().phase("III-D: client-read");
-        member.fabric().work(Work::TableLookup);
-        self.check_read(key)?;
-        let read = |record: &Record| {
-            let free = member.config().hooks().may_read(record.rd_lock.is_none());
-            free.then(|| {
-                value.clear();
-                value.extend_from_slice(record.value.as_deref().unwrap_or_default());
-                Got { present: record.value.is_some(), version: Some(record.value_ts.told()) }
-            })
-        };
-        let got = self.read_when_free(key, read).await?;
-        // Whoever has no lease may be left out of writes.
-        self.check_read(key)?;
-        mark(
-            member.fabric(),
-            Tag::Reads,
-            key,
-            Timestamp::of_bits(got.version.map_or(0, |told| told.0)),
-        );
-        member.fabric().work(Work::Copy { bytes: value.len() as u32 });
-        Ok(got)
+        self.get_if(key, value, |key| self.check(key), |record| record.rd_lock.is_none()).await
     }
 
     async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
@@ -92,17 +70,43 @@ impl<F: Fabric> Client<F> {
         Self { member, scope: Cell::new(NO_SCOPE) }
     }
 
-    /// Checks that this node may answer a read of `key`.
-    fn check_read(&self, key: Key) -> Result<(), Failure> {
+    pub(super) fn member(&self) -> &Rc<Member<F>> {
+        &self.member
+    }
+
+    /// Reads a record once it `is_free`, if `check` lets this node answer for it, before and after.
+    pub(super) async fn get_if(
+        &self,
+        key: Key,
+        value: &mut Vec<u8>,
+        check: impl Fn(Key) -> Result<(), Failure>,
+        is_free: impl Fn(&Record) -> bool,
+    ) -> Result<Got, Failure> {
         let (fabric, node) = (self.member.fabric(), self.member.node());
-        if self.member.config().hooks().reads_alone() && node.is_ready() && fabric.has_lease() {
-            return Ok(());
-        }
-        self.check(key)
+        let _phase = fabric.phase("III-D: client-read");
+        fabric.work(Work::TableLookup);
+        check(key)?;
+        let read = |record: &Record| {
+            is_free(record).then(|| {
+                value.clear();
+                value.extend_from_slice(record.value.as_deref().unwrap_or_default());
+                // Which version a record had that was forgotten, nobody knows.
+                let forgotten = record.value_ts == Timestamp::NONE && node.store().forgotten() > 0;
+                let version = (!forgotten).then(|| record.value_ts.told());
+                Got { present: record.value.is_some(), version }
+            })
+        };
+        let got = self.read_when_free(key, read).await?;
+        // Whoever has no lease may be left out of writes.
+        check(key)?;
+        let seen = Timestamp::of_bits(got.version.map_or(0, |told| told.0));
+        mark(fabric, Tag::Reads, key, seen);
+        fabric.work(Work::Copy { bytes: value.len() as u32 });
+        Ok(got)
     }
 
     /// Checks that this node may answer for `key`.
-    fn check(&self, key: Key) -> Result<(), Failure> {
+    pub(super) fn check(&self, key: Key) -> Result<(), Failure> {
         let (fabric, node) = (self.member.fabric(), self.member.node());
         let here = fabric.here().node;
         let serves = fabric.view().role(here) == Some(Role::Server)

@@ -71,6 +71,8 @@ pub struct MinosConfig {
     pub scope_writes: u32,
     /// Bytes of the largest value.
     pub value_bytes: u64,
+    /// Records of deleted keys are forgotten. The paper deletes nothing.
+    pub forgets: bool,
     /// Memory for the records of a node; `None`: no limit.
     pub memory: Option<Bytes>,
     /// Time after which a client of an unreliable route gives an operation up: its outcome is
@@ -102,6 +104,7 @@ impl MinosConfig {
             sharded: false,
             scope_writes: 10,
             value_bytes,
+            forgets: false,
             memory: None,
             timeout: Nanos::from_millis(20),
             errata: Errata::FIXED,

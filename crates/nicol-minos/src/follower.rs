@@ -36,6 +36,7 @@ impl<F: Fabric> Follower<F> {
         if self.member.views().is_current(received.inv.epoch).await {
             mark_received(fabric, Tag::Receives, &received);
             received.updating.replace(Some(node.begin_update()));
+            node.enters(received.inv.key);
             if node.config().offload {
                 self.follow_offloaded(&received).await;
             } else {
@@ -45,6 +46,7 @@ impl<F: Fabric> Follower<F> {
             // Its coordinator may have died while the update was on its way, and those that replay
             // what it has left may have looked before.
             Survivor::new(&self.member).replay_if_orphan(received.inv.key, received.inv.ts);
+            node.leaves(received.inv.key);
         }
         drop(open);
     }

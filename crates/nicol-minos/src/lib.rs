@@ -20,6 +20,7 @@
 //! | section V-B3 | batching without offloading | `relay.rs` |
 //! | section III-D | client-reads | `client.rs` |
 //! | section III-E | changes of view, replay, recovery | `survivor.rs`, `recovery/` |
+//! | | records of deleted keys are freed | `forget.rs`, `deletions.rs` |
 //! | | what a server's front asks for | `procedure.rs` |
 //! | | what a traced run tells of | `tags.rs` |
 //!
@@ -37,7 +38,9 @@ mod broken;
 mod client;
 mod config;
 mod coordinator;
+mod deletions;
 mod follower;
+mod forget;
 mod log;
 mod member;
 mod messages;

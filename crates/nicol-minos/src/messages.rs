@@ -18,6 +18,8 @@ pub(super) const PERSIST: u16 = 8;
 pub(super) const SCOPE_VAL_P: u16 = 9;
 pub(super) const REJECT: u16 = 10;
 pub(super) const SHIP: u16 = 24;
+pub(super) const MAY_FORGET: u16 = 26;
+pub(super) const FORGET: u16 = 27;
 
 /// The number of a scope that stands for no scope.
 pub(super) const NO_SCOPE: u64 = 0;

@@ -10,6 +10,7 @@ use nicol_core::view::{Role, ShardMap, View};
 use nicol_kit::Open;
 
 use super::config::{Faithful, MinosConfig};
+use super::deletions::Deletions;
 use super::messages::{Inv, NO_SCOPE};
 use super::queue::{Queue, VolatileEntries};
 use super::record::{Metadata, Record};
@@ -71,6 +72,7 @@ pub struct Node {
     pub(super) rejected: AtomicU64,
     pub(super) breakdown: Breakdown,
     pub(super) shipping: Shipping,
+    pub(super) deletions: Deletions,
 }
 
 /// Records that this node has shipped to others that came back.
@@ -115,6 +117,25 @@ impl Node {
     /// The metadata of the record of `key`, for checks.
     pub fn metadata(&self, key: Key) -> Metadata {
         self.store.look(key, Record::metadata)
+    }
+
+    /// Deletions whose records wait to be forgotten.
+    pub(super) fn deletions(&self) -> &Deletions {
+        &self.deletions
+    }
+
+    /// A write of `key` begins to be coordinated or followed here.
+    pub(super) fn enters(&self, key: Key) {
+        if self.config.forgets {
+            self.store.enter(key);
+        }
+    }
+
+    /// It ends.
+    pub(super) fn leaves(&self, key: Key) {
+        if self.config.forgets {
+            self.store.leave(key);
+        }
     }
 
     pub(super) fn store(&self) -> &Store {

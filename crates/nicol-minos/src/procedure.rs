@@ -11,7 +11,7 @@ use nicol_core::wire::Malformed;
 use nicol_kit::{EachWrite, outcome_of};
 use std::sync::Arc;
 
-use super::client::Client;
+use super::broken::front::Front;
 use super::log::Logged;
 use super::node::Node;
 
@@ -22,7 +22,7 @@ use super::node::Node;
 #[derive(Clone)]
 pub struct OneRecord<F: Fabric> {
     fabric: F,
-    client: Client<F>,
+    client: Front<F>,
     procedures: Procedures,
     /// In the scope model each write is a scope of its own, which ends behind its acknowledgement.
     scopes: bool,

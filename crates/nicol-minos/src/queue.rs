@@ -151,6 +151,11 @@ impl VolatileEntries {
         self.lock().1.get(&number).map(look)
     }
 
+    /// Whether an update of `key` is in an entry.
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.lock().1.values().any(|entry| entry.key == key)
+    }
+
     /// Whether no entry is filled.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().1.is_empty()

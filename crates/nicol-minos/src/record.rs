@@ -22,8 +22,11 @@ pub(super) struct Record {
     pub(super) glb_durable_ts: Timestamp,
     /// The newest update in this node's log.
     pub(super) durable_ts: Timestamp,
-    /// The last version that this node has issued.
-    issued: u64,
+    /// The last version that this node has issued, or, in a record that was made later, the highest
+    /// of all that it has forgotten.
+    pub(super) issued: u64,
+    /// Writes of it that this node coordinates or follows, where records are forgotten.
+    pub(super) open: u32,
     /// The timestamp of the value: in the offloaded form it lags behind volatileTS until the vFIFO
     /// has drained.
     pub(super) value_ts: Timestamp,
@@ -80,11 +83,28 @@ impl Record {
     /// have.
     pub(super) fn keep_value(&mut self) {
         let known = self.value_ts.min(Timestamp::LOADED);
-        (self.rd_lock, self.wr_lock) = (None, false);
+        (self.rd_lock, self.wr_lock, self.open) = (None, false, 0);
         self.volatile_ts = self.value_ts;
         for others in [&mut self.glb_volatile_ts, &mut self.glb_durable_ts, &mut self.durable_ts] {
             *others = known;
         }
+    }
+
+    /// Whether nothing is left to do about the deletion at `ts` on this node: it is in volatile and
+    /// in durable memory, the node knows that all have it, and nobody works on the record or waits
+    /// for it. Also if it was forgotten.
+    pub(super) fn is_deleted_at(&self, ts: Timestamp, tracks_durability: bool) -> bool {
+        let at_rest = self.rd_lock.is_none()
+            && !self.wr_lock
+            && self.open == 0
+            && self.bell.as_ref().is_none_or(|bell| Arc::strong_count(bell) == 1);
+        let gone = (self.value_ts, self.volatile_ts) == (Timestamp::NONE, Timestamp::NONE);
+        let complete = (self.value_ts, self.volatile_ts) == (ts, ts)
+            && self.value.is_none()
+            && self.durable_ts >= ts
+            && self.glb_volatile_ts >= ts
+            && (!tracks_durability || self.glb_durable_ts >= ts);
+        at_rest && (gone || complete)
     }
 
     /// Bytes of its value.

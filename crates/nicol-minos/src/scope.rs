@@ -9,8 +9,10 @@ use super::coordinator::Coordinator;
 use super::log::Logged;
 use super::member::Member;
 use super::messages::{Ack, AckP, Persist, ScopeValP};
+use super::record::Record;
 use super::send::tell;
 use super::tags::{Tag, mark};
+use super::timestamp::Timestamp;
 use super::write::Write;
 
 /// An engine as what ends scopes.
@@ -92,7 +94,10 @@ impl<F: Fabric> ScopeEnd<F> {
     /// Errors: the log device has failed, for good.
     async fn complete_scope(&self, scope: u64) -> Result<(), FabricError> {
         for (key, ts) in self.member.node().writes_of(scope) {
-            self.member.records().spin_until(key, |record| record.durable_ts >= ts).await;
+            // A record without an update has been forgotten since: its deletion is durable.
+            let done =
+                |record: &Record| record.durable_ts >= ts || record.volatile_ts == Timestamp::NONE;
+            self.member.records().spin_until(key, done).await;
             mark(self.member.fabric(), Tag::ScopeIsDurable, key, ts);
         }
         self.member.queues().persist_record(&Logged::Persist { scope }).await

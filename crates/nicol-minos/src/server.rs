@@ -8,10 +8,11 @@ use nicol_core::wire::Malformed;
 
 use super::coordinator::Coordinator;
 use super::follower::Follower;
+use super::forget::Forgetter;
 use super::member::Member;
 use super::messages::{
-    ACK, ACK_C, ACK_P, Ack, INV, Inv, PERSIST, Persist, REJECT, Received, Reject, SCOPE_VAL_P,
-    SHIP, ScopeValP, VAL, VAL_C, VAL_P, Val,
+    ACK, ACK_C, ACK_P, Ack, FORGET, INV, Inv, MAY_FORGET, PERSIST, Persist, REJECT, Received,
+    Reject, SCOPE_VAL_P, SHIP, ScopeValP, VAL, VAL_C, VAL_P, Val,
 };
 use super::model::{Memory, Validation};
 use super::pcie_messages::HOST_INV;
@@ -88,6 +89,10 @@ impl<F: Fabric> Service for Server<F> {
                 return Coordinator::new(&self.member).take_over(delivery.body, host);
             }
             (SHIP, Some(to)) => return Shipper::new(&self.member).ship_to(delivery.body, to),
+            (MAY_FORGET, Some(to)) => {
+                return Forgetter::new(&self.member).asked(delivery.body, to);
+            }
+            (FORGET, Some(to)) => return Forgetter::new(&self.member).told(delivery.body, to),
             (HOST_INV, None) => return Err(Malformed { what: "an INV of a host without a reply" }),
             _ => {}
         }

@@ -17,8 +17,10 @@ use nicol_core::view::{Halves, Role, ShardMap};
 use nicol_kit::counters;
 
 use super::broken;
+use super::broken::front::Front;
 use super::client::Client;
 use super::config::{MinosConfig, WhenFull};
+use super::deletions::Deletions;
 use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
 use super::node::{
@@ -86,7 +88,7 @@ impl SystemNode for Node {
     /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but
     /// what either holds is there when both serve again.
     fn halves(config: &MinosConfig) -> Halves {
-        config.hooks().halves()
+        broken::choices::halves(config)
     }
 
     fn load(from: &Origin<'_, MinosConfig>, shard: ShardId) -> Result<Loaded, TooSmall> {
@@ -139,6 +141,7 @@ impl SystemNode for Node {
             rejected: AtomicU64::new(0),
             breakdown: Breakdown::default(),
             shipping: Shipping::default(),
+            deletions: Deletions::default(),
         };
         Box::new(|_| node)
     }
@@ -203,8 +206,10 @@ impl NodeState for Node {
             .map(|s| (s, 0))
             .collect();
         self.store.for_each(|key, record| {
-            // A key that nobody has written has a record where somebody has read it.
-            let written = record.value_ts != Timestamp::NONE;
+            // A key that nobody has written has a record where somebody has read it; where records
+            // are forgotten, nodes do so at different times.
+            let written = record.value_ts != Timestamp::NONE
+                && !(self.config.forgets && record.value.is_none());
             if let Some(sum) = digests.get_mut(&self.view.shard_of(key)).filter(|_| written) {
                 *sum = sum.wrapping_add(digest_of(key, record));
             }
@@ -283,18 +288,18 @@ impl NodeState for Node {
 }
 
 impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
+    type Client<F: Fabric> = Front<F>;
 
     const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
 
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Front<F>> {
         let side = fabric.here().side;
         if side == Side::Nic && !self.config.offload {
             self.start_relay(fabric);
             return None;
         }
         let member = start_member(fabric, self);
-        (side == Side::Host).then(|| Client::new(member))
+        (side == Side::Host).then(|| Front::new(Client::new(member)))
     }
 }
 

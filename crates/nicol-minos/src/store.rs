@@ -10,6 +10,7 @@ use nicol_core::memory::Doorbell;
 use nicol_core::units::Bytes;
 
 use super::record::Record;
+use super::timestamp::Timestamp;
 use super::value::Value;
 
 /// Stripes of the table: several for each core of any node that is modelled, so that engines on
@@ -26,17 +27,22 @@ pub struct Store {
     /// Bytes of all values.
     value_bytes: AtomicU64,
     records: AtomicU64,
+    /// The highest version of all records that were forgotten.
+    forgotten: AtomicU64,
 }
 
 /// Bytes of a record besides its value: its entry, and as much for the free entries of its table
 /// and what the allocator keeps.
 const RECORD_BYTES: u64 = 2 * size_of::<(Key, Record)>() as u64;
 
+/// Entries from which on the table of a stripe becomes smaller again.
+const SHRINKS: usize = 1 << 10;
+
 impl Store {
     pub(super) fn new() -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default());
-        let [locked, value_bytes, records] = Default::default();
-        Self { stripes: stripes.collect(), locked, value_bytes, records }
+        let [locked, value_bytes, records, forgotten] = Default::default();
+        Self { stripes: stripes.collect(), locked, value_bytes, records, forgotten }
     }
 
     /// Makes room for so many records.
@@ -137,8 +143,53 @@ impl Store {
     fn record_in<'s>(&self, stripe: &'s mut IdMap<Key, Record>, key: Key) -> &'s mut Record {
         stripe.entry(key).or_insert_with(|| {
             self.records.fetch_add(1, Ordering::Relaxed);
-            Record::default()
+            Record { issued: self.forgotten(), ..Record::default() }
         })
+    }
+
+    /// The highest version of all records that were forgotten; 0: none was.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Gives no new record a version up to this one.
+    pub(super) fn pass_forgotten(&self, version: u64) {
+        self.forgotten.fetch_max(version, Ordering::Relaxed);
+    }
+
+    /// One more write of `key` is coordinated or followed here. It wakes nobody.
+    pub(super) fn enter(&self, key: Key) {
+        let mut stripe = self.stripe(key);
+        self.record_in(&mut stripe, key).open += 1;
+    }
+
+    /// One less.
+    pub(super) fn leave(&self, key: Key) {
+        if let Some(record) = self.stripe(key).get_mut(&key) {
+            record.open = record.open.saturating_sub(1);
+        }
+    }
+
+    /// Forgets the record of `key`, deleted at `ts`, if it `may`.
+    pub(super) fn forget(&self, key: Key, ts: Timestamp, may: impl FnOnce(&Record) -> bool) {
+        let mut stripe = self.stripe(key);
+        let Some(record) = stripe.get(&key).filter(|record| may(record)) else { return };
+        assert!(record.value.is_none(), "a value is not forgotten");
+        self.pass_forgotten(ts.version().max(record.issued));
+        stripe.remove(&key);
+        self.records.fetch_sub(1, Ordering::Relaxed);
+        if stripe.capacity() > SHRINKS && stripe.len() < stripe.capacity() / 4 {
+            let twice = 2 * stripe.len();
+            stripe.shrink_to(twice);
+        }
+    }
+
+    /// The deletions whose records are here, in the order of their keys.
+    pub(super) fn deletions(&self) -> Vec<(Key, Timestamp)> {
+        let deleted =
+            |record: &Record| record.value.is_none() && record.value_ts != Timestamp::NONE;
+        let keys = self.keys(deleted).into_iter();
+        keys.map(|key| (key, self.look(key, |record| record.value_ts))).collect()
     }
 
     /// Read locks that are taken.
@@ -188,7 +239,7 @@ impl Store {
         for stripe in &self.stripes {
             stripe.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
-        for count in [&self.locked, &self.value_bytes, &self.records] {
+        for count in [&self.locked, &self.value_bytes, &self.records, &self.forgotten] {
             count.store(0, Ordering::Relaxed);
         }
     }

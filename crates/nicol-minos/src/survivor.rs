@@ -101,6 +101,7 @@ impl<F: Fabric> Survivor<F> {
         let (node, records) = (self.member.node(), self.member.records());
         let coordinator = Coordinator::new(&self.member);
         let open = node.begin();
+        node.enters(key);
         // Its update may still wait for a lock, or in the vFIFO.
         // A lock that was copied, and whose update nobody had, is gone again without one.
         let settled = |record: &Record| {
@@ -131,6 +132,7 @@ impl<F: Fabric> Survivor<F> {
                 drop(open);
             }
         }
+        node.leaves(key);
     }
 }
 

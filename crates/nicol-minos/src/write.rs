@@ -15,7 +15,7 @@ use super::pcie_messages::HostInv;
 use super::timestamp::Timestamp;
 use super::value::Value;
 
-/// Who waits for the end of the write.
+/// The waiter for the end of the write.
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// A client of this engine, or nobody: a replay.

@@ -28,7 +28,7 @@ pub struct Wrong {
     pub file: String,
     /// Line of the text, from 1.
     pub line: usize,
-    /// What is wrong, and the remedy.
+    /// The error, and the remedy.
     pub what: String,
 }
 
@@ -191,7 +191,7 @@ pub struct Description {
     pub criteria: Vec<Criterion>,
     pub host_cores: Option<u64>,
     pub soc_cores: Option<u64>,
-    /// What alternatives keep in the SoC's memory, which is no larger than the hardware's.
+    /// The bytes that alternatives keep in the SoC's memory, at most the hardware's.
     pub soc_memory: Vec<Kept>,
     pub mitigations: Mitigations,
     /// The alternatives, one at least.

@@ -136,10 +136,10 @@ impl Plan {
     }
 }
 
-/// What following the criteria costs in rate.
+/// The loss of rate from following the criteria.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regret {
-    /// What the recommended mix exhausts.
+    /// The resource that the recommended mix exhausts.
     pub exhausted: Resource,
     /// The alternative that takes it first.
     pub first: String,

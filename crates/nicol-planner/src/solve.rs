@@ -289,7 +289,7 @@ pub(super) mod tests {
         assert_eq!(programme.greedy(&[0, 1, 2]), [1.0 / 3.0, 1.0 / 3.0, 0.0]);
     }
 
-    /// What stands first has its share, however much the others could take.
+    /// The first alternative has its share, however much the others could take.
     #[test]
     fn a_limited_share_that_is_ranked_first_is_taken_before_what_follows_it() {
         let programme = Programme {

@@ -587,7 +587,7 @@ fn bounds_of_sends_are_those_of_the_simulator() {
     }
 }
 
-/// What a core has under way is done with at once if it computes: windows are longer than that.
+/// A core that computes ends its operations at once: windows are longer than that.
 #[test]
 fn what_few_cores_compute_is_simulated_at_its_rate() {
     for cores in [2, 4] {
@@ -638,7 +638,7 @@ fn requests_that_compute_for_seconds_are_simulated_to_their_end() {
     assert!((one.latency_us / us - 1.0).abs() < 0.05, "{} and {us} us", one.latency_us);
 }
 
-/// What a slow machine's link carries is no bound of the node: more of them ask.
+/// The link of a slow machine is no bound of the node: more machines ask.
 #[test]
 fn machines_with_slow_links_fill_the_link_of_the_node() {
     let steps = "{ path = \"1\", verb = \"READ\", bytes = \"64KiB\" }";

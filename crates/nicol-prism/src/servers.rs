@@ -103,7 +103,7 @@ impl<F: Fabric> Servers<F> {
         server.handles.clone()
     }
 
-    /// What may be reached of `node`, as soon as that is known.
+    /// The handles of `node`, as soon as they are known.
     ///
     /// Errors: `is_lost` says that the node is gone, or it has told nothing for a second.
     pub(crate) async fn reach(
@@ -249,7 +249,7 @@ mod tests {
 
     const SERVER: NodeId = NodeId(1);
 
-    /// What a server was told: what there may be besides, and of how many buffers.
+    /// The reports to a server: the suspicion, and the number of buffers.
     type Told = Arc<Mutex<Vec<(Suspicion, usize)>>>;
 
     /// A server that answers nothing.
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// What `life` of the server has told.
+    /// The handles that `life` of the server has told.
     fn handles(life: Incarnation) -> Handles {
         let (key, lists) = (RKey(1), Vec::new());
         Handles { region: key, pointers: key, lists, lives: vec![Incarnation::FIRST, life] }

@@ -61,7 +61,7 @@ impl Verbs {
         fabric.one_sided(node, OneSided::Chain(&chain))
     }
 
-    /// What a verb has brought.
+    /// The result of a verb.
     ///
     /// Errors: why it was refused.
     pub(crate) fn result<P: AsRef<[u8]>>(

@@ -19,8 +19,15 @@ pub const COMPATIBLE_VERSION: &str = "7.0.15";
 
 /// Bytes of the longest RESP key that the record layout and the limits allow.
 pub const KEY_BYTES_MAX: usize = 512;
-/// Bytes of the longest RESP value: 1 MB, less than a record, which holds the key as well.
-pub const VALUE_BYTES_MAX: usize = 1_000_000;
+/// Bytes of the longest string: 64 MB, less than a record, which holds the key as well.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of all elements of a collection that stands in one record: each change writes it anew.
+pub const COLLECTION_BYTES_MAX: usize = 1_000_000;
+/// Bytes from which on a value is large. Large ones do not count against the bytes of a transaction
+/// but against [`LARGE_BYTES_MAX`].
+pub const LARGE_BYTES: usize = 1_000_000;
+/// Bytes of all large values that a transaction is given, and of those that it writes and answers.
+pub const LARGE_BYTES_MAX: usize = 3 * VALUE_BYTES_MAX;
 const _: () = assert!(VALUE_BYTES_MAX + KEY_BYTES_MAX + HEADER_LEN <= VALUE_MAX);
 /// Arguments that a request may have; their number travels in 16 bits.
 pub const ARGUMENTS_MAX: usize = u16::MAX as usize;
@@ -100,14 +107,14 @@ impl Default for Limits {
             clients: 10_000,
             key_bytes: KEY_BYTES_MAX,
             value_bytes: VALUE_BYTES_MAX,
-            request_bytes: 16 << 20,
+            request_bytes: 72 << 20,
             arguments: ARGUMENTS_MAX,
             inline_bytes: 64 << 10,
             login_request_bytes: 64 << 10,
             login_arguments: 10,
             login_bulk_bytes: 16 << 10,
             login_time: Duration::from_secs(10),
-            output_hard_bytes: 32 << 20,
+            output_hard_bytes: 80 << 20,
             output_soft_bytes: 1 << 20,
             pubsub: OutputLimit {
                 hard_bytes: 32 << 20,
@@ -122,7 +129,7 @@ impl Default for Limits {
             transaction_bytes: TXN_BYTES_MAX,
             group_commands: 64,
             group_keys: 256,
-            group_bytes: 1 << 20,
+            group_bytes: 128 << 10,
             attempts: 64,
             transaction_time: Duration::from_secs(5),
             in_flight: 512,

@@ -8,7 +8,6 @@ use nicol_core::units::Nanos;
 
 use crate::config::Clock;
 
-/// One cluster's clock.
 #[derive(Debug)]
 pub(crate) struct SharedClock {
     started: Instant,
@@ -17,7 +16,7 @@ pub(crate) struct SharedClock {
 
 #[derive(Debug)]
 struct Turns {
-    /// What a turn takes.
+    /// The time that a turn takes.
     step: Nanos,
     /// The time. Only the engine thread moves it.
     now: AtomicU64,

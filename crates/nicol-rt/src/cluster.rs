@@ -31,7 +31,7 @@ const SPINS: u32 = 2_000;
 /// The first repeat of a request where frames are lost on purpose.
 const RETRANSMIT_FAULTY: Nanos = Nanos::from_micros(500);
 
-/// What a cluster did.
+/// The report of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct LiveReport {
     /// Per thread: the fraction of its time that went to turns which did something. The empty turn
@@ -97,7 +97,7 @@ fn assign(view: &View, threads: usize) -> Vec<usize> {
     assigned
 }
 
-/// What all engines share.
+/// The state that all engines share.
 fn shared(config: &LiveConfig, assigned: &[usize], parkers: &[Arc<Parker>], logs: usize) -> Shared {
     let view = &config.view;
     // Engines that know of nothing that they need go on without it.
@@ -345,7 +345,7 @@ impl LiveCluster {
         self.crasher.installed_after(epoch)
     }
 
-    /// What crashes did to writes that log devices had not synced.
+    /// The effects of crashes on writes that log devices had not synced.
     pub fn medium_counts(&self) -> MediumCounts {
         self.crasher.medium_counts()
     }

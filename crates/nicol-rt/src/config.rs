@@ -29,7 +29,7 @@ pub enum Views {
     Service,
 }
 
-/// What tells the time.
+/// The clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
     #[default]
@@ -41,7 +41,7 @@ pub enum Clock {
     Turns(Nanos),
 }
 
-/// What to launch.
+/// The cluster to launch.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
     /// The cluster: its servers first, then other nodes.
@@ -54,13 +54,13 @@ pub struct LiveConfig {
     /// Do idle threads spin for a while? It saves wake-ups, but where other clusters want the cores
     /// it holds up the very threads that this one waits for, and theirs.
     pub spin: bool,
-    /// What tells the time.
+    /// The clock.
     pub clock: Clock,
     /// The seed of the engines' protocol streams and of the faults.
     pub seed: u64,
-    /// What makes writes durable.
+    /// The medium that makes writes durable.
     pub log: LogDevice,
-    /// What goes wrong, for tests: between nodes, and crashes at instants since the launch.
+    /// The faults, for tests: between nodes, and crashes at instants since the launch.
     pub faults: Option<FaultPlan>,
     /// How engines learn of crashes.
     pub views: Views,

@@ -25,7 +25,7 @@ impl Control {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is the cluster to stop?
+    /// True if the cluster is to stop.
     #[inline]
     pub(crate) fn stops(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -78,7 +78,7 @@ impl Control {
     }
 }
 
-/// What a caught panic said.
+/// The message of a caught panic.
 pub fn panic_text(cause: &(dyn Any + Send)) -> String {
     cause
         .downcast_ref::<String>()

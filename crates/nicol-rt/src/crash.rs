@@ -25,7 +25,7 @@ use crate::world::{LiveWorld, Shared};
 
 const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 
-/// What crashes and restarts of a cluster need.
+/// The state that crashes and restarts of a cluster need.
 #[derive(Debug)]
 pub(crate) struct Crasher {
     shared: Arc<Shared>,

@@ -2,7 +2,7 @@
 //!
 //! A thread runs the rounds of its engines. When none has anything to do it spins, then
 //! parks until someone leaves a frame, rings a doorbell, or a timer is due.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod clock;
 mod cluster;
@@ -10,6 +10,7 @@ mod config;
 mod control;
 mod crash;
 mod faults;
+mod heap;
 mod log;
 mod mailbox;
 mod orders;
@@ -25,6 +26,7 @@ mod world;
 pub use cluster::{LiveCluster, LiveReport};
 pub use config::{Clock, LEASE, LiveConfig, LiveError, Views};
 pub use control::panic_text;
+pub use heap::give_back_after;
 pub use log::{
     FoundManifest, HEADER_LEN, LEAD, ListedRun, LogDevice, LogEntry, LogFile, LogFileError,
     LogFolder, LogHeader, LogReader, LogRecord, Lost, Manifest, Marks, RECORD_BYTES_MAX,

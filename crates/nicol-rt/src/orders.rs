@@ -67,13 +67,13 @@ impl fmt::Debug for Handover {
     }
 }
 
-/// What an engine starts with.
+/// The state with which an engine starts.
 #[derive(Debug)]
 pub(crate) struct Rebirth {
     /// Its position in the view.
     pub(crate) engine: usize,
     pub(crate) incarnation: Incarnation,
-    /// What the node's log device holds.
+    /// The content of the node's log device.
     pub(crate) medium: Arc<[MediumWrite]>,
     pub(crate) memory_is_durable: bool,
     /// The sides that are up.
@@ -127,7 +127,7 @@ impl Orders {
         true
     }
 
-    /// Has the thread followed the order of this number?
+    /// True if the thread has followed the order of this number.
     pub(crate) fn have_been_followed(&self, number: u64) -> bool {
         self.lock().followed >= number
     }

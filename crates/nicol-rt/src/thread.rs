@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::orders::{Order, Orders, Rebirth};
 use crate::parker::Parker;
 use crate::ring::{self, Incoming, Outgoing};
-use crate::view_service::Requests;
+use crate::view_service::{Request, Requests};
 use crate::world::{LiveWorld, Shared};
 
 /// The longest sleep; work always wakes a thread earlier.
@@ -40,7 +40,7 @@ const TURNS_PER_LOOK: u32 = 16;
 /// waits until somebody stops the cluster, which must not add to the instructions that are counted.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What a thread did.
+/// The report of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadReport {
     pub(crate) turns: u64,
@@ -85,7 +85,7 @@ pub(crate) fn engine_slots(view: &View) -> Vec<EngineSlot> {
     slots
 }
 
-/// What a thread runs with.
+/// The setting of a thread.
 pub(crate) struct Setting {
     pub(crate) shared: Arc<Shared>,
     pub(crate) start: Arc<dyn StartOn<LiveWorld>>,
@@ -141,7 +141,7 @@ struct EngineThread {
     attends: bool,
     /// When leases are asked for again.
     asks_at: Nanos,
-    /// What runs between the rounds, if anything does.
+    /// The event loop that runs between the rounds, if there is one.
     event_loop: Option<Box<dyn EventLoop>>,
     /// Turns since it ran.
     unlooked: u32,
@@ -161,7 +161,7 @@ struct Stretch {
     /// The end of the last empty turn or sleep.
     since: Instant,
     working: bool,
-    /// What earlier stretches took.
+    /// The time that earlier stretches took.
     busy: Duration,
 }
 
@@ -344,9 +344,15 @@ impl EngineThread {
         }
         self.asks_at = now + requests.renewal();
         // The first engine of a side asks for the side.
-        let first = self.living.iter().map(Engine::world).filter(|world| world.here().core == 0);
-        let asking = first.filter(|world| world.stalled_until().is_none() && !world.is_cut_off());
-        requests.leave(asking.map(|world| (world.life(), now)));
+        let asks = |engine: &&Engine<LiveWorld>| {
+            let world = engine.world();
+            world.here().core == 0 && world.stalled_until().is_none() && !world.is_cut_off()
+        };
+        requests.leave(self.living.iter().filter(asks).map(|engine| Request {
+            side: engine.world().life(),
+            at: now,
+            complete: engine.is_complete(),
+        }));
     }
 
     fn follow_orders(&mut self) {

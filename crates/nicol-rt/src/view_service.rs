@@ -26,11 +26,21 @@ const RENEWALS: u64 = 20;
 
 const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 
-/// Sides that ask for a lease, and when they asked.
+/// A side that asks for a lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) side: Asking,
+    /// When it asked.
+    pub(crate) at: Nanos,
+    /// Does its node say that it has caught up?
+    pub(crate) complete: bool,
+}
+
+/// Sides that ask for a lease.
 #[derive(Debug)]
 pub(crate) struct Requests {
     lease: Nanos,
-    waiting: Mutex<Vec<(Asking, Nanos)>>,
+    waiting: Mutex<Vec<Request>>,
     filled: Condvar,
 }
 
@@ -50,7 +60,7 @@ impl Requests {
         self.lease / RENEWALS
     }
 
-    pub(crate) fn leave(&self, asking: impl Iterator<Item = (Asking, Nanos)>) {
+    pub(crate) fn leave(&self, asking: impl Iterator<Item = Request>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.extend(asking);
         if !waiting.is_empty() {
@@ -59,7 +69,7 @@ impl Requests {
     }
 
     /// Takes all requests, waiting for some if there are none, for one renewal at most.
-    fn take(&self) -> Vec<(Asking, Nanos)> {
+    fn take(&self) -> Vec<Request> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_empty() {
             let most = Duration::from_nanos(self.renewal().0);
@@ -81,9 +91,12 @@ pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
     while !crasher.stops() {
         let asked = requests.take();
         let now = crasher.shared().now();
-        let asking: Vec<Asking> = asked.iter().map(|&(side, _)| side).collect();
+        let asking: Vec<Asking> = asked.iter().map(|request| request.side).collect();
         members.update(now, &asking, now.saturating_add(lease));
-        for &(side, asked_at) in &asked {
+        for request in asked.iter().filter(|request| request.complete) {
+            members.complete(request.side);
+        }
+        for &Request { side, at: asked_at, .. } in &asked {
             let (node, of, _) = side;
             if members.has(side) {
                 let until = asked_at.saturating_add(lease).min(members.lease_until(node, of));

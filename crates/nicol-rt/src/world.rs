@@ -23,7 +23,7 @@ use crate::log::{LogQueue, Persisted};
 use crate::parker::Parker;
 use crate::ring::{Incoming, Outgoing, ReadySet};
 
-/// What all engines of a cluster share.
+/// The state that all engines of a cluster share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) view: View,
@@ -157,7 +157,7 @@ impl LiveWorld {
         self.wire.as_ref().is_some_and(cut)
     }
 
-    /// Has anyone left a frame, or the log device a result?
+    /// True if a frame, or a result of the log device, is waiting.
     pub(crate) fn has_arrivals(&self) -> bool {
         self.shared.ready[self.index].any()
             || self.shared.persisted[self.index].any()

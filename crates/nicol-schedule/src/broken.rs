@@ -10,7 +10,7 @@ pub(super) use service::service;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     None,
-    /// What is refused is not told so.
+    /// A client whose request is refused is not told.
     RefusesSilently,
     /// A queue that is full forgets the request that it has no place for.
     DropsWhenFull,

@@ -18,7 +18,7 @@ use super::shared::Shared;
 /// Clients of an engine, at most: a slot names one.
 const SLOT_BITS: u32 = 24;
 
-/// What the clients of one engine share.
+/// The state that the clients of one engine share.
 struct Clients<F: Fabric> {
     fabric: F,
     shared: Arc<Shared>,

@@ -6,7 +6,7 @@ use super::broken::Sabotage;
 use super::decision::{Planes, Ranking};
 use super::feedback::{Policy, WINDOW};
 
-/// Who decides which worker a request goes to.
+/// The rule that picks the worker of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Clients, one worker after the other: NetSTO. [AlNiCo22, setup]
@@ -75,7 +75,7 @@ pub struct ScheduleConfig {
     pub reserved: usize,
     /// Requests that a worker executes at a time.
     pub at_a_time: usize,
-    /// Is the card's engine that decides an FPGA, which takes the same time whatever it looks at?
+    /// True if an FPGA on the card decides, which takes the same time for every request.
     /// Else it is a core.
     pub fpga: bool,
     /// Most requests of a batch of Strife. [AlNiCo22, setup]

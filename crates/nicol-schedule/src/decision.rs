@@ -40,7 +40,7 @@ pub enum Planes {
     Two,
 }
 
-/// What software tells the scheduler: how hot each feature is, and who steers it.
+/// The software's input to the scheduler: how hot each feature is, and who steers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vectors {
     /// Grows with each that is published.
@@ -117,7 +117,7 @@ impl Scheduler {
         self.epoch
     }
 
-    /// What `feature` weighs.
+    /// The weight of `feature`.
     pub const fn weight(&self, feature: usize) -> u8 {
         self.counters.weight(feature)
     }
@@ -127,7 +127,7 @@ impl Scheduler {
         self.queued[worker]
     }
 
-    /// What a request meets: with one plane every feature counts as written.
+    /// The conflicts of a request: with one plane every feature counts as written.
     const fn touches<'a>(planes: Planes, request: &'a Features) -> Touches<'a> {
         request.touches(matches!(planes, Planes::One))
     }

@@ -14,7 +14,7 @@ use nicol_store::feature_counters::{FeatureList, Touches};
 /// ratio.
 pub(super) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a request touches: a plane of everything, and one of what it writes. (AMB-23)
+/// The features of a request: a plane of all, and one of those that it writes. (AMB-23)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
     touched: Plane,
@@ -45,12 +45,12 @@ impl Features {
         }
     }
 
-    /// What is read or written.
+    /// The features that are read or written.
     pub const fn touched(&self) -> &Plane {
         &self.touched
     }
 
-    /// What is written, of that.
+    /// Those of them that are written.
     pub const fn written(&self) -> &Plane {
         &self.written
     }

@@ -46,7 +46,7 @@ const APART: u8 = 8;
 const WRITE: u8 = 1;
 const BLIND: u8 = 2;
 
-/// Is a message of this kind one of these?
+/// True if a message of this kind is one of these.
 pub fn is_scheduling(kind: u16) -> bool {
     (REQUEST..=ENTRY).contains(&kind)
 }
@@ -64,7 +64,7 @@ pub(crate) struct Request {
     pub(crate) keys: Vec<(Key, u8)>,
 }
 
-/// What a scheduler looks at.
+/// The part of a request that a scheduler looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The client: it has one request at a time. (AMB-24)
@@ -173,7 +173,7 @@ impl Message for DataOf<'_> {
     }
 }
 
-/// What a scheduler needs of a request whose data is on the host.
+/// The part of a request that a scheduler needs whose data is on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vector {
     pub(crate) header: Header,

@@ -32,10 +32,10 @@ pub const QUEUE_MAX: usize = 256;
 
 /// Runs transactions on a worker's core, for the system behind.
 pub trait Executor: 'static {
-    /// What whoever answers may have to wait for.
+    /// The event that an answer may have to wait for.
     type Ended: 'static;
 
-    /// What the attempts at a transaction leave to later ones.
+    /// The state that attempts at a transaction leave to later ones.
     type Left: Default + 'static;
 
     /// Makes an attempt at `txn`.
@@ -59,7 +59,7 @@ const BACKOFF: Nanos = Nanos(200);
 pub(super) struct Job {
     reply_to: ReplyTo,
     request: Request,
-    /// Who wants to know that it is done.
+    /// The client that is told when it is done.
     scheduler: Option<EngineId>,
 }
 
@@ -217,7 +217,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         &self.queue
     }
 
-    /// What the cores of this server share.
+    /// The state that the cores of this server share.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -379,7 +379,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         }
     }
 
-    /// Has Strife gathered as many requests as a batch or the workers' queues take?
+    /// True if Strife has gathered as many requests as a batch or the workers' queues take.
     pub(super) fn batch_is_full(&self) -> bool {
         let most = self.shared.config.batch.max(self.shared.ordinary() * QUEUE_MAX);
         self.batch.borrow().gathered.len() >= most

@@ -66,7 +66,7 @@ impl Transcripts {
     }
 }
 
-/// What has been counted.
+/// The counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Requests that were given to a worker.
@@ -84,7 +84,7 @@ pub(crate) struct Counts {
     pub(crate) aborts_since_vectors: AtomicU64,
 }
 
-/// What the cores of one server share of scheduling.
+/// The state of scheduling that the cores of one server share.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) config: ScheduleConfig,
@@ -151,17 +151,17 @@ impl Shared {
         self.workers - self.config.reserved
     }
 
-    /// What the scheduler knows, whichever core schedules.
+    /// The scheduler's state, whichever core schedules.
     pub(crate) fn assignments(&self) -> MutexGuard<'_, Assignments> {
         self.assignments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has no worker a request that is not answered?
+    /// True if every request of the workers is answered.
     pub fn is_settled(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
     }
 
-    /// What a report counts of scheduling.
+    /// The counters of scheduling for reports.
     pub fn counters(&self) -> Vec<Counter> {
         let Counts { scheduled, aborts, refused, epochs, published, .. } = &self.counts;
         let Counts { detected, aborts_since_vectors, .. } = &self.counts;

@@ -20,7 +20,7 @@ use super::features::{FEATURES, Features};
 /// Left-over requests between two clusters, by a hundred of the smaller one, that fuse them.
 const FUSE_PERCENT: usize = 20;
 
-/// Who executes which requests of a batch, by their positions.
+/// The worker of each request of a batch, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub clusters: Vec<Vec<usize>>,

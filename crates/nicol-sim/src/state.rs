@@ -101,7 +101,7 @@ impl Core {
     }
 }
 
-/// What changes in a simulated cluster: hardware in use, frames, transfers, crashes.
+/// The mutable state of a simulated cluster: hardware in use, frames, transfers, crashes.
 #[derive(Debug)]
 pub struct State {
     pub kernel: Kernel,

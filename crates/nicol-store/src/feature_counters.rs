@@ -38,9 +38,9 @@ struct Counts(Lanes);
 /// What a request adds to its worker's counters of a feature that it reads, and that it writes.
 const COUNTED: [u16; 2] = [1, 1 << 8 | 1];
 
-/// What a request that only reads a feature is in conflict with: those that write it.
+/// The requests in conflict with one that only reads a feature: those that write it.
 const WRITERS: u16 = 0xff00;
-/// What a request that writes a feature is in conflict with: all that touch it.
+/// The requests in conflict with one that writes a feature: all that touch it.
 const ALL: u16 = 0xffff;
 /// The same for every worker, of a request that reads and of one that writes.
 static AGAINST: [Counts; 2] = [Counts([WRITERS; LANES]), Counts([ALL; LANES])];
@@ -157,7 +157,7 @@ impl FeatureCounters {
         }
     }
 
-    /// What `feature` weighs.
+    /// The weight of `feature`.
     pub const fn weight(&self, feature: usize) -> u8 {
         self.weights[feature] as u8
     }

@@ -37,7 +37,6 @@ impl Tombstones {
         self.old.remove(&key);
     }
 
-    /// All tombstones.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Version)> {
         self.old.iter().chain(&self.young).map(|(key, version)| (*key, *version))
     }

@@ -110,6 +110,8 @@ impl Local for FakeEngine {
         true
     }
 
+    fn declare_complete(&self) {}
+
     fn view(&self) -> &View {
         &self.0.view
     }

@@ -97,7 +97,7 @@ const MIX: TransactionMix<(Kind, i32), 6> = TransactionMix::new([
     (15, (Kind::WriteCheck, 500)),
 ]);
 
-/// What a check on an overdrawn account costs, in cents. [H-Store, WriteCheck]
+/// The penalty for a check on an overdrawn account, in cents. [H-Store, WriteCheck]
 const PENALTY: i32 = 100;
 /// Initial balances, in cents.
 const INITIAL: Range<i32> = 1_000_000..5_000_000;

@@ -47,7 +47,7 @@ fn plan() -> RunPlan {
     }
 }
 
-/// What is read of a store, perhaps damaged on the way.
+/// The content of a store, perhaps damaged on the way.
 struct Reading<R> {
     keys: Vec<Key>,
     read: R,

@@ -4,29 +4,29 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use nicol_bench::bench::{self, BenchConfig, BenchRun, Length, THREADS};
+use nicol_bench::binding::Resource;
+use nicol_bench::report::{BenchReport, CoreTime, Deferred, Memory};
+use nicol_bench::systems;
+use nicol_bench::trace::StepCost;
+use nicol_bench::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
 use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{self, BenchConfig, BenchRun, Length, THREADS};
-use nicol_lab::binding::Resource;
 use nicol_lab::decisions::ensure_plans;
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::{BenchReport, CoreTime, Deferred, Memory};
-use nicol_lab::systems;
-use nicol_lab::trace::StepCost;
-use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{
-    self, Chopping, DeliveryMode, Features, Indices, Shipped, Suppliers, Terminals,
+    self, Chopping, DeliveryMode, Features, Indices, Shipped, Stock, Suppliers, Terminals,
 };
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
     BenchArgs, ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, Format, IndicesArg,
-    KeyFormArg, MixArg, ShipArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
+    KeyFormArg, MixArg, ShipArg, StockArg, SuppliersArg, SystemArgs, TerminalsArg, WorkloadArgs,
 };
 use crate::output::{many, spinner};
 use crate::serve::{check_log_device, check_log_folder};
@@ -108,6 +108,20 @@ fn mixes(asked: MixArg) -> (Option<Mix>, Option<tpcc::Mix>) {
     }
 }
 
+fn stock_of(stock: StockArg) -> Stock {
+    match stock {
+        StockArg::Split => Stock::Split,
+        StockArg::Whole => Stock::Whole,
+    }
+}
+
+fn delivery_of(delivery: DeliveryArg) -> DeliveryMode {
+    match delivery {
+        DeliveryArg::Deferred => DeliveryMode::Deferred,
+        DeliveryArg::Interactive => DeliveryMode::Interactive,
+    }
+}
+
 pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
@@ -141,10 +155,8 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
             ChoppingArg::Whole => Chopping::Whole,
             ChoppingArg::Pieces => Chopping::Pieces,
         }),
-        delivery: args.delivery.map(|delivery| match delivery {
-            DeliveryArg::Deferred => DeliveryMode::Deferred,
-            DeliveryArg::Interactive => DeliveryMode::Interactive,
-        }),
+        delivery: args.delivery.map(delivery_of),
+        stock: args.stock.map(stock_of),
         shipped: args.ship.map(|ship| match ship {
             ShipArg::None => Shipped::Neither,
             ShipArg::NewOrder => Shipped::NewOrder,
@@ -317,7 +329,7 @@ fn print(format: Format, report: &BenchReport) -> Result<()> {
     }
 }
 
-fn spread(latency: &nicol_lab::report::Latency) -> String {
+fn spread(latency: &nicol_bench::report::Latency) -> String {
     if latency.max.is_nan() {
         return "none".to_owned();
     }
@@ -338,7 +350,7 @@ fn table(report: &BenchReport) -> Result<()> {
         ),
     ));
     rows.push(("latency (us)", spread(&report.latency_us)));
-    let kind = |kind: &nicol_lab::report::Kind| {
+    let kind = |kind: &nicol_bench::report::Kind| {
         let executed = format!("{}: {} ({})", kind.name, kind.committed, spread(&kind.latency_us));
         match &kind.deferred {
             Some(Deferred { answered, answer_us }) => {
@@ -365,7 +377,7 @@ fn table(report: &BenchReport) -> Result<()> {
     output::pairs(&rows)
 }
 
-/// What ran.
+/// The settings of a run that its report begins with.
 fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
     let world = report.profile.as_deref().unwrap_or(THREADS);
     let load = match report.rate_per_s {
@@ -406,7 +418,7 @@ fn cluster(report: &BenchReport) -> String {
     )
 }
 
-/// What did not commit, and what each transaction took.
+/// The aborts, and the resources that each transaction took.
 fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     let reasons: Vec<_> = report
         .abort_reasons
@@ -497,7 +509,7 @@ fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
     Some(format!("{sum:.0} ns per transaction: {}", parts.join(", ")))
 }
 
-/// What a step costs.
+/// The cost of a step.
 fn step_words(step: &StepCost) -> String {
     let StepCost { side, step: name, ns_per_txn, .. } = step;
     let moves = |count: f64, bytes: f64, what| match count {
@@ -509,7 +521,7 @@ fn step_words(step: &StepCost) -> String {
     format!("{side}, {name}: {ns_per_txn:.0} ns{sent}{moved}")
 }
 
-/// What the records took.
+/// The memory that the records took.
 fn memory(memory: &Memory) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     format!(

@@ -15,10 +15,9 @@ use serde_json::json;
 use crate::cli::{CheckArgs, Format};
 use crate::{End, Usage, output};
 
-/// What stands for standard input.
+/// The name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// A checker's verdict.
 struct Verdict {
     violations: Vec<String>,
     /// Violations that are not spelt out.

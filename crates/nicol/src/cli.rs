@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nicol_bench::bench::THREADS;
+use nicol_bench::systems;
 use nicol_core::faults::{FaultFamilies, UnknownFamily};
 use nicol_core::names::did_you_mean;
-use nicol_lab::bench::THREADS;
-use nicol_lab::systems;
 use nicol_rt::LogDevice;
 
 mod decisions;
@@ -27,7 +27,7 @@ pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{AuthClients, EVICTION_SAMPLES, LOG_BYTES, MAX_CLIENTS, ServeArgs, TRANSACTION_MS};
 pub use workload::{
     ChoppingArg, DeliveryArg, DistributionArg, FeaturesArg, IndicesArg, KeyFormArg, MixArg,
-    ShipArg, SuppliersArg, TerminalsArg, WorkloadArgs,
+    ShipArg, StockArg, SuppliersArg, TerminalsArg, WorkloadArgs,
 };
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.

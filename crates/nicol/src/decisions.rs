@@ -5,9 +5,9 @@ use std::io::{BufReader, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use nicol_bench::report::BenchRun;
 use nicol_lab::decisions::{self, Header, Replayed};
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::BenchRun;
 use serde_json::{Value, json};
 
 use crate::cli::{DecisionsArgs, Format};

@@ -4,17 +4,16 @@ use std::fs;
 use std::thread;
 
 use anyhow::Result;
-use nicol_lab::memory;
+use nicol_bench::memory;
 use serde_json::json;
 
 use crate::cli::FormatArgs;
 use crate::output;
 
-/// One finding.
 struct Finding {
     what: &'static str,
     found: String,
-    /// What to do about it; empty if nothing.
+    /// The remedy; empty if none is needed.
     advice: &'static str,
 }
 

@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use nicol_lab::refused::FIELDS;
+use nicol_bench::refused::FIELDS;
 use nicol_planner::Wrong;
 use nicol_sim::profile::ProfileError;
 

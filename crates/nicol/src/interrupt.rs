@@ -17,9 +17,9 @@ const fn exit_code(signal: i32) -> i32 {
     128 + signal
 }
 
-/// What the first signal leaves.
+/// The first signal that came.
 pub struct Asked {
-    /// Has there been one?
+    /// True once there was one.
     pub flag: Arc<AtomicBool>,
     /// Which; 0 before.
     signal: Arc<AtomicUsize>,

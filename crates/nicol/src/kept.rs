@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use nicol_bench::store::{Found, Keeper, Kept, Stored};
+use nicol_bench::systems::System;
 use nicol_core::ids::Key;
-use nicol_lab::store::{Found, Keeper, Kept, Stored};
-use nicol_lab::systems::System;
 use nicol_resp::{DATABASES, Database, InfoLines, Persistence, first_deadline, key_count};
 
 use crate::output;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
+use nicol_bench::memory::Resident;
 use nicol_lab::experiments::{
     self, Checkpoint, Experiment, Finished, Form, Golden, Options, Outcome, shown,
 };
 use nicol_lab::figures;
-use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
 
 use crate::cli::{Format, FormatArgs, LabAction, LabArgs, LabRunArgs};

@@ -3,9 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
+use nicol_bench::memory;
 use nicol_core::units::Bytes;
-use nicol_lab::memory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Addresses that the logs of a served store reserve beyond the memory that they take, with three
+/// nodes and one engine thread (decision 0189).
+const ADDRESSES_OF_LOGS: u64 = 512 << 20;
 
 /// Memory that the process could still take: what the machine has free, and what the limits on
 /// address space (`ulimit -v`) and on its control group leave. `None` where the system does not
@@ -14,6 +18,7 @@ pub fn free_memory() -> Option<Bytes> {
     let sizes = fs::read_to_string("/proc/self/statm").ok();
     let pages = sizes.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     let taken = pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64);
+    let taken = taken.saturating_add(ADDRESSES_OF_LOGS);
     let address_space = getrlimit(Resource::As).current.map(|limit| limit.saturating_sub(taken));
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group = number("/sys/fs/cgroup/memory.max")

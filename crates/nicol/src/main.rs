@@ -39,7 +39,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 pub enum End {
     /// Done, and every check held.
     Held,
-    /// A check failed.
     Failed,
     /// No check failed, and at least one could not be decided.
     Undecided,

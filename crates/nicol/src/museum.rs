@@ -6,8 +6,8 @@ use std::thread;
 
 use anyhow::{Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
+use nicol_bench::systems::{self, System};
 use nicol_lab::museum::{self, Exhibit};
-use nicol_lab::systems::{self, System};
 use serde_json::{Value, json};
 
 use crate::cli::{Format, MuseumArgs};

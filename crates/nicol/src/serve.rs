@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use nicol_bench::bench::refused_view;
+use nicol_bench::memory;
+use nicol_bench::store::{Found, Keeper, Stored};
+use nicol_bench::systems::{ServeConfig, Served, System};
 use nicol_core::units::Bytes;
 use nicol_core::view::View;
-use nicol_lab::bench::refused_view;
-use nicol_lab::memory;
-use nicol_lab::store::{Found, Keeper, Stored};
-use nicol_lab::systems::{ServeConfig, Served, System};
 use nicol_resp::{
     Address, FRONTS_MAX, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError, Tls,
     TlsError, TlsFiles,
@@ -27,6 +27,8 @@ use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, ou
 /// How often the server looks whether an engine has failed, and at most between two looks at the
 /// logs.
 const POLL: Duration = Duration::from_millis(100);
+/// How long the heap keeps memory that is free, in case that it is needed again (decision 0187).
+const HEAP_KEEPS: Duration = Duration::from_millis(100);
 /// File descriptors that the server opens besides those that it has when its store runs, and that
 /// are not clients': the listener, event queues, and the new files of logs that are shortened.
 const MORE_DESCRIPTORS: u64 = 24;
@@ -40,14 +42,11 @@ fn besides(used: u64) -> u64 {
     memory::Resident::read().map_or(0, |resident| resident.now.saturating_sub(used))
 }
 
-/// Serves until the process is asked to end, or an engine fails. Clients that wait for a
-/// transaction at that time get their replies first.
-pub fn run(args: &ServeArgs) -> Result<End> {
-    let asked = interrupt::flag()?;
-    let settings = settings(args).inspect(Settings::log).map_err(environment_or_usage)?;
-    let starting =
-        interrupt::Starting::begin("asked to end while it started: it has served nobody")?;
-    let (drawn, run_id) = draw()?;
+/// The view in which the cluster begins.
+///
+/// # Errors
+/// If there is no such cluster, or its records need more memory than the machine has.
+fn view_of(settings: &Settings) -> Result<View> {
     let view = View::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(refused_view(error)))?;
     let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
@@ -57,6 +56,18 @@ pub fn run(args: &ServeArgs) -> Result<End> {
         &["records", "replicas", "nodes"],
     )
     .map_err(|refused| Usage(refused.into()))?;
+    Ok(view)
+}
+
+/// Serves until the process is asked to end, or an engine fails. Clients that wait for a
+/// transaction at that time get their replies first.
+pub fn run(args: &ServeArgs) -> Result<End> {
+    let asked = interrupt::flag()?;
+    let settings = settings(args).inspect(Settings::log).map_err(environment_or_usage)?;
+    let starting =
+        interrupt::Starting::begin("asked to end while it started: it has served nobody")?;
+    let (drawn, run_id) = draw()?;
+    let view = view_of(&settings)?;
     let mut config = front_config(&settings);
     config.tls = settings.tls.as_ref().map(load_tls).transpose()?;
     // Logs are read back, and rewritten, only for a server that can serve them.
@@ -70,6 +81,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     take_over(&mut config, seed, store.as_ref());
     let found = store.as_ref().map(|store| store.found.clone()).unwrap_or_default();
     let free = limits::free_memory();
+    nicol_rt::give_back_after(HEAP_KEEPS);
     let Served { backend, world, mut keeper } = settings
         .system
         .serve(serve_config(&settings, view.with_hash_seed(seed), store))
@@ -120,7 +132,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     Ok(End::Held)
 }
 
-/// What INFO tells of the store.
+/// The store's lines of INFO.
 fn server_info(
     settings: &Settings,
     run_id: &str,
@@ -320,7 +332,7 @@ fn draw() -> Result<(u64, String)> {
 mod tests {
     use std::net::SocketAddr;
 
-    use nicol_lab::systems;
+    use nicol_bench::systems;
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::sync::Arc;

@@ -10,13 +10,13 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use nicol_lab::bench::{BenchConfig, BenchRun, THREADS};
+use nicol_bench::bench::{BenchConfig, BenchRun, THREADS};
+use nicol_bench::report::BenchReport;
+use nicol_bench::systems::{self, System};
+use nicol_bench::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_lab::experiments::{shown, write_atomically};
 use nicol_lab::replay::command;
-use nicol_lab::report::BenchReport;
 use nicol_lab::sweep::{self, Failure, Invalid, SweepReport, Swept};
-use nicol_lab::systems::{self, System};
-use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use serde_json::json;
 
 use crate::bench::{base, help_settings, spec, transactions, write_history};
@@ -36,7 +36,7 @@ const VIOLATIONS_SHOWN: usize = 5;
 const INVALID_SHOWN: usize = 3;
 /// Messages about a key that are printed: the last ones.
 const MESSAGES_SHOWN: usize = 40;
-/// What is told at an interrupt.
+/// The notice at an interrupt.
 const ENDING: &str = "interrupted: the runs under way end first; a second interrupt does not wait";
 
 /// Runs a seed sweep. Interrupted, it reports the runs that were made.

@@ -1,8 +1,8 @@
 //! `nicol systems`: what can run where, with its guarantees, and which workloads it runs.
 
 use anyhow::Result;
+use nicol_bench::systems::{self, System};
 use nicol_lab::experiments::shown;
-use nicol_lab::systems::{self, System};
 use serde_json::{Value, json};
 
 use crate::Usage;
@@ -10,7 +10,7 @@ use crate::cli::{Format, SystemsAction, SystemsArgs};
 use crate::flags::in_flags;
 use crate::output;
 
-/// What the list for people shows of a system: the rest is told one system at a time.
+/// A system's row in the list for people; the rest is shown one system at a time.
 const LISTED: [&str; 5] = ["system", "family", "guarantee", "survives", "serves"];
 
 /// Prints the systems, or one of them.

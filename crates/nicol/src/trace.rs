@@ -5,10 +5,10 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use nicol_bench::trace::{timeline, write};
 use nicol_core::trace::{Limits, Recorded, Sink};
 use nicol_core::units::Nanos;
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::trace::{timeline, write};
 use serde_json::json;
 
 use crate::cli::{BenchArgs, Format, TraceArgs};

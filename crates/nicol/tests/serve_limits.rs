@@ -233,6 +233,77 @@ fn a_store_that_evicts_refuses_nothing_and_keeps_its_limit() {
     assert!(used > most / 2 && used < most / 4 * 5, "{used} of {most}");
 }
 
+/// A string of `len` bytes goes through every command that reads or changes strings as a whole or
+/// in part; small ones are stored before and behind it.
+fn assert_takes_a_string_of(len: usize, memory: &str) {
+    let (_cluster, address) = live_under("-n 1000", memory);
+    let mut client = Client::open(&address).unwrap();
+    let mut value: Vec<u8> = (0..len).map(|at| b'a' + (at * 7 / 4_096 % 26) as u8).collect();
+    let bulk = |value: &[u8]| [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat();
+    client.ask(b"SET small 1\r\n", b"+OK\r\n");
+    client.ask(&command(&[b"SET", b"large", &value]), b"+OK\r\n");
+    client.ask(b"GET large\r\n", &bulk(&value));
+    let length = format!(":{len}\r\n");
+    client.ask(b"STRLEN large\r\n", length.as_bytes());
+    // A value over one of its size, a change within it, and parts of it.
+    client.ask(&command(&[b"SETRANGE", b"large", b"5000", b"PATCH"]), length.as_bytes());
+    value[5_000..5_005].copy_from_slice(b"PATCH");
+    client.ask(b"GETRANGE large 4999 5005\r\n", &bulk(&value[4_999..5_006]));
+    client.ask(b"GETRANGE large -3 -1\r\n", &bulk(&value[len - 3..]));
+    client.ask(b"RENAME large renamed\r\n", b"+OK\r\n");
+    client.ask(b"COPY renamed large\r\n", b":1\r\n");
+    client.ask(b"DEL renamed\r\n", b":1\r\n");
+    client.ask(b"SET short {abc}\r\n", b"+OK\r\n");
+    client.ask(&command(&[b"SETRANGE", b"large", b"0", &value[..len / 2]]), length.as_bytes());
+    client.send(b"DUMP large\r\n");
+    let payload = client.reply();
+    let start = payload.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let payload = &payload[start..payload.len() - 2];
+    client.ask(b"DEL large\r\n", b":1\r\n");
+    if payload.len() <= 64 << 20 {
+        client.ask(&command(&[b"RESTORE", b"large", b"0", payload]), b"+OK\r\n");
+    } else {
+        client.ask(&command(&[b"SET", b"large", &value]), b"+OK\r\n");
+    }
+    client.ask(b"GET large\r\n", &bulk(&value));
+    client.ask(b"GETDEL large\r\n", &bulk(&value));
+    value.truncate(len - 3);
+    client.ask(&command(&[b"SET", b"large", &value]), b"+OK\r\n");
+    client.ask(b"APPEND large end\r\n", length.as_bytes());
+    client.ask(b"GETRANGE large -4 -1\r\n", &bulk(&[&value[len - 4..], b"end"].concat()));
+    client.ask(b"MGET small short\r\n", b"*2\r\n$1\r\n1\r\n$5\r\n{abc}\r\n");
+    client.ask(b"DEL large\r\n", b":1\r\n");
+    client.send(&command(&[b"SET", b"large", &vec![b'v'; (64 << 20) + 1]]));
+    let line = client.line();
+    assert!(line.contains("value is too large (limit 67108864 bytes)"), "{line}");
+    assert_eq!(info(&mut client, "transactions_unknown"), 0);
+    let logs = info(&mut client, "memory_logs");
+    assert!(logs <= 3 * (16 << 20), "the logs have given back what a large value took: {logs}");
+}
+
+#[test]
+fn a_string_longer_than_a_log_takes_for_itself_is_stored_and_changed() {
+    assert_takes_a_string_of(17 << 20, "--max-memory 600mb --records 10000");
+}
+
+/// As the one before, of the largest size. Run it with `--ignored`.
+#[test]
+#[ignore = "it takes seconds"]
+fn a_string_of_64_mb_is_stored_and_changed() {
+    assert_takes_a_string_of(64 << 20, "--max-memory 2gb --records 10000");
+}
+
+#[test]
+fn a_string_that_has_no_room_is_refused_and_smaller_ones_are_taken() {
+    let (_cluster, address) = live_under("-n 1000", "--max-memory 300mb --records 10000");
+    let mut client = Client::open(&address).unwrap();
+    client.send(&command(&[b"SET", b"large", &vec![b'v'; 30 << 20]]));
+    let line = client.line();
+    assert!(line.starts_with("-OOM "), "{line}");
+    client.ask(&command(&[b"SET", b"large", &vec![b'v'; 1 << 20]]), b"+OK\r\n");
+    client.ask(&command(&[b"SET", b"small", b"v"]), b"+OK\r\n");
+}
+
 #[test]
 fn a_process_at_its_limit_of_address_space_refuses_and_keeps_what_it_has() {
     let (mut cluster, address) = live_under("-v 2500000", "");

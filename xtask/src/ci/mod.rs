@@ -94,7 +94,8 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
 
 /// Crates whose tests run threads by the wall clock, and want the machine for themselves. Time in
 /// all others is virtual.
-const ON_THREADS: [&str; 5] = ["nicol", "nicol-lab", "nicol-resp", "nicol-rt", "xtask"];
+const ON_THREADS: [&str; 6] =
+    ["nicol", "nicol-bench", "nicol-lab", "nicol-resp", "nicol-rt", "xtask"];
 
 /// Everything behind the text rules, in two lanes: what debug builds need, and what the release
 /// build and virtual time need. Cargo compiles for them side by side, and neither lane leaves a

@@ -123,7 +123,7 @@ const WORLDS: [World; 2] = [
     World {
         name: "simulated",
         flags: &["--on", "liquidio3"],
-        within: "nicol_lab::simulated::simulate",
+        within: "nicol_bench::simulated::simulate",
     },
 ];
 

@@ -18,6 +18,8 @@ pub(super) const SCHEDULE: &str = "nicol-schedule";
 /// The families of systems. None knows another.
 pub(super) const FAMILIES: [&str; 5] =
     ["nicol-commit", "nicol-engines", "nicol-minos", "nicol-offpath", "nicol-prism"];
+/// Every system in every world.
+const BENCH: &str = "nicol-bench";
 /// The worlds, what runs there, and who judges.
 const BESIDE: [&str; 4] = ["nicol-sim", "nicol-rt", "nicol-workload", "nicol-check"];
 
@@ -32,8 +34,8 @@ fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
         PLANNER => to == CORE || to == "nicol-sim",
         KIT => to == CORE || (only_tests && beside),
         SCHEDULE => below || (only_tests && beside),
-        // A model of MINOS follows runs of the laboratory.
-        "nicol-minos" if only_tests && to == "nicol-lab" => true,
+        // A model of MINOS follows runs of it.
+        "nicol-minos" if only_tests && to == BENCH => true,
         _ if FAMILIES.contains(&from) => below || to == SCHEDULE || (only_tests && beside),
         _ if BESIDE.contains(&from) => {
             to == CORE || (only_tests && (beside || system || to == STORE || to == CONFORMANCE))
@@ -41,7 +43,8 @@ fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
         // The RESP server knows transactions and nothing of who runs them.
         "nicol-resp" => to == CORE,
         "nicol-lab" if only_tests && to == PLANNER => true,
-        "nicol-lab" => below || to == SCHEDULE || system || beside,
+        BENCH => below || to == SCHEDULE || system || beside,
+        "nicol-lab" => to == BENCH || below || to == SCHEDULE || system || beside,
         "nicol" | "nicol-py" => to != from && to != "nicol-py" && to != "nicol",
         _ => return None,
     })

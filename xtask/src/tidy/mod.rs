@@ -144,6 +144,7 @@ fn rust(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(owners::check(crates.values()));
     findings.extend(docs::check(&shipped));
     findings.extend(shipped.iter().flat_map(|(path, source)| planted::check(path, source)));
+    findings.extend(planted::check_questions(&shipped));
     findings.extend(
         sources.iter().flat_map(|(path, source)| rules::check(path, source, is_test(path))),
     );

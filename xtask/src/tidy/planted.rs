@@ -3,12 +3,18 @@
 //! `Sabotage`, and a field of that name, may stand in a system's `broken.rs` (or a file of the
 //! folder `broken`), in tests, and where a module hands the type on. A `config.rs` holds the
 //! choice, and names none but `Sabotage::None`.
+//!
+//! Nor do steps ask much: a fault is planted before a step wherever that can show it, so that the
+//! questions that steps ask their `Hooks` have a limit.
 
 use super::Finding;
 use super::arrows::{FAMILIES, SCHEDULE};
 use crate::source::Source;
 
 const RULE: &str = "planted fault";
+
+/// Questions that steps ask, of all systems together, at most. It may fall and not rise.
+const QUESTIONS_MAX: usize = 29;
 
 /// The findings in a file of which not only tests compile.
 pub(super) fn check(path: &str, source: &Source<'_>) -> Vec<Finding> {
@@ -32,6 +38,32 @@ pub(super) fn check(path: &str, source: &Source<'_>) -> Vec<Finding> {
     let remedy = "a step knows no planted fault by name: it asks the `Hooks` of its system's \
                   broken.rs about what it decides, or what spoils it stands before it";
     found.into_iter().map(|at| Finding::new(path, source.line(at), RULE, remedy)).collect()
+}
+
+/// A finding if the steps of all systems together ask too many questions.
+pub(super) fn check_questions(sources: &[(&str, &Source<'_>)]) -> Option<Finding> {
+    let mut asked = 0;
+    let mut last = None;
+    for (path, source) in sources.iter().filter(|(path, _)| path.starts_with("crates/")) {
+        for at in source.words("hooks").into_iter().filter(|at| is_asked(&source.code[*at..])) {
+            asked += usize::from(!source.is_test(at));
+            last = Some((*path, source.line(at)));
+        }
+    }
+    let (path, line) = last.filter(|_| asked > QUESTIONS_MAX)?;
+    let remedy = format!(
+        "steps ask {asked} questions that only planted faults answer otherwise, and          {QUESTIONS_MAX} are allowed: plant the fault before the step, in what comes to it or in          what it is handed (decision 0017)"
+    );
+    Some(Finding::new(path, line, RULE, remedy))
+}
+
+/// Is a method of these hooks called?
+fn is_asked(hooks: &str) -> bool {
+    let hooks = hooks.strip_prefix("hooks").unwrap_or(hooks);
+    let hooks = hooks.strip_prefix("()").unwrap_or(hooks).trim_start();
+    let Some(question) = hooks.strip_prefix('.') else { return false };
+    let question = question.trim_start();
+    question.trim_start_matches(|next: char| next.is_alphanumeric() || next == '_').starts_with('(')
 }
 
 /// Does a variant follow, and not the one that breaks nothing?
@@ -95,6 +127,20 @@ mod tests {
         }
         let elsewhere = check("crates/nicol-rt/src/a.rs", &Source::new("Sabotage::NoLocks"));
         assert!(elsewhere.is_empty());
+    }
+
+    #[test]
+    fn questions_of_steps_are_counted_and_have_a_limit() {
+        let asked = ["if hooks.validates() {}", "config.hooks().is_late(x);", "hooks\n    .x();"];
+        asked.iter().for_each(|text| assert!(is_asked(&text[text.find("hooks").unwrap()..])));
+        let not = ["hooks: Hooks", "hooks,", "hooks()", "hooks.0", "hooks: config.hooks()"];
+        not.iter().for_each(|text| assert!(!is_asked(text), "{text}"));
+        let step = format!("fn f() {{}}\n{}", "hooks.validates();\n".repeat(QUESTIONS_MAX));
+        let (step, test) = (Source::new(&step), "#[cfg(test)]\nmod t { fn f() { hooks.f(); } }");
+        let (one, test) = (Source::new("fn f() { self.hooks().g() }"), Source::new(test));
+        assert!(check_questions(&[("crates/a.rs", &step), ("crates/b.rs", &test)]).is_none());
+        let found = check_questions(&[("crates/a.rs", &step), ("crates/b.rs", &one)]).unwrap();
+        assert_eq!((found.path.as_str(), found.line), ("crates/b.rs", 1));
     }
 
     #[test]

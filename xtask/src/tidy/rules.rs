@@ -77,8 +77,23 @@ pub(super) fn check(path: &str, source: &Source<'_>, test_module: bool) -> Vec<F
     }
     if !test {
         findings.extend(flags(path, source));
+        findings.extend(tests_never_run(path, source));
     }
     findings
+}
+
+/// Where a test build does not look (decision 0030).
+const NOT_IN_TEST_BUILDS: [&str; 3] = [
+    "crates/nicol-bench/src/families/",
+    "crates/nicol-bench/src/bench.rs",
+    "crates/nicol-bench/src/systems.rs",
+];
+
+fn tests_never_run(path: &str, source: &Source<'_>) -> Option<Finding> {
+    let at = source.text.find("#[cfg(test)]")?;
+    let remedy = "no test build of nicol-bench has this file: test it in nicol-bench/tests";
+    let found = || Finding::new(path, source.line(at), "test that never runs", remedy);
+    NOT_IN_TEST_BUILDS.iter().any(|folder| path.starts_with(folder)).then(found)
 }
 
 fn size(path: &str, source: &Source<'_>, test: bool) -> Option<Finding> {
@@ -241,7 +256,8 @@ fn has_default_hasher(rest: &str, parameters: usize) -> bool {
 
 /// The laboratory names fields, which the command writes as flags and a program as arguments.
 fn flags(path: &str, source: &Source<'_>) -> Vec<Finding> {
-    if !path.starts_with("crates/nicol-lab/src/") {
+    let of_laboratory = ["crates/nicol-bench/src/", "crates/nicol-lab/src/"];
+    if !of_laboratory.iter().any(|folder| path.starts_with(folder)) {
         return Vec::new();
     }
     let is_flag =
@@ -251,7 +267,7 @@ fn flags(path: &str, source: &Source<'_>) -> Vec<Finding> {
         let dashes = source.text[literal.clone()].match_indices("--");
         dashes.map(|(at, _)| literal.start + at).filter(|at| is_flag(*at)).collect::<Vec<_>>()
     });
-    let remedy = "name the field between backticks, as nicol_lab::refused says";
+    let remedy = "name the field between backticks, as nicol_bench::refused says";
     found.map(|at| Finding::new(path, source.line(at), "flag", remedy)).collect()
 }
 
@@ -304,6 +320,16 @@ mod tests {
     fn found(path: &str, text: &str) -> Vec<(usize, &'static str)> {
         let findings = check(path, &Source::new(text), false);
         findings.into_iter().map(|finding| (finding.line, finding.rule)).collect()
+    }
+
+    #[test]
+    fn what_no_test_build_has_holds_no_tests() {
+        let text = "fn f() {}\n#[cfg(test)]\nmod tests {}\n";
+        let rule = [(2, "test that never runs")];
+        for file in ["families/minos/mod.rs", "systems.rs", "bench.rs"] {
+            assert_eq!(found(&format!("crates/nicol-bench/src/{file}"), text), rule, "{file}");
+        }
+        assert_eq!(found("crates/nicol-bench/src/live.rs", text), []);
     }
 
     #[test]

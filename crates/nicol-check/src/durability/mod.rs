@@ -45,7 +45,7 @@ use starts::{Carried, Starts, Writers, is_under_way};
 /// The kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
-    /// What the model protects is not in the recovered state.
+    /// The recovered state lacks something that the model protects.
     Lost,
     /// The recovered state is one that was older than an earlier recovery's.
     Resurrected,

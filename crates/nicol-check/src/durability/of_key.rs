@@ -23,7 +23,7 @@ pub(super) struct OfKey<'a, 'h> {
     pub(super) writes: &'a [Carried<'h>],
     /// The state that the crash left, if somebody looked.
     pub(super) recovered: Option<&'a [&'h Read]>,
-    /// What was read in the piece, of any key.
+    /// The reads of the piece, of any key.
     pub(super) read: &'a ReadValues<'a>,
     /// The writes that a `Persist` has made durable.
     pub(super) scopes: &'a BTreeSet<u64>,

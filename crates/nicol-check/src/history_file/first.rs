@@ -12,7 +12,7 @@ use super::{FileContent, HistoryError, Lines, Origin, validate};
 /// The name of the format in a file's first line.
 pub(super) const SCHEMA: &str = "nicol.history/1";
 
-/// What this format does not tell.
+/// The facts that this format does not tell.
 const NOT_TOLD: [&str; 4] = [
     "what was loaded: of a record that nobody wrote, 'present at version 1' and 'absent' are both \
      believed, if all agree on one of them",

@@ -26,10 +26,10 @@ const LOADED_MAX: usize = 1 << 24;
 /// Bytes of a line, which is in memory as a whole: some millions of records that were read after a
 /// crash.
 const LINE_MAX: usize = 1 << 28;
-/// What helps against most bad files.
+/// The remedy for most bad files.
 const REMEDY: &str = "record the history again, or correct the program that wrote it";
 
-/// What produced a history: for people, nothing is judged by it.
+/// The origin of a history: for people, nothing is judged by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     pub system: Option<String>,
@@ -44,7 +44,7 @@ pub struct FileContent {
     pub schema: String,
     pub origin: Origin,
     pub history: History,
-    /// What cannot be judged, because the file does not tell it.
+    /// The promises that cannot be judged, because the file does not tell enough.
     pub not_told: Vec<&'static str>,
 }
 
@@ -122,7 +122,7 @@ pub enum HistoryError {
     )]
     Cut {
         what: &'static str,
-        /// What the first line says.
+        /// The content of the first line.
         said: usize,
         found: usize,
     },
@@ -231,7 +231,7 @@ fn read_up_to(from: impl BufRead, longest: usize) -> Result<FileContent, History
     Ok(FileContent { schema, origin: Origin { system, workload, seed }, history, not_told })
 }
 
-/// What a history leaves out that its promise is about.
+/// The facts that a history lacks and its promise is about.
 fn not_told(history: &History) -> Vec<&'static str> {
     let mut missing = Vec::new();
     if history.initial == Initial::Untold {

@@ -131,7 +131,7 @@ fn a_load_need_not_tell_the_version_that_the_others_leave_to_it() {
     assert!(refused.contains("line 2: a load without 'version'"), "{refused}");
 }
 
-/// What `read` says of a file of these lines.
+/// The error of `read` for a file of these lines.
 fn refused(lines: &[&str]) -> String {
     read(lines.join("\n").as_bytes()).unwrap_err().to_string()
 }

@@ -48,7 +48,7 @@ pub fn validate(history: &History) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Is one operation consistent in itself?
+/// Checks that one operation is consistent in itself.
 fn one(operation: &Operation) -> Result<(), String> {
     let Operation { id, invoked, responded, end, action, .. } = operation;
     match responded {

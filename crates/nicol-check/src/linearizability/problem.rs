@@ -7,7 +7,7 @@ use nicol_core::history::{Action, Effect, End, Found, Initial, Key, Operation, R
 /// The time of a response that never came.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What a register holds, as far as it is known.
+/// The content of a register, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value {
     /// True if there is a record. `None`: a client does not know what it wrote.

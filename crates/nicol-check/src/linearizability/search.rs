@@ -48,7 +48,7 @@ struct Configuration {
     recovered: bool,
     /// The write that the value is of: certain ones first, then unsure ones; the last is the load.
     value: usize,
-    /// What an unknown initial value is taken for; `None`: nobody reads it.
+    /// The assumed initial value, where it is unknown; `None`: nobody reads it.
     guessed: Option<Value>,
     told: Told,
 }
@@ -260,7 +260,7 @@ impl Search<'_> {
         }
     }
 
-    /// What is told after `read`, if the value that `configuration` has fits it.
+    /// The configuration after `read`, if the value that `configuration` has fits it.
     fn fits(&self, configuration: &Configuration, read: &Value) -> Option<Told> {
         let value = self.value(configuration).filter(|value| value.may_be_version(read))?;
         let told = match self.told {

@@ -88,7 +88,7 @@ pub(super) fn twice(index: &Index<'_>, twice: &Twice) -> String {
     format!("{one} and {other} both installed version {version} of key {key}")
 }
 
-/// What an operation read, and of which key.
+/// The key and the version that an operation read.
 fn seen(index: &Index<'_>, read: &ReadAt) -> String {
     let (id, key) = (index.id(read.node), index.name(read.key));
     let version = read.version.unwrap_or_default();

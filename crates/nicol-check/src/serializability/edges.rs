@@ -61,7 +61,7 @@ pub(super) fn certain(
     Certain { edges, nodes }
 }
 
-/// Is real time a part of `promise`?
+/// True if real time is a part of `promise`.
 pub(super) fn is_strict(promise: Promise) -> bool {
     !matches!(promise, Promise::Serializable | Promise::SessionSerializable)
 }

@@ -241,7 +241,7 @@ impl<'h> Index<'h> {
         (self.nodes.len() - self.loads.len()) as u32
     }
 
-    /// Is this node a load that may have happened?
+    /// True if this node is a load that may have happened.
     pub(super) fn is_load(&self, node: u32) -> bool {
         node >= self.loads_from()
     }

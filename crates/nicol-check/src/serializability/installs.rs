@@ -36,7 +36,7 @@ pub(super) struct Twice {
 }
 
 impl Installs {
-    /// What committed operations installed, over the initial records `loaded`.
+    /// The installs of committed operations, over the initial records `loaded`.
     pub(super) fn certain(
         index: &Index<'_>,
         loaded: &[(u32, u64, Option<u64>)],

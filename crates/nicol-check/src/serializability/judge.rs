@@ -318,7 +318,7 @@ fn give_up(report: &mut Report) {
     );
 }
 
-/// What cycles come to: violations, if some rest on no decision.
+/// The verdict on cycles: violations, if some rest on no decision.
 fn contradiction(
     index: &Index<'_>,
     search: &mut Search<'_, '_>,

@@ -17,7 +17,6 @@ pub(super) struct Missed {
     pub(super) version: u64,
 }
 
-/// One key's state.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     version: u64,

@@ -2,7 +2,9 @@
 //! before a shard's true one and spoils what it does. The steps know nothing of it.
 //!
 //! What the steps do past an owner's CPU it could not spoil. So a system whose owner is broken
-//! locks, validates and commits by RPC, whatever it would choose (`RdmaOccConfig::in_force`).
+//! locks, validates and commits by RPC, whatever it would choose (`broken/choices.rs`).
+
+pub(super) mod choices;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -19,6 +19,7 @@
 //! the execution and commit phases, are done via RPCs" [Xenic21 2.2.2]. As in DrTM+H, nobody waits
 //! for the answers to COMMIT: the client has its outcome once every backup has logged.
 
+use nicol_core::memory::Copies;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::remote_table::{Design, INLINE_MAX, TableConfig};
 
@@ -70,7 +71,7 @@ pub enum Primitive {
     Rpc,
 }
 
-/// What executes verbs.
+/// The executor of verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbs {
     /// The target's card, where it has one.
@@ -111,7 +112,7 @@ pub enum ValidateKeys {
     All,
 }
 
-/// What a LOG carries. AMB-44
+/// The content of a LOG. AMB-44
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogContent {
     /// A shard's part of the write set: one LOG to each of its backups.
@@ -131,6 +132,8 @@ pub struct RdmaOccConfig {
     pub records: u64,
     /// Bytes of the largest value, of those that any slot might hold.
     pub short_value: usize,
+    /// Where backups have the pages that they are loaded with.
+    pub copies: Copies,
     /// Record addresses that each node remembers of each other shard; 0 switches the cache off.
     pub cached_addresses: u64,
     /// Does each node know where all initial records stand from the start, as after a long run? If
@@ -144,7 +147,7 @@ pub struct RdmaOccConfig {
     pub validate_keys: ValidateKeys,
     /// How backups get their log records.
     pub log_by: Primitive,
-    /// What a LOG carries.
+    /// The content of a LOG.
     pub log_content: LogContent,
     /// Does a second round tell the backups that all of them have logged? Only then is the record's
     /// space freed, and COMMIT and the client wait for the answers. As in the public code of
@@ -155,7 +158,7 @@ pub struct RdmaOccConfig {
     /// Does the client wait until the primaries have installed its writes? Without backups nobody
     /// has them before.
     pub await_commit: bool,
-    /// What executes verbs.
+    /// The executor of verbs.
     pub verbs: Verbs,
     /// Bytes of each log: one per host engine, and one per host engine of every other node.
     pub log: Bytes,
@@ -176,7 +179,7 @@ pub const SYSTEMS: [&str; 7] =
     ["farm", "farm-software", "fasst", "drtm-r", "drtm-r-original", "drtm-h", "drtm-h-nc"];
 
 impl RdmaOccConfig {
-    /// What the steps ask where a planted fault may decide otherwise.
+    /// The questions of the steps that a planted fault may answer otherwise.
     pub(super) const fn hooks(&self) -> Hooks {
         Hooks(self.sabotage)
     }
@@ -267,24 +270,6 @@ impl RdmaOccConfig {
         Self::one_sided(CHAINED, records, value)
     }
 
-    /// The choices that are in force: a system that is broken on purpose locks, validates and
-    /// commits by RPC, since it is the owners of records that are broken (`broken`).
-    pub(super) fn in_force(&self) -> Self {
-        let mut config = self.clone();
-        if !config.hooks().takes_shorter_ways() {
-            if let Execution::Read(Locking { by, .. }) = &mut config.execution {
-                *by = Primitive::Rpc;
-            }
-            config.validation = Validation::Rpc;
-            config.validate_keys = ValidateKeys::Unlocked;
-            config.commit_by = Primitive::Rpc;
-        }
-        if !config.hooks().reads_locked() {
-            config.execution = Execution::Rpc;
-        }
-        config
-    }
-
     /// One-sided reads, validation and log; RPCs to lock and to commit; no cache.
     fn one_sided(design: Design, records: u64, value: usize) -> Self {
         let records = records.max(64);
@@ -297,6 +282,7 @@ impl RdmaOccConfig {
             table,
             records,
             short_value: inline,
+            copies: Copies::Own,
             cached_addresses: 0,
             warm_addresses: false,
             execution: Execution::Read(Locking { by: Primitive::Rpc, keys: LockKeys::Written }),

@@ -14,7 +14,7 @@ use super::rpc::Rpc;
 pub(super) struct HostEngine<F: Fabric> {
     /// This node's own shard: its keys are read, locked and installed in local memory.
     pub(super) owner: Rc<dyn Owner>,
-    /// What this engine backs up.
+    /// The log of the shards that this engine backs up.
     pub(super) log: Rc<LocalLog<F>>,
     /// Which records of what it applies may be truncated.
     pub(super) acknowledged: Rc<Acknowledged>,

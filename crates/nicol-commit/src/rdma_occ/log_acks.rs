@@ -61,7 +61,7 @@ impl Acknowledged {
         WaitsForSpace(self.clone())
     }
 
-    /// Has the workers look at what they have retained.
+    /// Lets the workers look at the records that they have retained.
     pub(super) fn look_again(&self) {
         self.logs.borrow().iter().for_each(|log| log.region().doorbell().ring());
     }
@@ -101,7 +101,7 @@ struct RetainedRecord {
     txn: TxnId,
     /// Where it begins in the log.
     start: u64,
-    /// Has its second round come?
+    /// True once its second round has come.
     acknowledged: bool,
 }
 

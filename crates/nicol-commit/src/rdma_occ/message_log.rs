@@ -84,9 +84,9 @@ struct Outbox<F: Fabric> {
     freed: Cell<u64>,
     /// Bytes that this engine has read of the log that the target writes here.
     read: Cell<u64>,
-    /// What found no space, in order.
+    /// Messages that have found no space, in order.
     waiting: RefCell<VecDeque<Waiting<F>>>,
-    /// Is a task already writing the messages that wait?
+    /// True if a task already writes the messages that wait.
     draining: Cell<bool>,
     /// Records whose WRITE is not known to have landed, in order.
     flying: RefCell<VecDeque<Flying<F>>>,
@@ -141,7 +141,7 @@ impl<F: Fabric> MessageLogs<F> {
 }
 
 impl<F: Fabric> Outbox<F> {
-    /// Is there space for a record with a message, or a part of one, of `bytes` bytes?
+    /// True if there is space for a record with a message, or a part of one, of `bytes` bytes.
     fn has_space(&self, bytes: usize) -> bool {
         let tail = self.tail.get();
         tail.at() + tail.needed(READ_BYTES + bytes) - self.freed.get() <= tail.size()

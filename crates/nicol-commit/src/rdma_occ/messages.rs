@@ -36,7 +36,6 @@ impl Message for LogAck {
 }
 
 impl LogAck {
-    /// Parses one.
     pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
         let (txn, oldest) = (TxnId(from.u64()?), TxnId(from.u64()?));
@@ -124,7 +123,7 @@ impl<'a> ReserveRequest<&'a [u8]> {
     }
 }
 
-/// What stands before a message in a message log.
+/// The header of a message in a message log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LetterHead {
     pub(super) letter: Letter,
@@ -132,7 +131,7 @@ pub(super) struct LetterHead {
     pub(super) request: RequestId,
 }
 
-/// What a message in a message log is.
+/// The kind of a message in a message log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Letter {
     /// A request of this kind.
@@ -215,7 +214,6 @@ impl Message for Hello {
     }
 }
 
-/// Parses a HELLO.
 pub(super) fn parse_hello(body: &[u8]) -> Result<Option<RemoteHandles>, Malformed> {
     if body.is_empty() { Ok(None) } else { parse_handles(body).map(Some) }
 }
@@ -276,7 +274,7 @@ mod tests {
         assert!(ReserveRequest::parse(&body).is_err(), "nothing follows");
         let Some(last) = body.len().checked_sub(2) else { panic!("a body has bytes") };
         body.pop();
-        body[last] = 1;
+        body[last] = 5;
         assert!(ReserveRequest::parse(&body).is_err(), "no value is as long as that");
     }
 

@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
+use nicol_core::memory::Copies;
 use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode, TooSmall};
 use nicol_core::txn::VALUE_MAX;
 use nicol_core::view::{Halves, ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
+use super::broken::choices::in_force;
 use super::config::{RdmaOccConfig, Transport, Verbs};
 use super::replica::{Primary, Replica};
 use super::shape::Shape;
@@ -176,7 +178,7 @@ impl Node {
         })
     }
 
-    /// Is the engine lost that writes the rings at this place?
+    /// True if the engine is lost that writes the rings at this place.
     fn has_lost_writer(&self, index: usize) -> bool {
         let mut writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
         writers.nth(index).is_some_and(|writer| self.lost().contain(writer.node))
@@ -196,7 +198,7 @@ struct Addresses {
 }
 
 /// Bits of a block's length beside its offset in one word.
-const LEN_BITS: u32 = 24;
+const LEN_BITS: u32 = 27;
 const _: () = assert!(VALUE_MAX < 1 << LEN_BITS, "any value's length fits");
 
 impl Addresses {
@@ -245,6 +247,8 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
+    const SHARES_COPIES: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     /// "Host engines do everything; the NIC only moves bytes": its cores are spare.
@@ -262,6 +266,10 @@ impl SystemNode for Node {
         let touch = |key| replica.touch(key);
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         Ok(replica)
+    }
+
+    fn share(shard: &Replica) -> Option<Replica> {
+        Some(shard.copy_in(Copies::Shared))
     }
 
     fn open(
@@ -285,7 +293,7 @@ impl SystemNode for Node {
             let tables = others.flat_map(|shard| shards[usize::from(shard.0)].tables.iter());
             tables.for_each(|table| addresses.remember_all(table));
         }
-        let backups = Backups::copy(view, id, shards, Replica::copy);
+        let backups = Backups::copy(view, id, shards, |shard| shard.copy_in(config.copies));
         let engines = view.host_count();
         let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
         let shapes = Shape::all(config, source);
@@ -305,7 +313,7 @@ impl SystemNode for Node {
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             idle: Mutex::new(vec![false; engines]),
-            config: config.in_force(),
+            config: in_force(config),
             view,
         })
     }

@@ -26,7 +26,7 @@ pub(super) trait Owner {
     /// Unlocks `key` if `txn` holds it.
     fn unlock(&self, key: Key, txn: TxnId);
 
-    /// Is a key that `txn` has locked still as it was read?
+    /// Checks that a key that `txn` has locked is still as it was read.
     fn check_locked(&self, txn: TxnId, read: ReadOf) -> Result<(), Abort>;
 
     /// Reads `key`; its value is appended to `values`. `mine` says that the transaction has locked
@@ -35,10 +35,10 @@ pub(super) trait Owner {
     /// Errors: another transaction holds it.
     fn read(&self, key: Key, mine: bool, values: &mut Vec<u8>) -> Result<Found, Abort>;
 
-    /// Is a key that its reader has not locked still as it was read, and not locked?
+    /// Checks that a key that its reader has not locked is still as it was read, and not locked.
     fn check(&self, read: ReadOf) -> Result<(), Abort>;
 
-    /// Is what `txn` has scanned under `version` current, and not locked by others?
+    /// Checks that the range scanned under `version` by `txn` is current, and not locked by others.
     fn check_range(&self, version: RangeVersion, txn: TxnId) -> Result<(), Abort>;
 
     /// Takes space for a value of `len` bytes for `key`, which `txn` has locked. Gives it up with

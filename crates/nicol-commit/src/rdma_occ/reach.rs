@@ -25,15 +25,15 @@ const RETRY_WAIT: Nanos = Nanos::from_micros(5);
 /// crash: 50 ms, which is several leases. By then a node that had merely not started yet is up.
 const VIEW_WAITS_MAX: u32 = 1_000;
 
-/// What one host engine may reach of other nodes, and what it lets their engines reach.
+/// The memory of other nodes that one host engine may reach, and its own that they may reach.
 pub(super) struct Reach<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
     /// This node's own table, for others.
     table: RKey,
-    /// What this engine may reach, by node, as far as it has asked.
+    /// The memory that this engine may reach, by node, as far as it has asked.
     handles: RefCell<Vec<Option<RemoteHandles>>>,
-    /// What others may reach here, by node, as far as they have asked.
+    /// The memory that others may reach here, by node, as far as they have asked.
     granted: RefCell<Vec<Option<RemoteHandles>>>,
     /// Nodes that have been granted rings here which nobody reads yet.
     unread: RefCell<Vec<NodeId>>,
@@ -63,7 +63,7 @@ impl<F: Fabric> Reach<F> {
         node == self.fabric.here().node
     }
 
-    /// Has `node` lost its data, so that nothing can be reached there any more?
+    /// True if `node` has lost its data, so that nothing can be reached there any more.
     pub(super) fn is_gone(&self, node: NodeId) -> bool {
         self.node.lost().contain(node)
     }
@@ -88,7 +88,7 @@ impl<F: Fabric> Reach<F> {
         self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
     }
 
-    /// What this engine may reach of `node`, asked for at first use.
+    /// The memory of `node` that this engine may reach, asked for at first use.
     pub(super) async fn handles_of(&self, node: NodeId) -> Result<RemoteHandles, FabricError> {
         loop {
             if let Some(handles) = self.find_handles(node) {
@@ -148,7 +148,6 @@ impl<F: Fabric> Reach<F> {
         }
     }
 
-    /// Answers HELLO.
     pub(super) fn serve_hello(
         &self,
         delivery: Delivery<'_>,

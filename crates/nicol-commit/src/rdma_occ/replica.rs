@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::ids::{Key, NodeId, TxnId, Version};
-use nicol_core::memory::Region;
+use nicol_core::memory::{Copies, Region};
 use nicol_core::txn::{Abort, RangeVersion};
 use nicol_store::host_table::{Applied, Lookup};
 use nicol_store::ordered::WriteCounters;
@@ -21,9 +21,9 @@ pub type Replica = replica::Replica<RemoteTable>;
 
 shard_table!(RemoteTable {
     /// They stand in one region, and so do the copies.
-    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone) -> Vec<Self> {
+    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone, pages: Copies) -> Vec<Self> {
         let first = tables.clone().next();
-        let region = first.map(|table| Arc::new(table.region().copy()));
+        let region = first.map(|table| Arc::new(table.region().copy_in(pages)));
         tables.zip(region.iter().cycle()).map(|(table, region)| table.copy_within(region)).collect()
     }
 
@@ -92,7 +92,7 @@ impl Primary {
         }
     }
 
-    /// Is there space for an insertion of `key`?
+    /// True if there is space for an insertion of `key`.
     pub(super) fn has_capacity(&self, key: Key) -> bool {
         key.is_ordered() || self.replica.tables.of(key).has_capacity()
     }
@@ -109,7 +109,7 @@ impl Primary {
         Ok(Found { version, present, locked })
     }
 
-    /// Is a key that `txn` has locked as it was `read`?
+    /// True if a key that `txn` has locked is as it was `read`.
     pub(super) fn is_locked_as_read(&self, key: Key, txn: TxnId, read: Lookup) -> bool {
         if key.is_ordered() {
             return self.replica.ordered.tree().state_of(key) == read;
@@ -164,7 +164,7 @@ impl Primary {
         }
     }
 
-    /// Is what `txn` has scanned under `version` current, and not locked by others?
+    /// True if the range scanned under `version` by `txn` is current, and not locked by others.
     pub(super) fn is_range_current(&self, version: RangeVersion, txn: TxnId) -> bool {
         self.write_counters.is_current(version, txn)
     }
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_backup_that_has_applied_every_write_is_equal() {
         let primary = primary();
-        let backup = primary.replica.copy();
+        let backup = primary.replica.copy_in(Copies::Own);
         let writes: [(Key, u64, Option<&[u8]>); 3] =
             [(hashed(), 2, Some(b"a")), (ordered(2), 2, None), (ordered(4), 2, Some(b"b"))];
         for (key, version, value) in writes {

@@ -57,7 +57,6 @@ impl<F: Fabric> Rpc<F> {
         }
     }
 
-    /// Answers a request.
     pub(super) fn answer<M: Message>(&self, to: ReplyTo, message: &M) {
         match &self.logs {
             None => self.fabric.reply(to, message),

@@ -38,7 +38,6 @@ impl<F: Fabric> Server<F> {
         Self { fabric, node, engine, scratch: RefCell::default() }
     }
 
-    /// Takes a request.
     fn serve(&self, delivery: Delivery<'_>, reply_to: ReplyTo) -> Result<(), Malformed> {
         let body = delivery.body;
         match delivery.kind {

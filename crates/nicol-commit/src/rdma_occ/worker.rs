@@ -16,7 +16,7 @@ use crate::survivor::Survivor;
 pub(super) struct Worker<F> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
-    /// What waits for its second round, if there is one.
+    /// The records that wait for their second round, if there is one.
     pub(super) retained: Option<Retained>,
 }
 

@@ -1,6 +1,9 @@
 //! Xenic broken on purpose, for the checkers' negative tests: a service that stands before a NIC's
 //! own and spoils some of its messages. The steps themselves know nothing of it.
 
+pub(super) mod choices;
+mod recovery;
+
 use std::rc::Rc;
 
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service};
@@ -93,7 +96,7 @@ impl<F: Fabric> Broken<F> {
                 let open = coordinator.parse_request(delivery.body, reply_to)?;
                 self.fabric.spawn(install_whatever(coordinator, InHand::new(open)));
             }
-            _ => self.nic.deliver(delivery)?,
+            _ => self.spoil_recovery(delivery, reply_to)?,
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! How Xenic runs: every choice and every ablation is a value.
 
 use nicol_core::ids::Key;
+use nicol_core::memory::Copies;
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_schedule::{FeatureMap, ScheduleConfig, Transcripts};
@@ -116,12 +117,16 @@ pub struct XenicConfig {
     pub homes_per_hint: HomesPerHint,
     /// Bytes of a value that a table slot holds inline. [4.1.2]
     pub inline_value: usize,
+    /// Where backups have the pages that they are loaded with.
+    pub copies: Copies,
     /// Table slots per record, in percent.
     pub slots_percent: u64,
     /// May the host tables double when they are full?
     pub growth: Growth,
     /// Bytes of each NIC core's log in host memory.
     pub log: Bytes,
+    /// Bytes of it that are used over and over, unless a record is longer; `None`: all.
+    pub log_lap: Option<Bytes>,
     /// How long a phase waits for an unreachable node before it gives up.
     pub timeout: Nanos,
     /// Where execution logic runs.
@@ -182,7 +187,9 @@ impl XenicConfig {
             inline_value: value.clamp(8, 256),
             slots_percent: 125,
             growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
+            copies: Copies::Own,
             log: Bytes(1 << 20),
+            log_lap: None,
             timeout: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
             faithful: Faithful::Fixed,
@@ -198,12 +205,5 @@ impl XenicConfig {
             transcripts: Transcripts::default(),
             sabotage: Sabotage::None,
         }
-    }
-
-    /// A protocol that is broken on purpose is broken in the ordinary steps, so that transactions
-    /// must take them.
-    pub(super) fn without_shorter_ways_if_broken(self) -> Self {
-        let may = self.hooks().takes_shorter_ways();
-        Self { multi_hop: self.multi_hop && may, local_paths: self.local_paths && may, ..self }
     }
 }

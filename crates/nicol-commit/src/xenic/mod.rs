@@ -32,13 +32,15 @@
 //! Deviations from the paper are tagged where they stand. Of recovery [4.2.1] there is, if the
 //! configuration prepares for it, what decides the transactions of a lost coordinator
 //! (`recoverer`, `resolution`, `server::recovery`), and what has a backup lead a lost shard
-//! (`node::inherited`). Nothing copies a shard to another node. What a crash
-//! takes and leaves stands in `losses`.
+//! (`node::inherited`). A node that comes back is given the records of its shards by those who lead
+//! them (`copier`, `server::copying`, `host::copies`, `node::lives`). What a crash takes and leaves
+//! stands in `losses`.
 
 mod broken;
 mod capacity;
 mod config;
 mod coordinator;
+mod copier;
 mod host;
 mod messages;
 mod nic;

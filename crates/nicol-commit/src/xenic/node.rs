@@ -5,25 +5,26 @@ mod counted;
 mod grace;
 pub(super) mod inherited;
 mod inserts;
+mod lives;
 mod losses;
 mod path;
 mod recovering;
 mod size;
+mod state;
 mod syncing;
 pub(super) mod undecided;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::engine::{Loss, LostSides};
+use nicol_core::commit::CommitNode;
+use nicol_core::engine::LostSides;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::medium::MediumWrite;
+use nicol_core::memory::Copies;
 use nicol_core::records::RecordSource;
-use nicol_core::steering::Decisions;
-use nicol_core::system::{
-    Audit, Counter, NodeMemory, NodeState, Opening, Origin, ReadBack, SystemNode, TooSmall,
-};
+use nicol_core::system::{Opening, Origin, ReadBack, SystemNode, TooSmall};
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::view::{ShardMap, Succession, View};
 use nicol_core::wire::Malformed;
@@ -35,6 +36,7 @@ use nicol_store::host_table::{Advance, ExhaustedSpace, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
+use super::broken::choices::in_force;
 use super::config::{ExecuteAt, Faithful, Recovery, XenicConfig};
 use super::read_back::read_back;
 use super::replica::Replica;
@@ -43,15 +45,16 @@ use crate::backups::Backups;
 use crate::load_shard;
 use crate::log::{LogMemory, RecordKind};
 use crate::survivor::{Survival, Survivor, WithoutData};
-use crate::tables::{ByTable, Rows, tables_of};
+use crate::tables::{ByTable, tables_of};
 use begun::Begun;
 use grace::Grace;
-use inherited::{Inherited, InheritedShard};
+use inherited::Inherited;
 pub(super) use inserts::OwnInserts;
+use lives::Lives;
 use losses::deny;
 pub(super) use path::Path;
 use recovering::Recovering;
-use size::{empty, indices_of};
+use size::{empty, empty_log, indices_of, without_rows};
 use syncing::Syncing;
 use undecided::Undecided;
 
@@ -69,10 +72,12 @@ pub struct Node {
     recovery: Recovering,
     inherited: Inherited,
     config: XenicConfig,
+    lives: Lives,
     lost_sides: LostSides,
     schedule: Option<Arc<Shared>>,
     shard: Option<ShardId>,
     primary: Replica,
+    /// Of a later life also what the node led at first.
     backups: Backups<Replica>,
     /// One for each table.
     indices: ByTable<NicIndex>,
@@ -91,6 +96,89 @@ pub struct Node {
 }
 
 impl Node {
+    /// One with these replicas, whose NIC has an empty index.
+    fn of(
+        (id, view, config): (NodeId, View, XenicConfig),
+        shard: Option<ShardId>,
+        primary: Replica,
+        (backups, inherited): (Backups<Replica>, Inherited),
+        lives: Lives,
+    ) -> Self {
+        let (hosts, nics) = (view.engines(id, Side::Host), view.engines(id, Side::Nic));
+        let schedule = config.schedule.as_ref();
+        let choice = match config.execute_at {
+            ExecuteAt::Planned(steering) => Some(Choice::new(steering)),
+            ExecuteAt::Host | ExecuteAt::Annotation | ExecuteAt::Nic => None,
+        };
+        let waits = config.recovery == Recovery::Prepared;
+        let undecided = (0..nics).filter(move |_| waits).map(|_| Undecided::default());
+        Self {
+            schedule: Shared::of(schedule, &config.features, hosts, &config.transcripts),
+            choice,
+            id,
+            lives,
+            lost_sides: LostSides::default(),
+            survival: Survival::new(&view, config.hooks()),
+            begun: Begun::new(&view, &config),
+            recovery: Recovering::new(),
+            inherited,
+            shard,
+            indices: indices_of(&primary, &config).map(|config| NicIndex::new(*config)),
+            primary,
+            backups,
+            write_counters: WriteCounters::default(),
+            logs: (0..nics).map(|_| Arc::new(empty_log(&config))).collect(),
+            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
+            undecided: undecided.collect(),
+            grace: Grace::new(nics),
+            paths: Default::default(),
+            syncing: Syncing::new(&view, config.locks_until),
+            config: in_force(config),
+            view,
+        }
+    }
+
+    /// Its next life: without data, as a replica of what it held at first.
+    fn later_life(&self) -> Self {
+        let (id, view, config) = (self.id, self.view.clone(), self.config.clone());
+        let tables = self.lives.tables();
+        let held = || view.led_by(id).chain(view.backed_up_by(id));
+        let backups = Backups::of(held(), |_| empty(tables, &config));
+        let (none, inherited) = (empty(&without_rows(tables), &config), Inherited::of(held()));
+        let lives = Lives::later(tables.clone());
+        Self::of((id, view.clone(), config), None, none, (backups, inherited), lives)
+    }
+
+    /// Its present life, as those see it who know the node.
+    pub(super) fn newest(&self) -> &Self {
+        let mut life = self;
+        while let Some(next) = life.lives.next() {
+            life = next;
+        }
+        life
+    }
+
+    /// Its present life, or the next one if that is over.
+    fn life_after_loss(self: &Arc<Self>) -> Arc<Self> {
+        let mut life = self.clone();
+        while life.lost_sides.are_any() {
+            let next = life.lives.next_or(|| Arc::new(life.later_life()));
+            life = next;
+        }
+        life
+    }
+
+    /// How far it is in its life.
+    pub(super) const fn lives(&self) -> &Lives {
+        &self.lives
+    }
+
+    /// The records that it holds of `shard`.
+    pub(super) fn held(&self, shard: ShardId) -> Option<&Replica> {
+        let own = self.is_primary(shard).then_some(&self.primary);
+        own.or_else(|| self.backups.get(shard))
+    }
+
     /// How its coordinators choose where execution logic runs, if that is planned at run time.
     pub(super) const fn choice(&self) -> Option<&Choice> {
         self.choice.as_ref()
@@ -281,7 +369,10 @@ impl Node {
     /// Cost: a look at two counters per log; nothing if another worker is at it.
     pub(super) fn forget_deletions(&self) {
         let forget = || self.replicas().for_each(Replica::forget_old_deletions);
-        self.grace.forget_if_over(&self.logs, &self.undecided, forget);
+        // A copied range may bring what is older.
+        if self.lives.is_complete() {
+            self.grace.forget_if_over(&self.logs, &self.undecided, forget);
+        }
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
@@ -407,6 +498,8 @@ impl SystemNode for Node {
 
     type Shard = Replica;
 
+    const SHARES_COPIES: bool = true;
+
     const FOLLOWS_VIEWS: bool = true;
 
     fn succession(config: &XenicConfig) -> Succession {
@@ -441,6 +534,10 @@ impl SystemNode for Node {
         Ok(replica)
     }
 
+    fn share(shard: &Replica) -> Option<Replica> {
+        Some(shard.copy_in(Copies::Shared))
+    }
+
     fn open(
         from: &Origin<'_, XenicConfig>,
         id: NodeId,
@@ -448,8 +545,8 @@ impl SystemNode for Node {
     ) -> Opening<Self, Replica> {
         let (view, config) = (from.view.clone(), from.config.clone());
         let shard = view.led_by(id).next();
-        let none = tables_of(from.source).map(|rows| Rows { capacity: 0, ..rows.clone() });
-        let none = empty(&none, &config);
+        let tables = tables_of(from.source);
+        let none = empty(&without_rows(&tables), &config);
         let primary = shard.map_or(&none, |shard| &shards[usize::from(shard.0)]);
         let indices = indices_of(primary, &config).map(|config| NicIndex::new(*config));
         let write_counters = WriteCounters::default();
@@ -459,38 +556,13 @@ impl SystemNode for Node {
             });
             write_counters.preload(&primary.ordered);
         }
-        let backups = Backups::copy(&view, id, shards, Replica::copy);
-        let (hosts, nics) = (view.engines(id, Side::Host), view.engines(id, Side::Nic));
-        let schedule = config.schedule.as_ref();
-        let schedule = Shared::of(schedule, &config.features, hosts, &config.transcripts);
-        let choice = match config.execute_at {
-            ExecuteAt::Planned(steering) => Some(Choice::new(steering)),
-            ExecuteAt::Host | ExecuteAt::Annotation | ExecuteAt::Nic => None,
-        };
-        let waits = config.recovery == Recovery::Prepared;
-        let undecided = (0..nics).filter(move |_| waits).map(|_| Undecided::default());
-        Box::new(move |led| Self {
-            schedule,
-            choice,
-            id,
-            lost_sides: LostSides::default(),
-            survival: Survival::new(&view, config.hooks()),
-            begun: Begun::new(&view, &config),
-            recovery: Recovering::new(),
-            inherited: Inherited::new(&view, id),
-            shard,
-            primary: led.unwrap_or(none),
-            backups,
-            indices,
-            write_counters,
-            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
-            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
-            undecided: undecided.collect(),
-            grace: Grace::new(nics),
-            paths: Default::default(),
-            syncing: Syncing::new(&view, config.locks_until),
-            config: config.without_shorter_ways_if_broken(),
-            view,
+        let backups = Backups::copy(&view, id, shards, |shard| shard.copy_in(config.copies));
+        let inherited = Inherited::of(view.backed_up_by(id));
+        Box::new(move |led| {
+            let primary = led.unwrap_or(none);
+            let lives = Lives::first(tables);
+            let node = Self::of((id, view, config), shard, primary, (backups, inherited), lives);
+            Self { indices, write_counters, ..node }
         })
     }
 
@@ -499,94 +571,19 @@ impl SystemNode for Node {
             WithoutData::start(fabric, deny);
         }
     }
-}
 
-impl NodeState for Node {
-    fn crashed(&self, loss: &Loss) {
-        self.lost_sides.lose(loss);
-    }
-
-    fn serves(&self, shard: ShardId) -> bool {
-        self.shard == Some(shard) || self.inherited.get(shard).is_some_and(InheritedShard::is_open)
-    }
-
-    fn is_settled(&self) -> bool {
-        self.indices().all(|(_, index)| index.pinned_count() == 0)
-            && self.inherited.iter().all(|one| one.is_settled(|txn| self.lost().have_left(txn)))
-            && self.logs.iter().all(|log| log.is_settled())
-            && self.has_released()
-            && self.has_decided()
-            && !self.recovery.is_due()
-            && self.schedule.as_ref().is_none_or(|shared| shared.is_settled())
-            // Last: a reader that finds a COMMIT's locks released finds it counted until it is
-            // durable.
-            && self.syncing.is_none()
-    }
-
-    fn audit(&self) -> Audit {
-        let mut digests = Vec::from_iter(self.shard.map(|shard| (shard, self.primary.digest())));
-        digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
-        let locked = self.awaiting_recovery();
-        let pinned: usize = self.indices().map(|(_, index)| index.pinned_count()).sum();
-        let locks = self.locks_held() - locked.len() as u64;
-        let undecided = self.undecided_of_lost();
-        let awaiting = [("locks", locked.len()), ("undecided_writes", undecided.len())];
-        Audit {
-            leaks: vec![
-                ("locks", locks),
-                ("pinned_objects", pinned as u64),
-                ("ranges_held", self.write_counters.inserting_count() as u64),
-            ],
-            awaiting_recovery: awaiting.map(|(name, keys)| (name, keys as u64)).to_vec(),
-            keys_awaiting_recovery: [locked, undecided].concat(),
-            digests,
+    /// With `recovery=prepared` it begins with an empty memory, and is given the records.
+    fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
+        if self.config.recovery == Recovery::Printed {
+            return Self::start_without_data(fabric);
         }
-    }
-
-    fn locks_held(&self) -> u64 {
-        self.indices().map(|(_, index)| index.locked_count() as u64).sum()
-    }
-
-    fn counters(&self) -> Vec<Counter> {
-        self.counted()
-    }
-
-    fn decisions(&self) -> Option<Decisions> {
-        Some(self.choice.as_ref()?.decisions(self.id, ["host", "nic"]))
-    }
-
-    fn check(&self) {
-        self.indices().for_each(|(_, index)| index.check());
-        for replica in self.replicas() {
-            let breaches = replica.check();
-            assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
+        let life = self.life_after_loss();
+        if fabric.here().side == Side::Nic {
+            life.lives.begin(fabric.incarnation());
         }
-    }
-
-    fn memory(&self) -> Option<NodeMemory> {
-        Some(self.taken_memory())
-    }
-
-    fn is_full(&self) -> bool {
-        !self.exhausted_space().is_none()
-    }
-
-    fn records(&self) -> u64 {
-        self.primary.len()
-    }
-
-    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
-        self.primary.get(key, value).present
-    }
-
-    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
-        self.primary.for_each(each);
-    }
-
-    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
-        let own = self.is_primary(shard).then_some(&self.primary);
-        if let Some(replica) = own.or_else(|| self.backups.get(shard)) {
-            replica.for_each_version(each);
+        if let Some(procedures) = self.lives.procedures() {
+            // Clients do not come back with it.
+            drop(life.start(fabric, procedures));
         }
     }
 }

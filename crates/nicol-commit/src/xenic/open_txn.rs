@@ -1,6 +1,7 @@
 //! A transaction at a NIC engine, in buffers that its steps reuse.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use nicol_core::exec::Signal;
@@ -16,6 +17,8 @@ use crate::writes::Updated;
 
 /// Spare transaction states kept for reuse.
 const SPARE_MAX: usize = 4_096;
+/// Bytes of values that one keeps at most: several groups of commands (decision 0187).
+const KEPT_BYTES_MAX: usize = 512 << 10;
 
 /// A transaction at its coordinator's NIC, or at the NIC that executes it for another one.
 pub(super) struct OpenTxn<F: Fabric> {
@@ -48,6 +51,8 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) calls: Calls<F, PrimaryCall>,
     /// The epoch of its first EXECUTE, if messages say it.
     pub(super) began: Option<Epoch>,
+    /// Does this engine coordinate it?
+    coordinated: bool,
     /// The shards that it updates, as its LOGs say.
     pub(super) updates: UpdatedShards,
     /// Requests to backups.
@@ -220,11 +225,13 @@ impl<F: Fabric> DerefMut for InHand<F> {
 pub(super) struct OpenTxns<F: Fabric> {
     fabric: F,
     spare: RefCell<Vec<Box<OpenTxn<F>>>>,
+    /// How many of those that this engine coordinates began in which epoch, where messages say it.
+    begun: RefCell<BTreeMap<Epoch, usize>>,
 }
 
 impl<F: Fabric> OpenTxns<F> {
     pub(super) fn new(fabric: F) -> Self {
-        Self { fabric, spare: RefCell::default() }
+        Self { fabric, spare: RefCell::default(), begun: RefCell::default() }
     }
 
     /// A blank transaction state, whose answers go to `host`.
@@ -247,6 +254,7 @@ impl<F: Fabric> OpenTxns<F> {
                 fetched: Vec::new(),
                 calls: Calls::default(),
                 began: None,
+                coordinated: false,
                 updates: UpdatedShards::default(),
                 logs: Calls::default(),
                 excused: Vec::new(),
@@ -257,6 +265,32 @@ impl<F: Fabric> OpenTxns<F> {
         open
     }
 
+    /// A transaction that this engine coordinates begins in this epoch, if messages say it.
+    pub(super) fn begin(&self, open: &mut OpenTxn<F>, epoch: Option<Epoch>) {
+        open.began = epoch;
+        open.coordinated = true;
+        if let Some(epoch) = epoch {
+            *self.begun.borrow_mut().entry(epoch).or_default() += 1;
+        }
+    }
+
+    /// Has every transaction ended that this engine coordinates and that began before `epoch`?
+    pub(super) fn have_ended_before(&self, epoch: Epoch) -> bool {
+        self.begun.borrow().range(..epoch).next().is_none()
+    }
+
+    fn note_end(&self, open: &mut OpenTxn<F>) {
+        let began = open.began.take();
+        let (true, Some(epoch)) = (std::mem::take(&mut open.coordinated), began) else { return };
+        let begun = &mut *self.begun.borrow_mut();
+        if let Some(left) = begun.get_mut(&epoch) {
+            *left -= 1;
+            if *left == 0 {
+                begun.remove(&epoch);
+            }
+        }
+    }
+
     /// Takes a finished transaction's state back.
     pub(super) fn close(&self, mut open: Box<OpenTxn<F>>) {
         assert!(open.locks.is_empty(), "a finished transaction holds no locks");
@@ -264,8 +298,11 @@ impl<F: Fabric> OpenTxns<F> {
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
         assert!(open.logs.is_empty(), "a finished transaction has logged");
         open.txn.reset(Default::default(), &[]);
+        if open.txn.values().capacity() > KEPT_BYTES_MAX {
+            open.txn = Txn::default();
+        }
         open.shards.clear();
-        open.began = None;
+        self.note_end(&mut open);
         open.decided = None;
         open.reported = false;
         open.rounds = 0;

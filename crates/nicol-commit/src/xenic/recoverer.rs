@@ -69,9 +69,7 @@ impl<F: Fabric> Recoverer<F> {
         // has a record might install it, and be lost with it.
         for (node, records) in std::mem::take(&mut resolution.lacking) {
             let account = &Account { records, ..Account::default() };
-            if self.node.config().hooks().replicates_first() {
-                self.ask(epoch, node, &Told::<REPLICATE> { epoch, account }).await?;
-            }
+            self.ask(epoch, node, &Told::<REPLICATE> { epoch, account }).await?;
         }
         // And before a backup applies and forgets a record, the primary has installed it: a later
         // recovery would find nobody who has it.

@@ -2,6 +2,7 @@
 //! tables in a B+ tree. [Xenic21 4.1, 5.2]
 
 use nicol_core::ids::{Key, Version};
+use nicol_core::memory::Copies;
 use nicol_store::host_table::{Advance, HostTable, LocatedRecord, Lookup};
 
 use crate::replica::{self, ShardTable, shard_table};
@@ -10,8 +11,8 @@ use crate::replica::{self, ShardTable, shard_table};
 pub type Replica = replica::Replica<HostTable>;
 
 shard_table!(HostTable {
-    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone) -> Vec<Self> {
-        tables.map(Self::copy).collect()
+    fn copies<'a>(tables: impl Iterator<Item = &'a Self> + Clone, pages: Copies) -> Vec<Self> {
+        tables.map(|table| table.copy_in(pages)).collect()
     }
 
     /// The NIC's index has one floor for all keys of an entry, those of ordered tables included.

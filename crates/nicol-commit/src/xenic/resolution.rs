@@ -122,12 +122,15 @@ impl Survivors<'_> {
     }
 
     /// The nodes that should have the record of `shard` of a transaction that `began` then: its
-    /// backups, and the one that was a backup then and leads it now.
+    /// backups, those that catch up, and the one that was either then and leads it now. One that
+    /// has joined since knows nothing of it, also if it is complete: a copy has no outcomes.
     fn holders(&self, shard: ShardId, began: Option<Epoch>) -> impl Iterator<Item = NodeId> {
         let leads_since = self.has_changed(shard, began);
-        let replicas = self.view.replicas_of(shard);
-        let held = if leads_since { replicas } else { &replicas[1..] };
-        held.iter().copied().filter(|&holder| self.has(holder))
+        let heir = leads_since.then(|| self.view.primary(shard));
+        let was_there =
+            move |&holder: &NodeId| began.is_none_or(|began| self.view.joined(holder) <= began);
+        let held = heir.into_iter().chain(self.view.followers(shard));
+        held.filter(|&holder| self.has(holder)).filter(was_there)
     }
 }
 

@@ -13,6 +13,7 @@ use nicol_store::host_table::WalkPosition;
 
 use super::broken::service;
 use super::config::Recovery;
+use super::copier::Copier;
 use super::host::HostCoordinator;
 use super::host::log_acks::LogAcks;
 use super::host::trees::HostService;
@@ -35,7 +36,8 @@ impl CommitNode for Node {
     /// Only the shard that was its own from the start is walked, so none once it leads others; and
     /// only one with one hash table, as a served store has it.
     fn walk(&self, from: u64, keys: &mut Vec<Key>) -> Walked {
-        if self.inherited().are_any() {
+        let life = self.newest();
+        if !life.lives().is_first() || life.inherited().are_any() {
             return Walked::Unable;
         }
         let Some((table, index)) = self.only_table() else { return Walked::Unable };
@@ -66,6 +68,7 @@ impl CommitNode for Node {
     ) -> Option<Submitter<F>> {
         let here = fabric.here();
         assert!(here.node == self.id(), "an engine starts with its own node's memory");
+        self.lives().keep_procedures(procedures);
         match here.side {
             Side::Nic => {
                 let nic = Nic::new(fabric, self, procedures);
@@ -73,6 +76,7 @@ impl CommitNode for Node {
                 fabric.spawn(follow_views(fabric.clone(), move |view| follower.learn(view)));
                 if here.core == 0 && self.config().recovery == Recovery::Prepared {
                     fabric.spawn(Recoverer::new(fabric, self).run());
+                    fabric.spawn(Copier::new(fabric, self).run());
                 }
                 let service = service(fabric, nic, self.config());
                 serve(fabric, self.schedule(), service, None);

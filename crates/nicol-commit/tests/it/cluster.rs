@@ -124,8 +124,14 @@ pub struct Cluster<N, B> {
 
 impl<N: CommitNode, B> Cluster<N, B> {
     fn survivors(&self) -> impl Iterator<Item = &Arc<N>> {
-        let lives = |(_, down): &(_, &AtomicBool)| !down.load(Ordering::Relaxed);
-        self.nodes.iter().zip(&self.down).filter(lives).map(|(node, _)| node)
+        let lives = |&(_, id): &(_, NodeId)| self.survives(id);
+        self.nodes.iter().zip((0..).map(NodeId)).filter(lives).map(|(node, _)| node)
+    }
+
+    /// Has it not crashed, or is it back with its data?
+    fn survives(&self, node: NodeId) -> bool {
+        let crashed = self.down[node.index()].load(Ordering::Relaxed);
+        !crashed || self.nodes[node.index()].has_recovered()
     }
 }
 
@@ -150,7 +156,7 @@ impl<N: CommitNode, B: Beside> Start for Cluster<N, B> {
     }
 
     fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {
-        N::start_without_data(fabric);
+        self.nodes[usize::from(fabric.here().node.0)].restart(fabric);
     }
 }
 
@@ -354,7 +360,7 @@ fn read_at_the_end<N: CommitNode, B>(
             });
         }
     }
-    let survives = |node: &NodeId| !cluster.down[node.index()].load(Ordering::Relaxed);
+    let survives = |node: &NodeId| cluster.survives(*node);
     let is_held = |key: &Key| view.replicas_of(view.shard_of(*key)).iter().any(survives);
     let end = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
     let last = operations.iter().map(end).max().unwrap_or_default();
@@ -385,7 +391,7 @@ fn differences<N: CommitNode, B>(
     undecided: &BTreeSet<Key>,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    let survives = |node: &NodeId| !cluster.down[node.index()].load(Ordering::Relaxed);
+    let survives = |node: &NodeId| cluster.survives(*node);
     for shard in view.shard_ids().filter(|&shard| inherits || survives(&view.primary(shard))) {
         let replicas = view.replicas_of(shard).iter().filter(|node| survives(node));
         let records = replicas.map(|node| {

@@ -112,6 +112,17 @@ fn a_crash_at_every_position_leaves_nothing_locked_but_what_awaits_recovery() {
     }
 }
 
+/// Its NIC looks whether there is space for what it has executed, and goes on without it.
+#[test]
+fn a_host_that_is_lost_under_its_local_transactions_takes_nothing_with_it_that_its_nic_asks() {
+    let workload = churn(false);
+    for position in 60..95 {
+        let at = FIRST_CRASH + Nanos(37) * position;
+        let how = with(vec![crash(CrashScope::Host, 1, at, false)]);
+        held(&how, &config(&workload), &workload, position);
+    }
+}
+
 /// On hardware whose NIC engines are cores of the host, the next life of a NIC begins at once.
 #[test]
 fn a_nic_that_comes_back_before_anybody_knows_leaves_no_work_behind() {

@@ -9,6 +9,7 @@ mod overruled;
 mod rdma_crashes;
 mod recovers;
 mod restart;
+mod returns;
 mod scheduled;
 mod sizes;
 mod slots;

@@ -7,7 +7,7 @@ use nicol_core::memory::{AccessError, Compare, MaskedSwap};
 
 use super::{At, BUFFER, DONE, Ground, read, words, write};
 
-/// What is written where it should be refused.
+/// The bytes of writes that should be refused.
 const BYTES: [u8; 16] = [0xee; 16];
 const LEN: u32 = 16;
 

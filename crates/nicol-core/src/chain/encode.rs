@@ -20,7 +20,6 @@ const _: () = assert!(OPERATIONS_MAX <= u8::MAX as usize, "the count is one byte
 /// PUT of PRISM-KV needs, so that it does not grow.
 const ROOM: usize = 256;
 
-/// An operation's code.
 mod code {
     pub const READ: u8 = 0;
     pub const WRITE: u8 = 1;

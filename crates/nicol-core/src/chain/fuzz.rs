@@ -73,7 +73,6 @@ impl ChainAccess for AtOnce {
     }
 }
 
-/// A target's memory.
 struct Target {
     regions: RegionTable,
     writable: Arc<Region>,

@@ -14,7 +14,7 @@ const STATUS_NOT_SWAPPED: u16 = 0x100;
 /// Status of an operation that was skipped.
 const STATUS_SKIPPED: u16 = 0x101;
 
-/// What came of one operation.
+/// The outcome of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// It succeeded, with this output: none where it was redirected.

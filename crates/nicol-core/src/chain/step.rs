@@ -3,18 +3,18 @@
 use crate::ids::{FreeListKey, RKey};
 use crate::memory::MaskedSwap;
 
-/// What an operation accesses.
+/// The target of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     At(u64),
-    /// What the pointer at this address points to (*indirect*).
+    /// The target of the pointer at this address (*indirect*).
     Indirect(u64),
     /// The same, and no more bytes than the bound in the word after the pointer (*bounded*, which
     /// means nothing without *indirect*: AMB-11). READ and WRITE only.
     Bounded(u64),
 }
 
-/// What a WRITE writes.
+/// The data of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
     /// These bytes.
@@ -23,7 +23,7 @@ pub enum Data<'a> {
     From { at: u64, len: u32 },
 }
 
-/// What an operation does. [PRISM21 Table 1]
+/// The action of an operation. [PRISM21 Table 1]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primitive<'a> {
     /// Yields `len` bytes.
@@ -56,7 +56,7 @@ pub enum Primitive<'a> {
     /// offset as a word. Refused with `NoResources` if no buffer is ready.
     Allocate {
         list: FreeListKey,
-        /// What to write; not more than a buffer holds.
+        /// The data to write; not more than a buffer holds.
         data: &'a [u8],
     },
 }

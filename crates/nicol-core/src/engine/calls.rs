@@ -16,7 +16,7 @@ pub const CALLS_MAX: usize = 32_768;
 const BACK_OFF_MAX: u64 = 16;
 const _: () = assert!(CALLS_MAX <= 1 << 16, "a slot's number has 16 bits on the wire");
 
-/// What is needed to send a request again.
+/// The state that is needed to send a request again.
 #[derive(Debug)]
 pub(super) struct Resend {
     header: MessageHeader,
@@ -45,7 +45,7 @@ struct Slot {
 pub(super) struct Calls {
     slots: Vec<Slot>,
     vacant: Vec<u16>,
-    /// What the slots' sequences begin after.
+    /// The number after which the slots' sequences begin.
     base: u32,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Calls {
 /// of the old one, which a third party may still send on its behalf.
 const SEQUENCES_PER_LIFE: u32 = 1 << 22;
 
-/// What to do about a request whose retransmission timer fired.
+/// The action for a request whose retransmission timer has fired.
 pub(super) enum Due<'a> {
     /// Nothing: it was answered meanwhile.
     Answered,

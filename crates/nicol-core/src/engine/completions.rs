@@ -10,7 +10,7 @@ use super::pool::Payload;
 use crate::exec::{Detached, Executor, SignalWait, TaskRef};
 use crate::fabric::FabricError;
 
-/// What a completion resolves to.
+/// The result of a completion.
 pub(super) type Resolved = Result<Payload, FabricError>;
 
 #[derive(Debug)]
@@ -23,7 +23,6 @@ enum Slot {
     Abandoned,
 }
 
-/// No slot.
 const NONE: u32 = u32::MAX;
 
 /// Slots, and the vacant one that is handed out next.
@@ -176,7 +175,7 @@ impl Drop for Completion {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Wake(pub(super) Waits);
 
-/// What is waited for.
+/// The event that is waited for.
 #[derive(Debug)]
 pub(super) enum Waits {
     /// Nothing.

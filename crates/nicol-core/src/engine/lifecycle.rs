@@ -32,14 +32,14 @@ use crate::view::Halves;
 pub struct Loss {
     /// The node.
     pub node: NodeId,
-    /// Has its host crashed?
+    /// True if its host has crashed.
     pub host: bool,
-    /// Has its NIC crashed?
+    /// True if its NIC has crashed.
     pub nic: bool,
 }
 
 impl Loss {
-    /// Has `side` crashed?
+    /// True if `side` has crashed.
     pub const fn of(&self, side: Side) -> bool {
         match side {
             Side::Host => self.host,
@@ -47,7 +47,7 @@ impl Loss {
         }
     }
 
-    /// What a trace calls it.
+    /// Its name in a trace.
     pub const fn name(&self, ending: Ending) -> &'static str {
         match (ending, self.host, self.nic) {
             (Ending::Crash, true, true) => "crash of the node",
@@ -71,7 +71,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Is what the sides hold in memory lost, on nodes of such halves?
+    /// True if the memory of the sides is lost, on nodes of such halves.
     pub const fn loses_memory(self, halves: Halves) -> bool {
         matches!(self, Self::Crash) || !halves.keeps_memory()
     }
@@ -90,6 +90,11 @@ impl LostSides {
         nic.fetch_or(loss.nic, Ordering::Relaxed);
     }
 
+    /// Has a crash taken either side's?
+    pub fn are_any(&self) -> bool {
+        self.0.iter().any(|lost| lost.load(Ordering::Relaxed))
+    }
+
     /// Something in the memory of `side` is about to be used. Cost: one read.
     ///
     /// # Panics
@@ -104,7 +109,7 @@ impl LostSides {
     }
 }
 
-/// What a trace calls the restart of a side.
+/// The name in a trace of the restart of a side.
 pub const fn restart_name(side: Side) -> &'static str {
     match side {
         Side::Host => "restart of the host",
@@ -112,7 +117,7 @@ pub const fn restart_name(side: Side) -> &'static str {
     }
 }
 
-/// What a new incarnation of a side finds when it starts.
+/// The state that a new incarnation of a side finds when it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Revival<'a> {
     /// The life that begins.
@@ -162,7 +167,7 @@ impl<W: World> fmt::Debug for dyn StartOn<W> {
     }
 }
 
-/// What a world's crashes and restarts get wrong on purpose.
+/// The planted faults of a world's crashes and restarts.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrashSabotage {

@@ -37,6 +37,10 @@ impl<W: World> Local for Engine<W> {
         self.is_leased()
     }
 
+    fn declare_complete(&self) {
+        self.site().membership().declare_complete();
+    }
+
     fn now(&self) -> Nanos {
         self.site().now()
     }

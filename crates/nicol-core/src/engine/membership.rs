@@ -11,7 +11,6 @@ use crate::ids::{EngineId, Incarnation, NodeId, Side};
 use crate::units::Nanos;
 use crate::view::{View, Views};
 
-/// One engine's membership.
 #[derive(Debug)]
 pub(super) struct Membership {
     views: Views,
@@ -19,12 +18,14 @@ pub(super) struct Membership {
     lives: KnownLives,
     /// Until when the engine may serve others; `None`: for ever.
     lease: Cell<Option<Nanos>>,
-    /// Has the other half crashed that this side needs?
+    /// True if the other half has crashed that this side needs.
     halved: Cell<bool>,
+    /// Has its node caught up, as it says itself?
+    complete: Cell<bool>,
 }
 
 impl Membership {
-    /// What an engine knows when it starts: the first view, and the life of its own side.
+    /// The knowledge of an engine at its start: the first view, and the life of its own side.
     pub(super) fn new(
         view: &View,
         here: EngineId,
@@ -37,10 +38,10 @@ impl Membership {
             lives: KnownLives::of((here.node, here.side), incarnation),
             lease: Cell::new(None),
             halved: Cell::new(false),
+            complete: Cell::new(false),
         }
     }
 
-    /// The newest view.
     #[inline]
     pub(super) fn view(&self) -> &View {
         self.views.current()
@@ -87,6 +88,15 @@ impl Membership {
         }
     }
 
+    pub(super) fn declare_complete(&self) {
+        self.complete.set(true);
+    }
+
+    /// Has the node said that it has caught up?
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete.get()
+    }
+
     pub(super) fn revoke_lease(&self) {
         self.lease.set(Some(Nanos::ZERO));
     }
@@ -116,7 +126,7 @@ pub(super) struct KnownLives {
 }
 
 impl KnownLives {
-    /// What an engine knows when it starts: the life of its own side.
+    /// The knowledge of an engine at its start: the life of its own side.
     fn of(own: (NodeId, Side), incarnation: Incarnation) -> Self {
         let known = Life { incarnation, up: true };
         let own = (known != Life::FIRST).then_some((own, known));
@@ -155,7 +165,7 @@ impl KnownLives {
         self.of_side((engine.node, engine.side)).incarnation
     }
 
-    /// Is the side of `engine` known to be down, or left out of the view?
+    /// True if the side of `engine` is known to be down, or left out of the view.
     #[inline]
     pub(super) fn is_down(&self, engine: EngineId) -> bool {
         let side = (engine.node, engine.side);

@@ -67,7 +67,7 @@ use crate::view::View;
 /// Rounds of tasks and loopback messages within one poll round, so that it ends.
 const TURNS_MAX: usize = 64;
 
-/// What a world starts on each of its engines.
+/// The program that a world starts on each of its engines.
 pub trait Start: Send + Sync + 'static {
     /// Installs the system on one engine: its service, its tasks. Called once per engine, on the
     /// engine's own thread, before its first round.
@@ -151,7 +151,7 @@ impl<W: World> Engine<W> {
         &self.0.site
     }
 
-    /// What it has counted.
+    /// Its counters.
     pub fn stats(&self) -> EngineStats {
         self.site().counters().snapshot()
     }
@@ -313,6 +313,12 @@ impl<W: World> Engine<W> {
         self.site().membership().grant_lease(until);
     }
 
+    /// Has the node [said](crate::fabric::Local::declare_complete) that it has caught up? The world
+    /// tells the service of views when the engine asks for a lease.
+    pub fn is_complete(&self) -> bool {
+        self.site().membership().is_complete()
+    }
+
     /// Revokes the lease: the engine serves no request until it is granted another.
     pub fn revoke_lease(&self) {
         self.site().membership().revoke_lease();
@@ -337,7 +343,7 @@ impl<W: World> Engine<W> {
         self.learn(node, side, Life { incarnation, up: true });
     }
 
-    /// Is `side` of `node` known to be down?
+    /// True if `side` of `node` is known to be down.
     pub fn is_fenced(&self, node: NodeId, side: Side) -> bool {
         !self.site().membership().lives().of_side((node, side)).up
     }

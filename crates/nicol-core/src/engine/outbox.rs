@@ -38,7 +38,7 @@ struct Gather {
     frame: Vec<u8>,
     /// Messages in it.
     count: u16,
-    /// Is the destination on the list of those to flush?
+    /// True if the destination is on the list of those to flush.
     listed: bool,
     /// The frame's number where a trace is taken.
     traced: u64,
@@ -73,7 +73,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Is nothing on its way out?
+    /// True if nothing is waiting to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.holding.borrow().is_empty()
             && self.listed.borrow().is_empty()

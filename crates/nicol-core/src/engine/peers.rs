@@ -7,7 +7,7 @@ use super::pool::Payload;
 use super::sparse::Sparse;
 use crate::fabric::RequestId;
 
-/// What each engine has asked of this one, by its index in the view.
+/// The requests of each engine to this one, by its index in the view.
 #[derive(Debug, Default)]
 pub(super) struct Peers(RefCell<Sparse<Peer>>);
 

@@ -195,7 +195,7 @@ impl<W: World> Engine<W> {
         self.site().completions().resolve(token, result);
     }
 
-    /// What the engine `from` has asked of this one.
+    /// The requests of the engine `from` to this one.
     fn with_peer<T>(&self, from: EngineId, act: impl FnOnce(&mut Peer) -> T) -> T {
         let site = self.site();
         // `take_frame` has checked that the sender is part of the view.

@@ -17,7 +17,6 @@ impl<T> Default for Sparse<T> {
 }
 
 impl<T: Default> Sparse<T> {
-    /// The entry `index`.
     #[inline]
     pub(super) fn entry(&mut self, index: usize) -> &mut T {
         let page = index / PAGE;

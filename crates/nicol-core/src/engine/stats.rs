@@ -16,7 +16,7 @@ macro_rules! counters {
                 $(self.$name += other.$name;)*
             }
 
-            /// What was counted since `earlier`.
+            /// The counts since `earlier`.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name - earlier.$name,)* }
             }

@@ -9,7 +9,7 @@ use super::completions::Token;
 use crate::fabric::RequestId;
 use crate::units::Nanos;
 
-/// What happens when a timer is due.
+/// The action of a timer that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     Wake(Token),

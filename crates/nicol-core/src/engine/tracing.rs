@@ -17,7 +17,7 @@ use crate::trace::{
 use crate::units::Nanos;
 use crate::wire::{Class, MessageHeader};
 
-/// What an engine knows about its part of the trace.
+/// The state of an engine's part of the trace.
 #[derive(Debug)]
 pub(super) struct EngineTrace {
     tracer: Tracer,
@@ -29,7 +29,7 @@ pub(super) struct EngineTrace {
     tasks: RefCell<Vec<Option<TaskNumber>>>,
     /// The type and the keys of the message that is sent next, or the verb.
     described: RefCell<Description>,
-    /// What the one-sided operation is about that is posted next.
+    /// The keys of the one-sided operation that is posted next.
     about: RefCell<Vec<Key>>,
     /// Messages to itself that were sent and not taken.
     loopback: RefCell<VecDeque<Flow>>,

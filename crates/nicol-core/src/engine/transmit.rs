@@ -62,7 +62,7 @@ impl<W: World> Engine<W> {
         to != self.site().here() && self.world().route(to) == Route::Unreliable
     }
 
-    /// Is an expected request still open, over a route that may lose it?
+    /// True if an expected request is still open, over a route that may lose it.
     pub(super) fn may_be_lost(&self, request: RequestId) -> bool {
         let to = self.0.calls.borrow().receiver_of(request);
         let is_own = |to| to == self.site().here();

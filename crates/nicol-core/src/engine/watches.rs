@@ -42,7 +42,7 @@ impl Watches {
         completion
     }
 
-    /// Has one of them rung since it was watched?
+    /// True if one of them has rung since it was watched.
     pub(super) fn have_rung(&self) -> bool {
         self.0.borrow().iter().any(Watch::has_rung)
     }

@@ -77,7 +77,6 @@ pub enum Route {
 pub enum Transfer {
     /// Read the other side's memory.
     DmaRead {
-        /// The region.
         region: Arc<Region>,
         /// First byte.
         offset: u64,
@@ -86,16 +85,14 @@ pub enum Transfer {
     },
     /// Write the other side's memory, then ring the region's doorbell.
     DmaWrite {
-        /// The region.
         region: Arc<Region>,
         /// First byte.
         offset: u64,
-        /// Is it to be persisted once it has landed?
+        /// True if it is to be persisted once it has landed.
         durable: bool,
     },
     /// Make the buffer durable: what stands, or stood, in a range of this node's memory.
     Persist {
-        /// The region.
         region: Arc<Region>,
         /// First byte.
         offset: u64,
@@ -123,7 +120,7 @@ pub enum Transfer {
 /// A transfer on its way, and afterwards its result.
 #[derive(Debug)]
 pub struct Operation {
-    /// What to move.
+    /// The data to move.
     pub transfer: Transfer,
     /// The bytes (see [`Transfer`]).
     pub buffer: Vec<u8>,
@@ -318,7 +315,7 @@ pub trait World: 'static {
     /// Do transfers to the other side's memory complete at once (shared memory)? Then the engine
     /// makes them itself and [`World::submit`] never sees a DMA.
     const SHARED_MEMORY: bool;
-    /// What a scheduling point before an access to shared memory resolves to.
+    /// The future of a scheduling point before an access to shared memory.
     type Access: Future<Output = ()> + Unpin + 'static;
     /// Do other engines come in between at such points, or at any time?
     const ACCESS_POINTS: bool;
@@ -337,7 +334,7 @@ pub trait World: 'static {
     fn incarnation(&self) -> Incarnation;
     /// How engines behave.
     fn tuning(&self) -> &Tuning;
-    /// What may happen to frames between this engine and `other`.
+    /// The faults that frames between this engine and `other` may suffer.
     fn route(&self, other: EngineId) -> Route;
     /// The regions registered at this node.
     fn regions(&self) -> &RegionTable;
@@ -369,7 +366,7 @@ pub trait World: 'static {
     fn keeps_persisted(&self) -> bool {
         true
     }
-    /// Is what the sides of a node persist on one device?
+    /// True if both sides of a node persist to one device.
     fn shares_medium(&self) -> bool;
     /// Starts a vector of DMA reads, a vector of DMA writes, or persists; takes them all.
     fn submit(&self, batch: &mut Vec<Operation>);
@@ -400,7 +397,7 @@ pub trait World: 'static {
     fn trace(&self) -> Option<&Arc<Sink>> {
         None
     }
-    /// Is this engine's clock ahead of the memory that it sees?
+    /// True if this engine's clock is ahead of the memory that it sees.
     fn is_ahead(&self) -> bool {
         false
     }

@@ -40,6 +40,11 @@ pub trait Local: Clone + 'static {
     /// may have gone on without its node. Always true where no view service hands out leases.
     fn has_lease(&self) -> bool;
 
+    /// Tells the view service that this node has caught up: it has the records of every shard for
+    /// which its view says that it is being given them. Said once in a life, by the first NIC
+    /// engine; the view that follows makes the node a backup.
+    fn declare_complete(&self);
+
     /// The time at this engine.
     fn now(&self) -> Nanos;
 

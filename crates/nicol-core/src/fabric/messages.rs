@@ -58,7 +58,7 @@ pub struct Delivery<'a> {
     pub body: &'a [u8],
 }
 
-/// What an engine runs for arriving messages.
+/// The handler that an engine runs for arriving messages.
 pub trait Service {
     /// Handles one message: at once, or by spawning a task. A malformed body is returned as such:
     /// the engine counts it and answers a request with [`FabricError::Malformed`].

@@ -60,7 +60,7 @@ impl Region {
         self.fetch_add(offset, amount)
     }
 
-    /// Is `offset` a place for `swap`: inside, and aligned to its size?
+    /// True if `swap` fits at `offset`: inside the region, and aligned to its size.
     pub fn check_swap(&self, offset: u64, swap: &MaskedSwap) -> Result<(), AccessError> {
         if !offset.is_multiple_of(swap.size()) {
             return Err(AccessError::Misaligned { offset });

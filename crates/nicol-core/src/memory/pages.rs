@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
 
+#[cfg(all(target_os = "linux", not(miri)))]
+use super::image::Image;
+
 /// Words of the unit in which memory goes back: the page of most machines. Where pages are larger,
 /// the system refuses, and the memory is cleared and kept.
 const PAGE_WORDS: usize = 4_096 / size_of::<u64>();
@@ -17,11 +20,26 @@ const LARGE_WORDS: usize = (1 << 20) / size_of::<u64>();
 /// Words from which on it is in huge pages: a few of them.
 const HUGE_WORDS: usize = (8 << 20) / size_of::<u64>();
 
+/// Where a copy of a region has its pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copies {
+    /// In memory of its own.
+    #[default]
+    Own,
+    /// With the original, until one of the two writes to a page. Then that one gets a page of its
+    /// own. Neither has huge pages, so that accesses of the live world are slower; those of the
+    /// simulated one take the time that its profile says. (decision 0113)
+    Shared,
+}
+
 /// Zeroed words that live as long as this.
 pub(super) struct Memory {
     words: NonNull<[AtomicU64]>,
     /// Are they pages of the system, and not the allocator's?
     mapped: bool,
+    /// What its pages are until they are written, if it has been copied with shared pages.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    image: std::sync::Mutex<Option<Image>>,
 }
 
 // SAFETY: It owns its words, as a `Box<[AtomicU64]>` would.
@@ -47,7 +65,7 @@ impl Memory {
     /// So many words of the allocator.
     fn allocated(len: usize) -> Option<Self> {
         let words = <[AtomicU64]>::new_box_zeroed_with_elems(len).ok()?;
-        Some(Self { words: NonNull::from(Box::leak(words)), mapped: false })
+        Some(Self::over(NonNull::from(Box::leak(words)), false))
     }
 
     /// So many words from a page's boundary on; `None` if there is not so much address space.
@@ -60,7 +78,93 @@ impl Memory {
         let start =
             unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE).ok()? };
         let words = NonNull::slice_from_raw_parts(NonNull::new(start)?.cast(), len);
-        Some(Self { words, mapped: true })
+        Some(Self::over(words, true))
+    }
+
+    const fn over(words: NonNull<[AtomicU64]>, mapped: bool) -> Self {
+        Self {
+            words,
+            mapped,
+            #[cfg(all(target_os = "linux", not(miri)))]
+            image: std::sync::Mutex::new(None),
+        }
+    }
+
+    /// A copy that shares pages with this one until one of the two writes there; `None` if this is
+    /// small, or the system cannot. Nobody may write meanwhile: it might be lost.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(super) fn share(&self) -> Option<Self> {
+        if !self.mapped || self.len() < LARGE_WORDS {
+            return None;
+        }
+        let mut image = self.image();
+        let copy = Self::mapped(self.len())?;
+        if let Some(image) = &*image {
+            copy.map(Some(image))?;
+            Image::copy_written(self, &copy)?;
+            *copy.image() = Some(image.clone());
+        } else {
+            let new = Image::of(self)?;
+            copy.map(Some(&new))?;
+            self.map(Some(&new))?;
+            *copy.image() = Some(new.clone());
+            *image = Some(new);
+        }
+        drop(image);
+        Some(copy)
+    }
+
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    pub(super) fn share(&self) -> Option<Self> {
+        None
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn image(&self) -> std::sync::MutexGuard<'_, Option<Image>> {
+        self.image.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Has these words, which are pages of the system, be those of `image` until they are written,
+    /// or zeros without one.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn map(&self, image: Option<&Image>) -> Option<()> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+        let (start, bytes) = (self.words.as_ptr().cast(), size_of_val(&**self));
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let how = MapFlags::PRIVATE | MapFlags::FIXED;
+        // SAFETY: The mapping that is replaced is this one's own, as `mapped` has made it. The
+        // words stay initialised and at their place for whoever has a reference: zeros are valid,
+        // and an image has as many words, which no one writes to or takes away while it is mapped.
+        let mapped = unsafe {
+            match image {
+                Some(image) => mmap(start, bytes, access, how, image.file(), 0),
+                None => mmap_anonymous(start, bytes, access, how),
+            }
+        };
+        mapped.ok().map(|_| ())
+    }
+
+    /// Sets all words to zero, and gives no memory to those that were never written.
+    pub(super) fn wipe(&self) {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if self.image().take().is_some() && self.map(None).is_some() {
+            return;
+        }
+        for word in self.iter().filter(|word| word.load(Ordering::Relaxed) != 0) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets `len` words from place `first` on to zero. Whole pages among them take no memory until
+    /// they are written again, unless they were shared.
+    pub(super) fn release(&self, first: usize, len: usize) {
+        let words = &self[first..first + len];
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if self.image().is_some() {
+            // Given back, they would be the image's again.
+            return words.iter().for_each(|word| word.store(0, Ordering::Release));
+        }
+        release(words);
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -115,7 +219,7 @@ impl Drop for Memory {
 }
 
 /// Sets `words` to zero. Whole pages among them take no memory until they are written again.
-pub(super) fn release(words: &[AtomicU64]) {
+fn release(words: &[AtomicU64]) {
     let clear = |words: &[AtomicU64]| words.iter().for_each(|w| w.store(0, Ordering::Release));
     let address = words.as_ptr().addr() / size_of::<u64>();
     let before = (address.next_multiple_of(PAGE_WORDS) - address).min(words.len());
@@ -143,4 +247,43 @@ fn discard(pages: &[AtomicU64]) -> bool {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn discard(_: &[AtomicU64]) -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Region;
+    use crate::units::Bytes;
+
+    #[test]
+    fn copies_with_shared_pages_are_as_independent_as_others() {
+        const SIZE: u64 = 3 << 20;
+        let own = Region::new(Bytes(SIZE));
+        let words = || (0..SIZE).step_by(4_096 + 8).skip(1);
+        words().for_each(|at| own.store(at, at).unwrap());
+        let twice = |memory: Memory| Some((memory.share()?, memory.share()?));
+        let shares = Memory::new(SIZE as usize / 8).and_then(twice).is_some();
+        assert_eq!(shares, cfg!(all(target_os = "linux", not(miri))), "pages are not shared");
+        let first = own.copy_in(Copies::Shared);
+        let holds = |region: &Region, other: &[(u64, u64)]| {
+            let is = |at| other.iter().find(|(place, _)| *place == at).map_or(at, |(_, now)| *now);
+            words().all(|at| region.load(at) == Ok(is(at)))
+        };
+        assert!(holds(&own, &[]) && holds(&first, &[]) && first.size() == own.size());
+        let (a, b) = (4_104, 8_208);
+        own.store(a, 1).unwrap();
+        first.store(b, 2).unwrap();
+        assert!(holds(&own, &[(a, 1)]) && holds(&first, &[(b, 2)]), "neither sees the other's");
+        // What has been written since the first copy is in the next, and in a copy's copy.
+        let (second, third) = (own.copy_in(Copies::Shared), first.copy_in(Copies::Shared));
+        assert!(holds(&second, &[(a, 1)]) && holds(&third, &[(b, 2)]));
+        // Given back, pages are zeros, and not what they were when they were copied.
+        own.release(0, SIZE).unwrap();
+        assert!((0..SIZE).step_by(8).all(|at| own.load(at) == Ok(0)));
+        assert!(holds(&second, &[(a, 1)]), "a page that is given back stays where it is shared");
+        // Nor does a crash take what is shared from others.
+        first.lose();
+        drop((own, first));
+        assert!(holds(&third, &[(b, 2)]));
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Doorbell;
-use super::pages::{self, Memory};
+use super::pages::{Copies, Memory};
 use super::seqlock::Seqlocks;
 use crate::ids::Side;
 use crate::units::Bytes;
@@ -105,12 +105,16 @@ impl Region {
         let Some(words) = memory(size.0.div_ceil(WORD as u64) as usize) else {
             panic!("no memory for a region of {} bytes", size.0);
         };
+        Self::of(words, size, None)
+    }
+
+    fn of(words: Memory, size: Bytes, label: Option<u32>) -> Self {
         Self {
             words,
             size: AtomicU64::new(size.0),
             doorbell: Doorbell::default(),
             seqlocks: Seqlocks::new(size.0),
-            label: None,
+            label,
             owner: OnceLock::new(),
             lost: AtomicU64::new(0),
         }
@@ -156,13 +160,10 @@ impl Region {
     pub fn lose(&self) {
         self.size.store(0, Ordering::SeqCst);
         let _first = self.lost.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
-        // Memory that was never written must not be given to it by being wiped.
-        for word in self.words.iter().filter(|word| word.load(Ordering::Relaxed) != 0) {
-            word.store(0, Ordering::Relaxed);
-        }
+        self.words.wipe();
     }
 
-    /// Has a crash taken the memory away?
+    /// True if a crash has taken the memory away.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) != 0
@@ -181,6 +182,17 @@ impl Region {
             return AccessError::Lost;
         }
         AccessError::OutOfBounds { offset, len, size: self.size().0 }
+    }
+
+    /// A region with the same bytes, in pages of its own or in shared ones. Nobody may write
+    /// meanwhile.
+    ///
+    /// Cost of shared pages: a copy of the memory the first time; later, of what was written since,
+    /// and a look at a word of the system's for each page. Where the system offers no such pages,
+    /// and for a small region: that of [`Region::copy`].
+    pub fn copy_in(&self, pages: Copies) -> Self {
+        let shared = if pages == Copies::Shared { self.words.share() } else { None };
+        shared.map_or_else(|| self.copy(), |words| Self::of(words, self.size(), self.label))
     }
 
     /// A region of its own with the same bytes. What was never written stays so.
@@ -283,7 +295,8 @@ impl Region {
     /// Cost: a system call; and where the pages are written again, what the system takes to find
     /// and clear others.
     pub fn release(&self, offset: u64, len: u64) -> Result<(), AccessError> {
-        pages::release(self.words(offset, len)?.0);
+        let words = self.words(offset, len)?.len();
+        self.words.release((offset / WORD as u64) as usize, words);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::wire::Malformed;
 /// Words of the widest compare-and-swap: 32 bytes, as in Mellanox extended atomics.
 pub const SWAP_WORDS_MAX: usize = 4;
 
-/// What the operand must be to what is there, both masked.
+/// The comparison of the operand with the memory, both masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     Equal,
@@ -100,7 +100,7 @@ impl MaskedSwap {
         self.mode
     }
 
-    /// What replaces `found`, if the comparison holds.
+    /// The value that replaces `found`, if the comparison holds.
     pub fn decide(&self, found: &[u64; SWAP_WORDS_MAX]) -> Option<[u64; SWAP_WORDS_MAX]> {
         let masked = |words: &[u64; SWAP_WORDS_MAX]| -> [u64; SWAP_WORDS_MAX] {
             std::array::from_fn(|word| words[word] & self.compare_mask[word])

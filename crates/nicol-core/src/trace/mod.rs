@@ -59,7 +59,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// What a message was sent as.
+/// The form in which a message was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     OneWay,
@@ -69,7 +69,7 @@ pub enum Class {
     Reply,
 }
 
-/// What an engine moves besides messages.
+/// The transfers of an engine besides messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferKind {
     DmaRead,
@@ -187,7 +187,7 @@ pub enum What {
     /// chains, they ask for as transfers.
     Access {
         side: Side,
-        /// What it does there.
+        /// Its action there.
         name: &'static str,
         /// Bytes of the access; a long read comes twice, each time with its whole length.
         bytes: u64,

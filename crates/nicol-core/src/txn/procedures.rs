@@ -14,7 +14,7 @@ pub type RequestKeys = fn(&Txn, &mut dyn FnMut(Key, bool));
 /// True if a transaction is known to write nothing before it has read anything.
 pub type OnlyReads = fn(&Txn) -> bool;
 
-/// What schedulers are told of a workload's transactions.
+/// The knowledge that schedulers get of a workload's transactions.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling {
     /// The keys of a request. They may be other ones than the transaction declares: a procedure's

@@ -52,7 +52,7 @@ pub struct KeyRange {
 /// A scan of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// What it asks for.
+    /// The range that it asks for.
     pub range: KeyRange,
     /// Where its finds stand, once it was made.
     found: Option<(u32, u32)>,

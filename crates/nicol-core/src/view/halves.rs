@@ -36,7 +36,7 @@ impl Halves {
         matches!(self, Self::Paired)
     }
 
-    /// Is the node's data unusable after a crash of `side`, until the node has recovered?
+    /// True if the node's data is unusable after a crash of `side`, until the node has recovered.
     pub const fn are_lost_with(self, side: Side) -> bool {
         matches!(side, Side::Host) || !matches!(self, Self::HostAlone)
     }

@@ -1,5 +1,7 @@
 //! Which nodes hold which shard.
 
+use std::sync::Arc;
+
 use crate::ids::{Epoch, NodeId, ShardId};
 
 /// Replicas that a shard may have, its primary included: they stand in line in the view, so that
@@ -45,14 +47,15 @@ impl ReplicaSet {
     }
 }
 
-/// What becomes of a shard whose primary's node has lost its data.
+/// The fate of a shard whose primary's node has lost its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Succession {
     /// Nobody leads it any more: the placement stays.
     #[default]
     Nobody,
-    /// The first of its backups that has its data leads it. A node that has lost its data is in no
-    /// later placement, unless it was the last that had a shard's.
+    /// The first of its backups that has its data leads it. A node that has lost its data leads
+    /// none, unless it was the last that had a shard's, which is lost then. When the node is back,
+    /// it catches up.
     Backups,
 }
 
@@ -65,55 +68,117 @@ struct Held {
     shard: ShardId,
 }
 
+/// A shard in a placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Placed {
+    /// Its complete replicas.
+    replicas: ReplicaSet,
+    /// Nodes that are being given its records.
+    catching_up: Vec<NodeId>,
+    /// See [`View::led_since`](super::View::led_since).
+    led_since: Epoch,
+    /// Have all its replicas lost their data?
+    is_lost: bool,
+}
+
 /// The replicas of every shard, and the shards of every node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Placement {
-    shards: Box<[ReplicaSet]>,
+    /// The replicas of the first view.
+    first: Arc<[ReplicaSet]>,
+    shards: Box<[Placed]>,
     held: Box<[Held]>,
     replicas_most: usize,
-    /// By shard: see [`View::led_since`](super::View::led_since).
-    led_since: Box<[Epoch]>,
 }
 
 impl Placement {
     pub(super) fn new(shards: Vec<ReplicaSet>) -> Self {
-        let led_since = vec![Epoch::FIRST; shards.len()];
-        Self::since(shards, led_since)
+        let place = |&replicas: &ReplicaSet| Placed {
+            replicas,
+            catching_up: Vec::new(),
+            led_since: Epoch::FIRST,
+            is_lost: false,
+        };
+        let placed = shards.iter().map(place).collect();
+        Self::of(shards.into(), placed)
     }
 
-    fn since(shards: Vec<ReplicaSet>, led_since: Vec<Epoch>) -> Self {
+    fn of(first: Arc<[ReplicaSet]>, shards: Vec<Placed>) -> Self {
         let mut held = Vec::new();
-        for (number, set) in shards.iter().enumerate() {
+        for (number, placed) in shards.iter().enumerate() {
             let shard = ShardId(number as u16);
             let replica = |(position, &node)| Held { node, position: position as u8, shard };
-            held.extend(set.nodes().iter().enumerate().map(replica));
+            held.extend(placed.replicas.nodes().iter().enumerate().map(replica));
         }
         held.sort_unstable();
-        let replicas_most = shards.iter().map(|set| set.nodes().len()).max().unwrap_or_default();
-        let led_since = led_since.into();
-        Self { shards: shards.into(), held: held.into(), replicas_most, led_since }
+        let sizes = shards.iter().map(|placed| placed.replicas.nodes().len());
+        let replicas_most = sizes.max().unwrap_or_default();
+        Self { first, shards: shards.into(), held: held.into(), replicas_most }
     }
 
     /// The placement of the view of `epoch`, before which these nodes have lost their data.
     pub(super) fn without(&self, lost: &[NodeId], epoch: Epoch, succession: Succession) -> Self {
-        let (mut shards, mut led_since) = (self.shards.to_vec(), self.led_since.to_vec());
-        for (set, since) in shards.iter_mut().zip(&mut led_since) {
-            if lost.contains(&set.primary()) {
-                *since = epoch;
+        let mut shards = self.shards.to_vec();
+        for placed in &mut shards {
+            if lost.contains(&placed.replicas.primary()) {
+                placed.led_since = epoch;
             }
-            let mut left = set.nodes().iter().copied().filter(|node| !lost.contains(node));
-            if succession == Succession::Backups
-                && let Some(primary) = left.next()
-            {
-                *set = ReplicaSet::new(std::iter::once(primary).chain(left));
+            placed.catching_up.retain(|node| !lost.contains(node));
+            let nodes = placed.replicas.nodes().iter();
+            let mut left = nodes.copied().filter(|node| !lost.contains(node));
+            match (succession, left.next()) {
+                (Succession::Backups, Some(primary)) => {
+                    placed.replicas = ReplicaSet::new(std::iter::once(primary).chain(left));
+                }
+                (Succession::Backups, None) => placed.is_lost = true,
+                (Succession::Nobody, _) => {}
             }
         }
-        Self::since(shards, led_since)
+        Self::of(self.first.clone(), shards)
+    }
+
+    /// The same placement, in which these nodes, without data, catch up: as replicas of each shard
+    /// that they had in the first view, if anybody has its records.
+    pub(super) fn with_newcomers(&self, nodes: &[NodeId]) -> Self {
+        let mut shards = self.shards.to_vec();
+        for (first, placed) in self.first.iter().zip(&mut shards) {
+            let held = nodes.iter().filter(|node| first.nodes().contains(node));
+            let known = |node: &NodeId| {
+                placed.replicas.nodes().contains(node) || placed.catching_up.contains(node)
+            };
+            let joins: Vec<NodeId> = held.copied().filter(|node| !known(node)).collect();
+            if !placed.is_lost {
+                placed.catching_up.extend(joins);
+            }
+        }
+        Self::of(self.first.clone(), shards)
+    }
+
+    /// The same placement, in which `node` is a backup wherever it has caught up.
+    pub(super) fn with_complete(&self, node: NodeId) -> Self {
+        let mut shards = self.shards.to_vec();
+        for placed in &mut shards {
+            if placed.catching_up.contains(&node) {
+                placed.catching_up.retain(|other| *other != node);
+                let replicas = placed.replicas.nodes().iter().copied();
+                placed.replicas = ReplicaSet::new(replicas.chain([node]));
+            }
+        }
+        Self::of(self.first.clone(), shards)
     }
 
     #[inline]
     pub(super) fn led_since(&self, shard: ShardId) -> Epoch {
-        self.led_since[usize::from(shard.0)]
+        self.shards[usize::from(shard.0)].led_since
+    }
+
+    pub(super) fn is_lost(&self, shard: ShardId) -> bool {
+        self.shards[usize::from(shard.0)].is_lost
+    }
+
+    #[inline]
+    pub(super) fn catching_up(&self, shard: ShardId) -> &[NodeId] {
+        &self.shards[usize::from(shard.0)].catching_up
     }
 
     #[inline]
@@ -123,7 +188,7 @@ impl Placement {
 
     #[inline]
     pub(super) fn replicas_of(&self, shard: ShardId) -> &ReplicaSet {
-        &self.shards[usize::from(shard.0)]
+        &self.shards[usize::from(shard.0)].replicas
     }
 
     pub(super) const fn replicas_most(&self) -> usize {

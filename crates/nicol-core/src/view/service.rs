@@ -65,6 +65,15 @@ impl Membership {
         !changes.is_empty()
     }
 
+    /// This side of a member says that its node has caught up. True if the view is another now.
+    pub fn complete(&mut self, asking: Asking) -> bool {
+        let changes = self.has(asking) && self.view.is_catching_up(asking.0);
+        if changes {
+            self.view = self.view.with_complete(asking.0);
+        }
+        changes
+    }
+
     /// What becomes of the sides of `node`. Those that register have a lease until `until`.
     fn next_states(&mut self, node: NodeId, now: Nanos, until: Nanos) -> [SideState; 2] {
         let (leases, registering) =
@@ -96,7 +105,7 @@ impl Membership {
         states
     }
 
-    /// Is this incarnation of a side part of the newest view?
+    /// True if this incarnation of a side is part of the newest view.
     pub fn has(&self, (node, side, incarnation): Asking) -> bool {
         self.view.side(node, side) == SideState { up: true, incarnation }
     }

@@ -62,7 +62,7 @@ impl<const BITS: u32> Window<BITS> {
         known.wrapping_add((self.0.wrapping_sub(known as u16) & ((1 << BITS) - 1)) as u32)
     }
 
-    /// Is the number that it stands for higher (`Greater`), lower or the same as `known`?
+    /// Compares the number that it stands for with `known`.
     pub const fn compare(self, known: u32) -> std::cmp::Ordering {
         let ahead = self.0.wrapping_sub(known as u16) & ((1 << BITS) - 1);
         match ahead {
@@ -158,7 +158,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What a message is to the engines.
+/// The role of a message for the engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// No reply is expected.

@@ -17,7 +17,7 @@ struct Noted {
     place: Place,
 }
 
-/// What a core has overwritten.
+/// The versions that a core has overwritten.
 #[derive(Debug, Default)]
 pub struct Overwritten {
     /// The epoch in which records were found, so that they are there as long as the core is in it.

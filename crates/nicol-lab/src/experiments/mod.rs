@@ -20,8 +20,8 @@ use anyhow::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::binding::Binding;
 use crate::command_line::{flag, shell_word};
+use nicol_bench::binding::Binding;
 
 pub use about::{About, Extent, Reading, Readings};
 pub use checkpoint::Checkpoint;

@@ -1,11 +1,12 @@
 //! Points of an experiment on several threads, no more at a time than cores and memory allow.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::memory;
+use nicol_bench::memory;
 
 /// The progress of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,8 +87,8 @@ impl<'a> Pool<'a> {
         found
     }
 
-    /// Does `work` for every item, each on a thread of its own that measures its points with
-    /// [`Pool::run`]. Results are in the order of the items.
+    /// Does `work` for every item at once, each on a thread of its own that measures its points
+    /// with [`Pool::run`]. Results are in the order of the items.
     ///
     /// Errors: that of the first item that was not merely left out.
     pub(crate) fn map<T: Sync, R: Send>(
@@ -95,19 +96,39 @@ impl<'a> Pool<'a> {
         items: &[T],
         work: impl Fn(&T) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        let found: Vec<Result<R>> = thread::scope(|scope| {
-            let work = &work;
+        self.map_few(items.len(), items, work)
+    }
+
+    /// The same for so many items at a time, in their order: for those that hold memory between
+    /// their points.
+    pub(crate) fn map_few<T: Sync, R: Send>(
+        &self,
+        at_a_time: usize,
+        items: &[T],
+        work: impl Fn(&T) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let next = AtomicUsize::new(0);
+        let share = || {
+            let mut done = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(number) else { return done };
+                done.push((number, work(item)));
+            }
+        };
+        let mut found: Vec<(usize, Result<R>)> = thread::scope(|scope| {
             let threads: Vec<_> =
-                items.iter().map(|item| scope.spawn(move || work(item))).collect();
+                (0..at_a_time.min(items.len())).map(|_| scope.spawn(share)).collect();
             let joined = threads.into_iter().map(|thread| match thread.join() {
                 Ok(found) => found,
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            joined.collect()
+            joined.flatten().collect()
         });
+        found.sort_unstable_by_key(|(number, _)| *number);
         let mut results = Vec::with_capacity(found.len());
         let mut left_out = false;
-        for one in found {
+        for (_, one) in found {
             match one {
                 Ok(result) => results.push(result),
                 Err(error) if error.is::<LeftOut>() => left_out = true,
@@ -144,8 +165,6 @@ pub fn memory_available() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
 
     fn quiet(_: Progress) {}
@@ -155,9 +174,11 @@ mod tests {
         let items: Vec<u64> = (0..20).collect();
         for jobs in [1, 3, 8] {
             let pool = Pool::new(jobs, u64::MAX, &quiet);
-            let found = pool.map(&items, |item| pool.run(1, || Ok(item * item))).unwrap();
-            assert_eq!(found, items.iter().map(|item| item * item).collect::<Vec<_>>());
-            assert_eq!(pool.points(), items.len());
+            let square = |item: &u64| pool.run(1, || Ok(item * item));
+            let squares: Vec<_> = items.iter().map(|item| item * item).collect();
+            assert_eq!(pool.map(&items, square).unwrap(), squares);
+            assert_eq!(pool.map_few(2, &items, square).unwrap(), squares);
+            assert_eq!(pool.points(), 2 * items.len());
         }
     }
 
@@ -178,6 +199,23 @@ mod tests {
             pool.map(&[0; 40], point).unwrap();
             assert!(highest.load(Ordering::SeqCst) <= most);
         }
+    }
+
+    #[test]
+    fn few_items_are_begun_at_a_time() {
+        let (begun, highest) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let pool = Pool::new(8, u64::MAX, &quiet);
+        let work = |_: &u32| {
+            highest.fetch_max(begun.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let done = pool.run(1, || {
+                thread::yield_now();
+                Ok(())
+            });
+            begun.fetch_sub(1, Ordering::SeqCst);
+            done
+        };
+        pool.map_few(2, &[0; 40], work).unwrap();
+        assert!(highest.load(Ordering::SeqCst) <= 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Experiment, Form, Options};
-use crate::binding::Binding;
+use nicol_bench::binding::Binding;
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.lab/1";

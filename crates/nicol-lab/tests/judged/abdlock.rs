@@ -1,10 +1,10 @@
 //! ABDLOCK, by verbs and in software: linearizable under faults and crashes in both worlds, and no
 //! lock stays held.
 
+use nicol_bench::bench::{BenchConfig, Length};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length};
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, few_records, held, short};
 

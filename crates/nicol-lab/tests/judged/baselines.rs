@@ -1,11 +1,11 @@
 //! Xenic's baselines in both worlds, under every checker.
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_commit::rdma_occ::SYSTEMS;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::systems;
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::tpcc::Indices;
 
 use crate::support::held_run;

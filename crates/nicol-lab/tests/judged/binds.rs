@@ -1,9 +1,9 @@
 //! What a report says binds, where it is known what must.
 
+use nicol_bench::bench::{BenchConfig, Length};
+use nicol_bench::binding::{Binding, CONFLICTS, LATENCY, Resource, SATURATED};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length};
-use nicol_lab::binding::{Binding, CONFLICTS, LATENCY, Resource, SATURATED};
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::held;
 

@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::report::BenchReport;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{CrashScope, FaultPlan};
 use nicol_core::ids::{NodeId, ReplyTo, Side};
 use nicol_core::trace::{Class, Limits, Recorded, Sink, Track, TransferKind, What};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, held, short};
 

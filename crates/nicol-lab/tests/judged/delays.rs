@@ -2,9 +2,9 @@
 //! one of them takes a hundred microseconds, next to nothing else does. So are DMA writes and the
 //! log device. [Xenic21 2.2, 4.2, 5.1]
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::tpcc::Shipped;
 
 /// What a link takes, or a queue over PCIe, each way, in microseconds.

@@ -1,9 +1,9 @@
 //! DrTM-KV's alternatives in both worlds: what they promise, and how they are broken.
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::ycsb::Mix;
 
 use crate::support::{crash, held, short};

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
+use nicol_bench::bench::{self, BenchConfig, Length};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{self, BenchConfig, Length};
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_rt::LogDevice;
 use nicol_workload::tpcc::{Mix, Terminals};
 

@@ -1,8 +1,8 @@
 //! FaRM as PRISM compares with it: two READs for a lookup, by the card or in software. [PRISM21
 //! 8.1, 8.3]
 
-use nicol_lab::bench::BenchConfig;
-use nicol_lab::workloads::WorkloadSpec;
+use nicol_bench::bench::BenchConfig;
+use nicol_bench::workloads::WorkloadSpec;
 
 use crate::support::{held, short};
 

@@ -3,11 +3,11 @@
 //! leaves. A side's first engine goes on, since it renews the lease: without it a view takes the
 //! server away.
 
+use nicol_bench::bench::BenchConfig;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{CrashScope, FaultPlan, Stall};
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::BenchConfig;
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, few_records, held, short};
 

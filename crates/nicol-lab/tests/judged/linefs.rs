@@ -1,9 +1,9 @@
 //! LineFS's alternatives in both worlds: what they promise, and how they are broken.
 
+use nicol_bench::bench::{BenchConfig, Length};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length};
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, held, short};
 

@@ -1,8 +1,8 @@
 //! MINOS: linearizable under message faults in every model, on the host and offloaded, and what the
 //! paper prints otherwise is caught.
 
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 
 use crate::support::{each_minos, few_records, held, short};
 

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_check::durability;
 use nicol_check::linearizability::Bound;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::history::Promise;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, each_minos, few_records, held, held_run, short};
 

@@ -1,11 +1,11 @@
 //! MINOS without the others: a node that is cut off for longer than a lease serves nothing, and one
 //! that is left alone goes on.
 
+use nicol_bench::bench::{BenchConfig, BenchRun, Length};
 use nicol_core::faults::{CrashScope, FaultPlan, Partition};
 use nicol_core::history::{Action, End, Operation};
 use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, BenchRun, Length};
 use nicol_sim::view_service::LEASE;
 
 use crate::support::{crash, each_minos, few_records, held_run, short};

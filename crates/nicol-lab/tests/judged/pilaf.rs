@@ -2,9 +2,9 @@
 
 use std::panic;
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{CrashScope, FaultPlan};
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, held, short};
 

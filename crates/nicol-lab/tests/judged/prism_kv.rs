@@ -1,10 +1,10 @@
 //! PRISM-KV in both worlds: what it promises, how it is broken, what the paper's errata do.
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::report::BenchReport;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, held, short};
 

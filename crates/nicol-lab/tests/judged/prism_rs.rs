@@ -1,10 +1,10 @@
 //! PRISM-RS: linearizable under faults and crashes in both worlds, replicas that come back count
 //! again, and no buffer is lost but as the paper prints it.
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{CrashScope, FaultFamilies, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{crash, few_records, held, refilled, short};
 

@@ -1,13 +1,13 @@
 //! PRISM-TX in both worlds: what it promises, how it is broken, what the paper's errata do.
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::report::BenchReport;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_check::serializability;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::history::Promise;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
-use nicol_lab::workloads::WorkloadSpec;
 
 use crate::support::{held, refilled, short};
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use nicol_bench::bench::{self, BenchConfig, BenchRun, Length};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{FaultFamilies, FaultPlan, Stall};
 use nicol_core::history::End;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_schedule::QUEUE_MAX;
 use nicol_workload::tpcc::DeliveryMode;
 

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::report::BenchReport;
 use nicol_core::faults::{CrashScope, FaultPlan, Partition, Stall};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::trace::{Event, Limits, Recorded, Sink, What};
 use nicol_core::units::Nanos;
 use nicol_core::view::NodeSet;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
 
 use crate::client_crashes::{CARD, SOFTWARE, kv, tx};
 use crate::support::{crash, few_records, held, short};

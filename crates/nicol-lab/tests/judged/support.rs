@@ -1,11 +1,11 @@
 //! What these tests have in common.
 
+use nicol_bench::bench::{BenchConfig, BenchRun, Length, run};
+use nicol_bench::report::BenchReport;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::faults::{Crash, CrashScope};
 use nicol_core::history::Persistency;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
-use nicol_lab::report::BenchReport;
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::ycsb::Popularity;
 
 /// A short run of few engines and clients, without a warm-up.

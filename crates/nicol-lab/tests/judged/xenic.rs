@@ -5,11 +5,11 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::PathBuf;
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::families::commit::Lookups;
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::history::{End, Operation};
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::families::commit::Lookups;
-use nicol_lab::systems;
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_rt::{LogDevice, LogEntry, LogReader};
 use nicol_workload::tpcc::Indices;
 

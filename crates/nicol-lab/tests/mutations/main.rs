@@ -6,13 +6,13 @@ mod harmless;
 mod victims;
 mod wrong;
 
+use nicol_bench::bench::{BenchConfig, Length, run};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_check::history_file::validate;
 use nicol_check::serializability;
 use nicol_core::history::History;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::workloads::WorkloadSpec;
 
 /// Changes a history at a place that a number picks; false if it has no such place.
 pub type Change = fn(&mut History, usize) -> bool;

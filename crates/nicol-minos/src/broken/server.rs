@@ -19,7 +19,7 @@ use crate::timestamp::Timestamp;
 /// meanwhile.
 const VERSIONS_AHEAD: u64 = 1_000;
 
-/// What an engine answers: `server`, unless a planted fault stands before it.
+/// The service of an engine: `server`, unless a planted fault stands before it.
 pub(crate) fn service<F: Fabric>(server: Server<F>) -> Rc<dyn Service> {
     match server.member().config().sabotage {
         Sabotage::None => Rc::new(server),

@@ -8,6 +8,7 @@ use nicol_core::history::Persistency;
 use nicol_core::ids::{Key, NodeId};
 use nicol_core::units::Nanos;
 
+use super::forget::Forgetter;
 use super::member::Member;
 use super::messages::{Reject, Val};
 use super::model::{Await, CoordinatorStep, Memory, Step};
@@ -51,6 +52,7 @@ impl<F: Fabric> Coordinator<F> {
         waiting: Waiting,
     ) -> Rc<Write> {
         let changed = self.member.fabric().signal();
+        self.member.node().enters(key);
         self.member.writes().open(|number| Write::new(number, key, value, scope, waiting, changed))
     }
 
@@ -211,6 +213,14 @@ impl<F: Fabric> Coordinator<F> {
 
     pub(super) fn end(&self, write: &Write, open: Open) {
         self.member.writes().close(write);
+        // Of one that was given up nobody knows who has it, or will.
+        if !write.is_scope_end && !write.has_failed() {
+            self.member.node().leaves(write.key);
+            let is_last = self.member.fabric().here().side == self.member.config().side();
+            if write.value.is_none() && is_last && self.member.config().forgets {
+                Forgetter::new(&self.member).note((write.key, write.ts()));
+            }
+        }
         drop(open);
     }
 

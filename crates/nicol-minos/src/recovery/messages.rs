@@ -76,6 +76,8 @@ pub(super) struct Page {
     pub(super) ready: bool,
     /// Whether more records follow.
     pub(super) more: bool,
+    /// The highest version that the sender has forgotten.
+    pub(super) forgotten: u64,
     pub(super) records: Vec<Shipped>,
 }
 
@@ -83,8 +85,13 @@ impl Message for Page {
     const KIND: u16 = 25;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        to.u8(u8::from(self.ready));
+        // Where nothing is forgotten, nothing is said of it.
+        let forgets = if self.forgotten > 0 { Self::FORGETS } else { 0 };
+        to.u8(u8::from(self.ready) | forgets);
         to.u8(u8::from(self.more));
+        if self.forgotten > 0 {
+            to.u64(self.forgotten);
+        }
         for record in &self.records {
             let times = [record.ts, record.glb_volatile_ts, record.glb_durable_ts, record.owner];
             to.u64(record.key.0);
@@ -98,9 +105,14 @@ impl Message for Page {
 }
 
 impl Page {
+    /// Flag of the first byte: what the sender has forgotten is told.
+    const FORGETS: u8 = 2;
+
     pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
-        let (ready, more) = (reader.u8()? == 1, reader.u8()? == 1);
+        let (flags, more) = (reader.u8()?, reader.u8()? == 1);
+        let ready = flags & 1 == 1;
+        let forgotten = if flags & Self::FORGETS != 0 { reader.u64()? } else { 0 };
         let mut records = Vec::new();
         while !reader.rest().is_empty() {
             let [key, times @ ..] = reader.u64s::<5>()?;
@@ -110,7 +122,7 @@ impl Page {
             let (key, value) = (Key(key), present.then(|| value.into()));
             records.push(Shipped { key, ts, glb_volatile_ts, glb_durable_ts, owner, value });
         }
-        Ok(Self { ready, more, records })
+        Ok(Self { ready, more, forgotten, records })
     }
 }
 
@@ -142,10 +154,12 @@ mod tests {
             value: value.map(Into::into),
         };
         let records = vec![record(1, 0, Some(b"one")), record(2, 7, None)];
-        let page = Page { ready: true, more: false, records };
-        let mut body = Vec::new();
-        page.emit(&mut Writer::new(&mut body));
-        assert_eq!(Page::parse(&body), Ok(page));
-        assert!(Page::parse(&body[..body.len() - 1]).is_err());
+        for forgotten in [0, 9] {
+            let page = Page { ready: true, more: false, forgotten, records: records.clone() };
+            let mut body = Vec::new();
+            page.emit(&mut Writer::new(&mut body));
+            assert_eq!(Page::parse(&body), Ok(page));
+            assert!(Page::parse(&body[..body.len() - 1]).is_err());
+        }
     }
 }

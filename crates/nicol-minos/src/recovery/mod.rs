@@ -33,6 +33,7 @@ use super::log::Logged;
 use super::member::Member;
 use super::messages::{Inv, NO_SCOPE};
 use super::node::Node;
+use super::record::Record;
 use super::survivor::{Survivor, is_orphan};
 use super::tags::{EVERY_KEY, Tag, mark, mark_record};
 use super::timestamp::Timestamp;
@@ -99,6 +100,9 @@ impl<F: Fabric> Recovery<F> {
             self.pause().await;
         }
         node.serve_again();
+        if node.config().forgets {
+            node.deletions().begin(node.store().deletions());
+        }
         mark(fabric, Tag::Serves, EVERY_KEY, Timestamp::NONE);
         // Coordinators may have died in the meantime, when this node left replays to others.
         fabric.spawn(Survivor::new(&self.member).replay_orphans());
@@ -187,6 +191,7 @@ impl<F: Fabric> Recovery<F> {
                 .map(|&key| (key, self.member.node().store().look(key, |own| own.value_ts)))
                 .collect();
             let page = self.ship(node, first, last, &own).await?;
+            self.member.node().store().pass_forgotten(page.forgotten);
             for shipped in &page.records {
                 self.take(shipped);
                 seen.push((shipped.key, shipped.ts));
@@ -207,6 +212,7 @@ impl<F: Fabric> Recovery<F> {
             first = Key(until.0 + 1);
         }
         if serves {
+            self.forget_deleted(&seen);
             // Before the locks are waited for: a write that owns one may wait here for what made it
             // obsolete, which is such a replay.
             self.lock_unfinished(&seen);
@@ -254,6 +260,26 @@ impl<F: Fabric> Recovery<F> {
                 }
             });
             self.mark_record(key);
+        }
+    }
+
+    /// Forgets deletions of the own log whose records a node that serves does not have: it has
+    /// forgotten them, or they never completed. To whoever reads, both is the same.
+    fn forget_deleted(&self, seen: &[(Key, Timestamp)]) {
+        let node = self.member.node();
+        if !node.config().forgets {
+            return;
+        }
+        for (key, ts) in node.store().deletions() {
+            if seen.binary_search(&(key, Timestamp::NONE)).is_ok() {
+                let at_rest = |record: &Record| {
+                    record.value_ts == ts
+                        && record.rd_lock.is_none()
+                        && !record.wr_lock
+                        && record.open == 0
+                };
+                node.store().forget(key, ts, at_rest);
+            }
         }
     }
 

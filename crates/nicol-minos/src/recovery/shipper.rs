@@ -82,6 +82,6 @@ impl<F: Fabric> Shipper<F> {
         };
         let records: Vec<Shipped> = asked.into_iter().map(shipped).collect();
         node.note_shipped(own.len(), records.len());
-        Page { ready, more, records }
+        Page { ready, more, forgotten: store.forgotten(), records }
     }
 }

@@ -13,11 +13,11 @@ mod state;
 
 use std::time::Instant;
 
+use nicol_bench::bench::{self, BenchConfig, Length};
+use nicol_bench::workloads::WorkloadSpec;
 use nicol_core::history::Persistency;
 use nicol_core::trace::{Limits, Sink};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{self, BenchConfig, Length};
-use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::ycsb::Popularity;
 
 use accept::{Accepted, Traced};

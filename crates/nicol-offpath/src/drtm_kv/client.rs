@@ -11,7 +11,7 @@ use nicol_core::steering::Way;
 use nicol_core::units::Nanos;
 use nicol_kit::count;
 
-use super::config::{Alternative, Asking};
+use super::config::{Alternative, Asking, DrtmKvConfig};
 use super::layout::{BUCKET, Entry, ValueAddress, extent_bytes, search, verify};
 use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
@@ -45,9 +45,9 @@ struct Engine<F: Fabric> {
 
 /// A server, as an operation reaches it.
 #[derive(Clone, Copy)]
-struct Server {
+pub(super) struct Server {
     node: NodeId,
-    keys: Keys,
+    pub(super) keys: Keys,
 }
 
 fn failed(error: FabricError) -> Reason {
@@ -57,7 +57,7 @@ fn failed(error: FabricError) -> Reason {
     }
 }
 
-fn malformed<E>(_: E) -> Reason {
+pub(super) fn malformed<E>(_: E) -> Reason {
     Reason::Fabric(FabricError::Malformed)
 }
 
@@ -67,8 +67,12 @@ impl<F: Fabric> Client<F> {
         Self(Rc::new(Engine { fabric, node, keys }))
     }
 
+    pub(super) fn config(&self) -> &DrtmKvConfig {
+        self.0.node.config()
+    }
+
     /// The way of the next get: the first is to READ (A4), the second to ask the SoC (A5).
-    fn way(&self) -> Way {
+    pub(super) fn way(&self) -> Way {
         let Engine { fabric, node, .. } = &*self.0;
         let asks = match node.config().alternative {
             Alternative::Rnic | Alternative::A1 | Alternative::A4 => false,
@@ -121,17 +125,20 @@ impl<F: Fabric> Client<F> {
         Err(Reason::Conflict)
     }
 
-    async fn find(&self, server: Server, key: Key, copy: u64) -> Result<Option<Entry>, Reason> {
+    /// READs the buckets of a chain, up to the entry of `key`.
+    pub(super) async fn find(
+        &self,
+        server: Server,
+        key: Key,
+        copy: u64,
+    ) -> Result<Option<Entry>, Reason> {
         let Engine { fabric, node, .. } = &*self.0;
         let _phase = fabric.phase("READ the index");
         let mut bucket = bucket_of(key, node.config().buckets);
         for _ in 0..CHAIN_MAX {
-            let (rkey, offset) = (server.keys.index, node.index_at(bucket, copy));
-            let read = OneSided::Read { rkey, offset, len: BUCKET as u32 };
-            fabric.about(key);
-            let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
+            let read = self.read_bucket(server, key, bucket, copy).await?;
             let (entry, next) = search(read.as_ref(), key).map_err(malformed)?;
-            if entry.is_some() || !node.config().hooks().follows_chains() {
+            if entry.is_some() {
                 return Ok(entry);
             }
             let Some(next) = next else { return Ok(None) };
@@ -139,6 +146,20 @@ impl<F: Fabric> Client<F> {
             bucket = next;
         }
         Err(Reason::Conflict)
+    }
+
+    /// READs a bucket of a copy of the index.
+    pub(super) async fn read_bucket(
+        &self,
+        Server { node, keys }: Server,
+        key: Key,
+        bucket: u64,
+        copy: u64,
+    ) -> Result<F::Payload, Reason> {
+        let offset = self.0.node.index_at(bucket, copy);
+        let read = OneSided::Read { rkey: keys.index, offset, len: BUCKET as u32 };
+        self.0.fabric.about(key);
+        self.0.fabric.one_sided(node, read).await.map_err(failed)
     }
 
     /// READs the value at `address`; false if another one is there by now.
@@ -161,17 +182,13 @@ impl<F: Fabric> Client<F> {
         server: Server,
         key: Key,
         address: ValueAddress,
-        (rkey, offset): (RKey, u64),
+        at: (RKey, u64),
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
         let Engine { fabric, node, .. } = &*self.0;
         let _phase = fabric.phase("READ the value");
-        let bytes = extent_bytes(node.config().value_bytes);
-        let read = OneSided::Read { rkey, offset, len: bytes as u32 };
-        fabric.about(key);
-        let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
-        let trusts = node.config().hooks().trusts_extents();
-        let found = match verify(read.as_ref(), key, address.version, trusts) {
+        let read = self.read_bytes(server, key, at).await?;
+        let found = match verify(read.as_ref(), key, address.version) {
             Ok(found) => found,
             Err(unfit) => {
                 node.counts.note(unfit);
@@ -183,6 +200,27 @@ impl<F: Fabric> Client<F> {
         Ok(true)
     }
 
+    /// READs the bytes of an extent, `at` an offset of a region.
+    pub(super) async fn read_bytes(
+        &self,
+        server: Server,
+        key: Key,
+        (rkey, offset): (RKey, u64),
+    ) -> Result<F::Payload, Reason> {
+        let bytes = extent_bytes(self.0.node.config().value_bytes);
+        let read = OneSided::Read { rkey, offset, len: bytes as u32 };
+        self.0.fabric.about(key);
+        self.0.fabric.one_sided(server.node, read).await.map_err(failed)
+    }
+
+    /// Asks the SoC for a value: an [`Answer`].
+    pub(super) async fn ask(&self, server: Server, key: Key) -> Result<F::Payload, Reason> {
+        let timeout = Timeout::After(self.0.node.config().timeout);
+        let to = self.engine_of(server.node, u64::from(self.0.fabric.here().core));
+        let _phase = self.0.fabric.phase("ask the SoC");
+        self.0.fabric.call(to, &Get(key), timeout).await.map_err(failed)
+    }
+
     /// Asks the SoC for a value, and READs it where it tells its address. [OffPath23 5.2: A2, A3,
     /// A5]
     async fn get_by_asking(
@@ -191,12 +229,8 @@ impl<F: Fabric> Client<F> {
         key: Key,
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
-        let timeout = Timeout::After(self.0.node.config().timeout);
         for _ in 0..STALE_MAX {
-            let to = self.engine_of(server.node, u64::from(self.0.fabric.here().core));
-            let asking = self.0.fabric.phase("ask the SoC");
-            let answer = self.0.fabric.call(to, &Get(key), timeout).await.map_err(failed)?;
-            drop(asking);
+            let answer = self.ask(server, key).await?;
             match Answer::parse(answer.as_ref()).map_err(malformed)? {
                 Answer::Absent => return Ok(false),
                 Answer::Value(found) => {
@@ -220,7 +254,7 @@ impl<F: Fabric> Client<F> {
     }
 
     /// The server of `key`, asked for its memory's keys at first.
-    async fn reach(&self, key: Key) -> Result<Server, Reason> {
+    pub(super) async fn reach(&self, key: Key) -> Result<Server, Reason> {
         let Engine { fabric, node, keys, .. } = &*self.0;
         let server = node.server_of(key);
         for _ in 0..HELLOS_MAX {

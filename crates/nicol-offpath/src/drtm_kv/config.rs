@@ -3,7 +3,7 @@
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
 
-use super::broken::{Hooks, Sabotage};
+use super::broken::Sabotage;
 use super::layout::{BUCKET, KEPT_MAX, extent_bytes};
 
 /// The most copies of the index that a server may have.
@@ -90,11 +90,6 @@ pub struct DrtmKvConfig {
 }
 
 impl DrtmKvConfig {
-    /// Questions of the steps that a planted fault may answer wrongly.
-    pub(super) const fn hooks(&self) -> Hooks {
-        Hooks(self.sabotage)
-    }
-
     /// Values that the SoC keeps at most: of those that clients READ, as many as buckets can name.
     pub(super) fn kept_most(&self) -> u64 {
         if self.reads_kept() { self.cached.min(self.extents).min(KEPT_MAX) } else { self.cached }

@@ -129,16 +129,12 @@ pub(super) enum Unfit {
     Torn,
 }
 
-/// The value in an extent, if it is whole, of `key`, and of `version`. `trusts` takes it anyway,
-/// for negative tests.
-pub(super) fn verify(extent: &[u8], key: Key, version: u32, trusts: bool) -> Result<&[u8], Unfit> {
+/// The value in an extent, if it is whole, of `key`, and of `version`.
+pub(super) fn verify(extent: &[u8], key: Key, version: u32) -> Result<&[u8], Unfit> {
     let word = |at: usize| extent.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     let first = word(0).ok_or(Unfit::Other)?;
     let (crc, len) = (first as u32, (first >> 32) as usize);
     let end = (HEADER as usize).checked_add(len).filter(|end| *end <= extent.len());
-    if trusts {
-        return extent.get(HEADER as usize..end.unwrap_or(extent.len())).ok_or(Unfit::Other);
-    }
     if (word(8), word(16)) != (Some(key.0), Some(u64::from(version))) {
         return Err(Unfit::Other);
     }
@@ -156,16 +152,16 @@ mod tests {
     #[test]
     fn a_torn_extent_and_one_of_another_key_or_version_are_refused() {
         let extent = emit(Key(7), 3, b"a value of some bytes");
-        assert_eq!(verify(&extent, Key(7), 3, false), Ok(&b"a value of some bytes"[..]));
-        assert_eq!(verify(&extent, Key(8), 3, false), Err(Unfit::Other));
-        assert_eq!(verify(&extent, Key(7), 4, false), Err(Unfit::Other));
+        assert_eq!(verify(&extent, Key(7), 3), Ok(&b"a value of some bytes"[..]));
+        assert_eq!(verify(&extent, Key(8), 3), Err(Unfit::Other));
+        assert_eq!(verify(&extent, Key(7), 4), Err(Unfit::Other));
         let other = emit(Key(7), 3, b"A VALUE OF SOME BYTES");
         for cut in (8..extent.len()).step_by(8).filter(|cut| extent[*cut..] != other[*cut..]) {
             let torn = [&extent[..cut], &other[cut..]].concat();
-            assert_eq!(verify(&torn, Key(7), 3, false), Err(Unfit::Torn), "{cut}");
+            assert_eq!(verify(&torn, Key(7), 3), Err(Unfit::Torn), "{cut}");
         }
         for len in 0..extent.len() {
-            assert!(verify(&extent[..len], Key(7), 3, false).is_err(), "{len}");
+            assert!(verify(&extent[..len], Key(7), 3).is_err(), "{len}");
         }
     }
 

@@ -56,7 +56,7 @@ pub struct Node {
     kept: Mutex<Option<RKey>>,
     /// The way that its clients have found to be faster.
     choice: Option<Choice>,
-    /// What its clients expect of READs, the first way, and of asking.
+    /// The expected latencies of READs, the first way, and of asking.
     pub(super) pace: Pace,
     /// Work of the server that is not done.
     open: Arc<AtomicU64>,

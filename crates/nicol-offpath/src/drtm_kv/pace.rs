@@ -15,7 +15,7 @@ const COUNTED: u64 = 64;
 /// not keep yet, and would be believed for the next 64.
 const TRIALS: u32 = 64;
 
-/// What the clients of a node expect of either way.
+/// The latencies that the clients of a node expect of either way.
 ///
 /// Alternatives are combined in turn, each until it is saturated. Clients see that of the next one
 /// being as fast: below saturation an alternative answers in its own time, and beyond it in that of

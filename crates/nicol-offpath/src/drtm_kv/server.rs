@@ -82,7 +82,7 @@ impl<F: Fabric> Service for Server<F> {
 
 impl<F: Fabric> Server<F> {
     /// A get that the SoC answers. [OffPath23 5.2: A2, A3, A5]
-    async fn get(&self, to: ReplyTo, key: Key) {
+    pub(super) async fn get(&self, to: ReplyTo, key: Key) {
         let answered = match self.node.config().alternative {
             // [OffPath23 A2] Traverse the index of the host, then read the value there.
             Alternative::A2 => self.read_all(key).await,
@@ -111,7 +111,7 @@ impl<F: Fabric> Server<F> {
                 let (entry, next) =
                     search(read.as_ref(), key).map_err(|_| FabricError::Malformed)?;
                 (address, bucket) = (entry.map(|entry| entry.address), next);
-                if address.is_some() || !self.node.config().hooks().follows_chains() {
+                if address.is_some() {
                     break;
                 }
                 if length > 0 {
@@ -155,8 +155,7 @@ impl<F: Fabric> Server<F> {
         let bytes = extent_bytes(config.value_bytes);
         let values = self.node.table().values.clone();
         let read = self.fabric.dma_read(&values, address.offset(bytes), bytes as usize).await?;
-        let trusts = config.hooks().trusts_extents();
-        match verify(read.as_ref(), key, address.version, trusts) {
+        match verify(read.as_ref(), key, address.version) {
             Ok(value) => Ok(Some(value.to_vec())),
             Err(unfit) => {
                 self.node.counts.note(unfit);
@@ -189,18 +188,15 @@ impl<F: Fabric> Server<F> {
         }
     }
 
-    async fn put(&self, to: ReplyTo, key: Key, value: &[u8]) {
-        let begun = self.node.config().hooks().begin_put(&self.fabric, to).await;
-        let Some(is_acknowledged) = begun else { return };
+    pub(super) async fn put(&self, to: ReplyTo, key: Key, value: &[u8]) {
         match self.install(key, value).await {
-            _ if is_acknowledged => {}
             Ok(()) => self.fabric.reply(to, &Answer::Value(&[])),
             Err(error) => self.fabric.refuse(to, error),
         }
     }
 
     /// Writes a value: into a new extent, then into the index by one word.
-    async fn install(&self, key: Key, value: &[u8]) -> Result<(), FabricError> {
+    pub(super) async fn install(&self, key: Key, value: &[u8]) -> Result<(), FabricError> {
         let (fabric, node) = (&self.fabric, &self.node);
         let config = node.config();
         let _phase = fabric.phase("server: put");
@@ -226,28 +222,20 @@ impl<F: Fabric> Server<F> {
         // Out of the cache before the index changes: after a client has read the new value, from
         // the index or from here, no client may read the old one.
         fabric.access().await;
-        let hooks = config.hooks();
-        let was_cached = hooks.forgets_cached() && node.table().forget(key);
+        let was_cached = node.table().forget(key);
         let Some((old, word)) = node.table().entry(key) else { return Err(FabricError::Malformed) };
-        if config.copies > 1 && hooks.retires_old() {
+        if config.copies > 1 {
             // [OffPath23 advice 1] Once a client has read the new value, a client that READs
             // another copy of the index must not get the old one: its extent is made unreadable
             // first.
             let old = old.offset(extent_bytes(config.value_bytes)) + VERSION;
             fabric.dma_write(&values, old, &0_u64.to_le_bytes()).await?;
         }
-        if let Some(gap) = hooks.tears_entry() {
-            self.change_word(&index, word, 0).await?;
-            fabric.sleep_until(fabric.now() + gap).await;
-        }
         let mut last = word;
         let copies = node.table().index_copies(word);
         for next in copies.skip(1) {
             self.change_word(&index, last, address.word()).await?;
             fabric.access().await;
-            if let Some(gap) = hooks.between_copies() {
-                fabric.sleep_until(fabric.now() + gap).await;
-            }
             last = next;
         }
         let on_soc = config.alternative.index_on_soc();
@@ -260,7 +248,7 @@ impl<F: Fabric> Server<F> {
             // before one that asks here can get no other.
             index.store(last, address.word()).map_err(FabricError::AccessDenied)?;
         }
-        table.end_put(key, address, was_cached.then_some(value), hooks.frees_old());
+        table.end_put(key, address, was_cached.then_some(value));
         Ok(())
     }
 

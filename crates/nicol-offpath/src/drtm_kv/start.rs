@@ -1,6 +1,5 @@
 //! How the engines of a node start.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::Fabric;
@@ -8,20 +7,22 @@ use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_kit::follow_views;
 
+use super::broken::front::Front;
+use super::broken::server::service;
 use super::client::Client;
 use super::node::Node;
 use super::server::Server;
 
 impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
+    type Client<F: Fabric> = Front<F>;
 
     const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false, sparse: true };
 
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Front<F>> {
         if self.is_server() {
             self.register(fabric);
             if fabric.here().side == Side::Nic {
-                fabric.serve(Rc::new(Server { fabric: fabric.clone(), node: self.clone() }));
+                fabric.serve(service(Server { fabric: fabric.clone(), node: self.clone() }));
             }
         }
         if fabric.here().side == Side::Nic {
@@ -29,6 +30,6 @@ impl KeyValueNode for Node {
         }
         let node = self.clone();
         fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
-        Some(Client::new(fabric.clone(), self.clone()))
+        Some(Front::new(Client::new(fabric.clone(), self.clone())))
     }
 }

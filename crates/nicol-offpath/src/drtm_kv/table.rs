@@ -12,7 +12,7 @@ use super::layout::{
     BUCKET, ENTRIES, KEPT, VERSION, ValueAddress, copy_stride, emit, extent_bytes, with_kept,
 };
 
-/// What a server knows of a record besides its memory.
+/// The server's own knowledge of a record, besides the memory.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     /// The word of the index that holds its address.
@@ -180,16 +180,21 @@ impl Table {
         self.cache.insert(key, value.to_vec());
     }
 
+    /// Takes a free extent.
+    pub(super) fn take_extent(&mut self) -> Option<u32> {
+        self.free.pop_front()
+    }
+
     /// Begins a put of `key`: takes an extent for its next version. `Ok(None)`: another put of it
     /// is under way. `Err`: there is no such record, or no extent is free.
     pub(super) fn begin_put(&mut self, key: Key) -> Result<Option<ValueAddress>, Full> {
-        let Some(record) = self.records.get(&key) else { return Err(Full) };
+        let Some(old) = self.address(key) else { return Err(Full) };
         if self.writing.contains(&key) {
             return Ok(None);
         }
-        let Some(extent) = self.free.pop_front() else { return Err(Full) };
+        let Some(extent) = self.take_extent() else { return Err(Full) };
         self.writing.insert(key);
-        Ok(Some(record.address.next(extent)))
+        Ok(Some(old.next(extent)))
     }
 
     /// Takes `key` out of the cache, and returns whether it was there. Until the put ends it is not
@@ -208,23 +213,14 @@ impl Table {
         self.records.get(&key).map(|record| (record.address, record.word))
     }
 
-    /// The index has the new address of `key`: ends its put, and frees the old extent if `frees`.
-    pub(super) fn end_put(
-        &mut self,
-        key: Key,
-        address: ValueAddress,
-        cached: Option<&[u8]>,
-        frees: bool,
-    ) {
+    /// The index has the new address of `key`: ends its put, and frees the old extent.
+    pub(super) fn end_put(&mut self, key: Key, address: ValueAddress, cached: Option<&[u8]>) {
         assert!(self.writing.remove(&key), "a put that ends has begun");
         if let Some(record) = self.records.get_mut(&key) {
             let old = std::mem::replace(&mut record.address, address);
             assert_eq!(old.next(address.extent), address, "a put takes the next version");
-            if frees {
-                // Behind all that are free: a reader that still has its address sees another
-                // version.
-                self.free.push_back(old.extent);
-            }
+            // Behind all that are free: a reader that still has its address sees another version.
+            self.free.push_back(old.extent);
         }
         // Meanwhile another value may have taken the place in the cache.
         let has_space = (self.cache.len() as u64) < self.config.kept_most();
@@ -249,7 +245,7 @@ impl Table {
         let bytes = extent_bytes(self.config.value_bytes);
         let mut extent = vec![0; bytes as usize];
         self.values.read(address.offset(bytes), &mut extent).ok()?;
-        super::layout::verify(&extent, key, address.version, false).ok().map(<[u8]>::to_vec)
+        super::layout::verify(&extent, key, address.version).ok().map(<[u8]>::to_vec)
     }
 
     /// Every key, in ascending order.
@@ -277,7 +273,7 @@ impl Table {
                 let mut extent = vec![0; extent_bytes(self.config.value_bytes) as usize];
                 let read = self.kept.read(at, &mut extent).is_ok();
                 let version = record.address.version;
-                let found = super::layout::verify(&extent, *key, version, false);
+                let found = super::layout::verify(&extent, *key, version);
                 assert!(read && found.is_ok(), "{key:?}: what clients READ of the SoC is stale");
             }
             assert!(extents.insert(record.address.extent), "{key:?}: an extent of two records");
@@ -316,7 +312,7 @@ mod tests {
             table.values.write(offset, &emit(key, version, value)).unwrap();
             let (_, word) = table.entry(key).unwrap();
             assert!(table.store(word, address.word()));
-            table.end_put(key, address, None, true);
+            table.end_put(key, address, None);
             assert_eq!(table.get(key).as_deref(), Some(&value[..]));
             table.check();
         }

@@ -31,16 +31,12 @@ impl<F: Fabric> Member<F> {
         }
         let mut bytes = vec![0; chunk.len as usize];
         let read = memory.inbox(side).read(memory.place_of(side, chunk.slot), &mut bytes);
-        let hooks = node.config().hooks();
-        if read.is_err() || !hooks.accepts(crc32c::crc32c(&bytes) == chunk.crc) {
+        if read.is_err() || crc32c::crc32c(&bytes) != chunk.crc {
             count(&node.counts.refused);
             return fabric.refuse(to, FabricError::NoResources);
         }
         // [OffPath23 5.1] The chain: the next backup has it while this one unpacks it.
         let onward: Part<'_> = Box::pin(async {
-            if !hooks.passes_on() {
-                return Ok(());
-            }
             self.pass_on(&chunk, &bytes).await.map(drop).map_err(|_| FabricError::Unreachable)
         });
         let kept: Part<'_> = Box::pin(self.keep(&chunk, &bytes));
@@ -124,12 +120,11 @@ impl<F: Fabric> Member<F> {
         writes.iter().for_each(|_| fabric.work(Work::TableApply));
         fabric.access().await;
         add_time(&node.counts.times.publish, fabric, began);
-        let always = node.config().hooks().overwrites_newer();
         let mut state = node.state();
         if !state.admits(chunk) {
             return Err(FabricError::NoResources);
         }
-        writes.iter().for_each(|write| state.files.publish(write, always));
+        state.publish(&writes);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::wire::Malformed;
 
 use super::align::Alignment;
+use super::broken::log::append;
 use super::log::Log;
 use super::member::Member;
 use super::messages::{
@@ -60,7 +61,7 @@ impl<F: Fabric> Client<F> {
         let Member { fabric, node, .. } = &*self.0.member;
         let primary = self.primary(key)?;
         if primary == fabric.here().node {
-            return self.0.append(key, value).await.map(Some);
+            return append(&self.0, key, value).await.map(Some);
         }
         let timeout = Timeout::After(node.config().timeout);
         let answer = fabric.call(self.engine_of(primary), &Write { key, value }, timeout).await;
@@ -183,7 +184,7 @@ async fn read<F: Fabric>(member: &Member<F>, to: ReplyTo, key: Key) {
 
 async fn write<F: Fabric>(log: &Rc<Log<F>>, to: ReplyTo, key: Key, value: Option<&[u8]>) {
     let fabric = &log.member.fabric;
-    let answer = match log.append(key, value).await {
+    let answer = match append(log, key, value).await {
         Ok(version) => Written::Held(version.0),
         Err(Failure::Unknown) => Written::Unknown,
         Err(Failure::Aborted(Reason::NoResources)) => {

@@ -86,7 +86,7 @@ pub async fn unpack<F: Local>(
     if raw.len() == len { Ok(raw) } else { Err(Malformed { what: "the length of a chunk" }) }
 }
 
-/// What [`pack`] has made of `len` bytes, unpacked without any charge: for traces.
+/// Unpacks the result of [`pack`] of `len` bytes without any charge: for traces.
 ///
 /// Errors: the bytes are not that.
 pub(super) fn unpacked(mut packed: &[u8], len: usize) -> Result<Vec<u8>, Malformed> {

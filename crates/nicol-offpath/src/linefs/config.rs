@@ -101,7 +101,7 @@ impl LineFsConfig {
     }
 }
 
-/// Who takes a chunk.
+/// The way of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkWay {
     Soc,

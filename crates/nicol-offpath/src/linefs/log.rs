@@ -37,6 +37,33 @@ impl ChunkOutcome {
     }
 }
 
+/// A write that is in a chunk.
+#[must_use = "wait until the chain holds it"]
+pub(super) struct Accepted {
+    version: Version,
+    outcome: Rc<ChunkOutcome>,
+}
+
+impl Accepted {
+    pub(super) const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Its version, once the whole chain holds its chunk and it is published.
+    ///
+    /// Errors: it is unknown whether the chain holds it.
+    pub(super) async fn held(self) -> Result<Version, Failure> {
+        loop {
+            let decided = self.outcome.decided.wait();
+            match self.outcome.held.get() {
+                Some(true) => return Ok(self.version),
+                Some(false) => return Err(Failure::Unknown),
+                None => decided.await,
+            }
+        }
+    }
+}
+
 /// The chunk that writes of a shard gather in.
 struct Open {
     bytes: Vec<u8>,
@@ -92,14 +119,23 @@ impl<F: Fabric> Log<F> {
         key: Key,
         value: Option<&[u8]>,
     ) -> Result<Version, Failure> {
-        let Member { fabric, node, working, .. } = &*self.member;
+        let _working = self.member.working.begin();
+        let _phase = self.member.fabric.phase("log: append");
+        self.accept(key, value).await?.held().await
+    }
+
+    /// Puts a write into a chunk, whose outcome it is to wait for.
+    pub(super) async fn accept(
+        self: &Rc<Self>,
+        key: Key,
+        value: Option<&[u8]>,
+    ) -> Result<Accepted, Failure> {
+        let Member { fabric, node, .. } = &*self.member;
         let bytes = record_bytes(value.map_or(0, <[u8]>::len));
         let shard = node.shard_of(key);
         if bytes > node.config().chunk.0 {
             return Err(Failure::Aborted(Reason::NoResources));
         }
-        let _working = working.begin();
-        let _phase = fabric.phase("log: append");
         // [LineFS21] The client writes to its log in persistent memory.
         fabric.work(Work::TableLookup);
         fabric.work(Work::Copy { bytes: bytes as u32 });
@@ -112,14 +148,7 @@ impl<F: Fabric> Log<F> {
             room.await;
         };
         self.seal();
-        loop {
-            let decided = outcome.decided.wait();
-            match outcome.held.get() {
-                Some(true) => return Ok(Version(version)),
-                Some(false) => return Err(Failure::Unknown),
-                None => decided.await,
-            }
-        }
+        Ok(Accepted { version: Version(version), outcome })
     }
 
     /// Puts a write into the open chunk of its shard: its version, and the chunk's outcome. `None`:
@@ -193,13 +222,6 @@ impl<F: Fabric> Log<F> {
         let at_soc = sealed.at_soc.take();
         let Sealed { slot, bytes, outcome, .. } = &sealed;
         let (times, began) = (&node.counts.times, fabric.now());
-        let hooks = node.config().hooks();
-        if hooks.publishes_early() {
-            self.publish(&sealed, None).await;
-        }
-        if hooks.acknowledges_early() {
-            outcome.decide(true);
-        }
         // [OffPath23 5.1] RDMA writes to persistent memory as to DRAM; the own copy has to be
         // durable as well.
         let durable = fabric.persist(memory.log(), memory.offset_in_log(*slot), bytes.len());
@@ -210,7 +232,7 @@ impl<F: Fabric> Log<F> {
         }
         let publishing = fabric.now();
         while let Some(chain) = held.take() {
-            match self.publish(&sealed, Some(&chain)).await {
+            match self.publish(&sealed, &chain).await {
                 Verdict::Held => {
                     held = Some(chain);
                     break;
@@ -221,9 +243,7 @@ impl<F: Fabric> Log<F> {
                 Verdict::Deposed => {}
             }
         }
-        if !hooks.acknowledges_early() {
-            outcome.decide(held.is_some());
-        }
+        outcome.decide(held.is_some());
         add_time(&times.publish, fabric, publishing);
         add_time(&times.whole, fabric, began);
         self.free.borrow_mut().push(slot.slot);
@@ -271,8 +291,8 @@ impl<F: Fabric> Log<F> {
     }
 
     /// Makes the writes of a chunk readable on the head if each member of its chain has it. `held`
-    /// is the chain whose members have it; without it, the chunk is published unchecked.
-    async fn publish(&self, sealed: &Sealed, held: Option<&Chain>) -> Verdict {
+    /// is the chain whose members have it.
+    async fn publish(&self, sealed: &Sealed, held: &Chain) -> Verdict {
         let Member { fabric, node, .. } = &*self.member;
         let _phase = fabric.phase("publish");
         let writes = records(&sealed.bytes);
@@ -280,11 +300,10 @@ impl<F: Fabric> Log<F> {
         writes.iter().for_each(|_| fabric.work(Work::TableApply));
         fabric.access().await;
         debug_assert!(fabric.here().side == Side::Host, "the log's engine publishes");
-        let always = node.config().hooks().overwrites_newer();
         let mut state = node.state();
-        let verdict = held.map_or(Verdict::Held, |held| state.judge(sealed.shard, held));
+        let verdict = state.judge(sealed.shard, held);
         if verdict == Verdict::Held {
-            writes.iter().for_each(|write| state.files.publish(write, always));
+            state.publish(&writes);
         }
         verdict
     }

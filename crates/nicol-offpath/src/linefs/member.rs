@@ -17,8 +17,6 @@ use super::node::{Node, add_time};
 
 /// How long a HELLO waits for its answer.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));
-/// One chunk in so many is corrupted by the planted faults that corrupt some.
-const CORRUPTED_ONE_IN: u64 = 4;
 /// How long an engine waits before it asks again for what has failed.
 const AGAIN: Nanos = Nanos::from_micros(20);
 
@@ -129,8 +127,6 @@ impl<F: Fabric> Member<F> {
         let keys = self.reach(backup).await?;
         let rkey = if here.side == Side::Host { keys.host } else { keys.soc };
         let offset = self.memory.place_of(here.side, chunk.slot);
-        let corrupted = self.corrupted(bytes);
-        let bytes = corrupted.as_deref().unwrap_or(bytes);
         // [LineFS21, OffPath23 5.1] WRITE the chunk: by (2) from SoC to SoC, by (1) from host to
         // host.
         let (times, began) = (&self.node.counts.times, self.fabric.now());
@@ -151,18 +147,6 @@ impl<F: Fabric> Member<F> {
             true => Content::Packed(bytes, chunk.raw as usize),
             false => Content::Raw(bytes),
         }
-    }
-
-    /// The bytes with one of them changed, by the planted faults that corrupt some chunks.
-    fn corrupted(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let corrupts = self.node.config().hooks().corrupts_chunks();
-        if !corrupts || bytes.is_empty() || !self.fabric.random().is_multiple_of(CORRUPTED_ONE_IN) {
-            return None;
-        }
-        let mut corrupted = bytes.to_vec();
-        let at = (self.fabric.random() % bytes.len() as u64) as usize;
-        corrupted[at] ^= 1 << (self.fabric.random() % 8);
-        Some(corrupted)
     }
 
     /// WRITEs `bytes`, in pieces where transfers are segmented. [OffPath23 advices 2 and 3]

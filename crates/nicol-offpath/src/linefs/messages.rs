@@ -295,7 +295,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// What it says of the files from `first` on.
+    /// The page of files from `first` on.
     pub(super) fn page(&self, first: Key) -> Result<Page<'a>, Malformed> {
         let (records, last) = (records(self.blocks)?, self.last);
         let keys = || records.iter().map(|record| record.key);

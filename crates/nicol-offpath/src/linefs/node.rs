@@ -12,6 +12,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 use nicol_kit::{Open, counters};
 
+use super::broken::views::learn;
 use super::config::LineFsConfig;
 use super::files::{Files, digest_of};
 use super::memory::Memory;
@@ -92,7 +93,7 @@ pub struct Node {
     /// Work that is not done.
     open: Arc<AtomicU64>,
     pub(super) counts: Counts,
-    /// What the SoC has of the own log, where chunks go by that.
+    /// The SoC's share of the own log, where chunks go by that.
     pub(super) soc: SocLoad,
 }
 
@@ -128,7 +129,7 @@ impl Node {
         let here = fabric.here();
         let own = view.side(here.node, here.side);
         if own.up && own.incarnation == fabric.incarnation() {
-            self.state().learn(view);
+            learn(&mut self.state(), view, &self.config);
         }
     }
 

@@ -25,6 +25,7 @@ use nicol_core::view::{ShardMap, View};
 use super::broken::Hooks;
 use super::chain::{Chain, Life, Page};
 use super::files::Files;
+use super::layout::Record;
 use super::messages::Chunk;
 
 /// The next step of a backup, or of a head without its files, for a shard.
@@ -58,7 +59,7 @@ pub(super) enum Shipment {
     Later,
 }
 
-/// What the head does with a chunk.
+/// The head's decision about a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Every member has it: it may be published.
@@ -173,15 +174,28 @@ impl State {
                 // What is here of an earlier head may never have been acknowledged.
                 self.files.forget(|key| view.shard_of(key) == shard);
             }
-            let hooks = self.hooks;
-            let standing = self.of_mut(shard);
-            standing.complete = hooks.is_complete(standing.complete);
-            if hooks.aligns_at_once(standing.complete) {
-                standing.aligned = standing.head();
-            }
         }
         self.view = Some(view.clone());
         view.shard_ids().for_each(|shard| self.note_ready(shard));
+    }
+
+    /// Takes files of every shard for aligned with the head's: what a node does that is broken on
+    /// purpose. `even_incomplete`: those that were not copied, too.
+    pub(super) fn pretend_aligned(&mut self, even_incomplete: bool) {
+        let here = self.here;
+        for standing in self.shards.iter_mut().filter(|one| one.life_of(here).is_some()) {
+            standing.complete |= even_incomplete;
+            if standing.complete {
+                standing.aligned = standing.head();
+            }
+        }
+        (0..self.shards.len() as u16).for_each(|shard| self.note_ready(ShardId(shard)));
+    }
+
+    /// Makes writes of a chunk readable, but where newer ones are.
+    pub(super) fn publish(&mut self, writes: &[Record<'_>]) {
+        let always = self.hooks.overwrites_newer();
+        writes.iter().for_each(|write| self.files.publish(write, always));
     }
 
     /// A head serves from the moment on at which every member of its chain has aligned.
@@ -245,7 +259,7 @@ impl State {
         standing.head() == Some(chunk.head()) && standing.life_of(self.here).is_some()
     }
 
-    /// What is due, by shard.
+    /// The steps that are due, by shard.
     pub(super) fn due(&self) -> Vec<Due> {
         let Some(view) = &self.view else { return Vec::new() };
         let epoch = view.epoch();

@@ -1,6 +1,5 @@
 //! How the engines of a node start.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::Fabric;
@@ -10,6 +9,7 @@ use nicol_core::view::View;
 use nicol_kit::follow_views;
 
 use super::align::Alignment;
+use super::broken::server::service;
 use super::busy::cluster_points;
 use super::client::{Client, HostServer, SocServer};
 use super::config::HostLoad;
@@ -38,7 +38,7 @@ impl Node {
         fabric.spawn(follow_views(fabric.clone(), learn));
         let member = Member::new(fabric.clone(), self.clone());
         if fabric.here().side == Side::Nic {
-            fabric.serve(Rc::new(SocServer(member)));
+            fabric.serve(service(&member, SocServer(member.clone())));
             return None;
         }
         if fabric.here().core == 0 {
@@ -47,8 +47,8 @@ impl Node {
         if self.config().host == HostLoad::Busy {
             fabric.spawn(cluster_points(member.clone()));
         }
-        let log = Log::new(member);
-        fabric.serve(Rc::new(HostServer(log.clone())));
+        let log = Log::new(member.clone());
+        fabric.serve(service(&member, HostServer(log.clone())));
         Some(Client::new(log))
     }
 }

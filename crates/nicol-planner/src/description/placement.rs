@@ -51,7 +51,7 @@ impl Description {
 }
 
 impl Text<'_> {
-    /// What is in the SoC's memory, by name.
+    /// The content of the SoC's memory, by name.
     pub(super) fn soc_memory(
         &self,
         raw: Option<&BTreeMap<String, Spanned<String>>>,

@@ -118,7 +118,7 @@ fn a_segment_that_cuts_a_step_into_too_many_pieces_is_refused() {
     assert!(of("63B").unwrap_err().what.contains("64B or more"));
 }
 
-/// What newcomers have written, and none of which may be planned with in silence.
+/// Mistakes of newcomers; a plan must refuse each.
 #[test]
 fn what_a_newcomer_gets_wrong_is_named_with_its_line() {
     const OWN: &str = r#"# My sessions.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nicol_core::exec::{JoinQuorum, join_quorum};
 use nicol_core::fabric::{Completions, Fabric, FabricError, OneSided};
 use nicol_core::ids::{Key, NodeId, Side, Version};
-use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
+use nicol_core::key_value::{Failure, Got, Reason};
 use nicol_core::units::Nanos;
 use nicol_core::view::{REPLICAS_MAX, ShardMap, SideState};
 use nicol_kit::Open;
@@ -46,14 +46,14 @@ impl<F: Fabric> Clone for Client<F> {
 }
 
 /// A replica that a verb was posted to.
-type Posted = (NodeId, Rc<Handles>);
-type Reply<F> = Result<<F as Completions>::Payload, FabricError>;
+pub(super) type Posted = (NodeId, Rc<Handles>);
+pub(super) type Reply<F> = Result<<F as Completions>::Payload, FabricError>;
 /// The answers to one verb at each replica.
-type Replies<F, G> = JoinQuorum<<F as Completions>::Completion, G, REPLICAS_MAX>;
+pub(super) type Replies<F, G> = JoinQuorum<<F as Completions>::Completion, G, REPLICAS_MAX>;
 
 /// Proof that a majority of a block's replicas is locked under a name.
 #[must_use = "locks are released, or carried to the next step"]
-struct Locked {
+pub(super) struct Locked {
     name: Name,
     /// Those that had granted the lock when it was a majority.
     replicas: Vec<Posted>,
@@ -93,47 +93,26 @@ impl Locked {
 
 /// A key and the block that it names.
 #[derive(Clone, Copy)]
-struct Block {
-    key: Key,
-    number: u64,
+pub(super) struct Block {
+    pub(super) key: Key,
+    pub(super) number: u64,
 }
 
 /// An operation under way.
-struct Operation<'a> {
-    block: Block,
+pub(super) struct Operation<'a> {
+    pub(super) block: Block,
     replicas: Vec<NodeId>,
-    needed: usize,
+    /// Replicas that a phase waits for.
+    pub(super) needed: usize,
     /// The value that a PUT writes.
-    new: Option<&'a [u8]>,
+    pub(super) new: Option<&'a [u8]>,
     /// The tag that a PUT has chosen, once it has.
-    chosen: Option<Tag>,
+    pub(super) chosen: Option<Tag>,
     until: Nanos,
     /// The longest wait before the next attempt to lock.
     backoff: Nanos,
     /// Why the last attempt failed.
-    why: Reason,
-}
-
-impl<F: Fabric> KeyValue for Client<F> {
-    async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
-        let mut operation = self.operation(key, None)?;
-        match self.run(&mut operation, value).await {
-            Ok(tag) => Ok(Got { present: true, version: Some(tag.version()) }),
-            Err(why) => Err(Failure::Aborted(why)),
-        }
-    }
-
-    async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
-        if value.len() as u64 != self.0.node.config().value_bytes {
-            return Err(Failure::Aborted(Reason::NoResources));
-        }
-        let mut operation = self.operation(key, Some(value))?;
-        match self.run(&mut operation, &mut Vec::new()).await {
-            Ok(tag) => Ok(Some(tag.version())),
-            Err(_) if operation.chosen.is_some() => Err(Failure::Unknown),
-            Err(why) => Err(Failure::Aborted(why)),
-        }
-    }
+    pub(super) why: Reason,
 }
 
 impl<F: Fabric> Client<F> {
@@ -148,17 +127,42 @@ impl<F: Fabric> Client<F> {
         }))
     }
 
-    fn operation<'a>(&self, key: Key, new: Option<&'a [u8]>) -> Result<Operation<'a>, Failure> {
+    pub(super) fn fabric(&self) -> &F {
+        &self.0.fabric
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.0.node
+    }
+
+    /// The writer that this engine is in its present life.
+    pub(super) fn writer(&self) -> Writer {
+        self.0.writer
+    }
+
+    /// The name under which the next attempt to lock will be made.
+    pub(super) fn next_name(&self) -> Name {
+        Name::new(self.0.writer, self.0.names.get() + 1)
+    }
+
+    /// A GET of `key`, or a PUT of `new`, that is going to be made.
+    ///
+    /// Errors: no replica has such a block, or a value of this size.
+    pub(super) fn operation<'a>(
+        &self,
+        key: Key,
+        new: Option<&'a [u8]>,
+    ) -> Result<Operation<'a>, Failure> {
         let config = self.0.node.config();
-        if key.row() >= config.blocks {
+        let fits = new.is_none_or(|value| value.len() as u64 == config.value_bytes);
+        if key.row() >= config.blocks || !fits {
             return Err(Failure::Aborted(Reason::NoResources));
         }
         let view = self.0.fabric.view();
         let replicas = view.replicas_of(view.shard_of(key)).to_vec();
-        let majority = replicas.len() / 2 + 1;
         Ok(Operation {
             block: Block { key, number: key.row() },
-            needed: config.hooks().needed(majority),
+            needed: replicas.len() / 2 + 1,
             replicas,
             new,
             chosen: None,
@@ -168,13 +172,34 @@ impl<F: Fabric> Client<F> {
         })
     }
 
+    /// GET: reads the block into `value`.
+    pub(super) async fn get_by(
+        &self,
+        mut operation: Operation<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Got, Failure> {
+        let tag = self.run(&mut operation, value).await.map_err(Failure::Aborted)?;
+        Ok(Got { present: true, version: Some(tag.version()) })
+    }
+
+    /// PUT: writes the block, whose version it returns.
+    pub(super) async fn put_by(
+        &self,
+        mut operation: Operation<'_>,
+    ) -> Result<Option<Version>, Failure> {
+        match self.run(&mut operation, &mut Vec::new()).await {
+            Ok(tag) => Ok(Some(tag.version())),
+            Err(_) if operation.chosen.is_some() => Err(Failure::Unknown),
+            Err(why) => Err(Failure::Aborted(why)),
+        }
+    }
+
     /// A GET or a PUT: its tag; what a GET has read into `value`.
     ///
     /// Cost: CAS, READ, WRITE, CAS, a round trip each: READ of f + 1 replicas, the others of all.
     ///
     /// Errors: no majority in time.
     async fn run(&self, operation: &mut Operation<'_>, value: &mut Vec<u8>) -> Result<Tag, Reason> {
-        let config = self.0.node.config();
         loop {
             self.reach(operation).await?;
             // [PRISM21 7.2 read phase] CAS the lock at a majority, from 0 to the own identifier.
@@ -191,9 +216,6 @@ impl<F: Fabric> Client<F> {
             // [PRISM21 7.2 write phase] the tag and value to propagate, determined locally.
             let tag = self.choose(operation, found);
             let new = operation.new.filter(|_| tag > found);
-            if !config.hooks().locks(operation.new.is_some()) {
-                return Ok(tag);
-            }
             // [PRISM21 7.2 write phase] WRITE t' and v' to "each replica on which it has acquired a
             // lock", f + 1 acknowledge; then CAS the locks from the own identifier to 0.
             let propagated = if new.is_some() { tag } else { found };
@@ -209,9 +231,8 @@ impl<F: Fabric> Client<F> {
         if operation.new.is_none() {
             return found;
         }
-        let hooks = self.0.node.config().hooks();
         *operation.chosen.get_or_insert_with(|| {
-            let ts = hooks.timestamp(found.ts(), self.0.last_ts.get());
+            let ts = found.ts().max(self.0.last_ts.get()) + 1;
             self.0.last_ts.set(ts);
             Tag::new(ts, self.0.writer)
         })
@@ -221,7 +242,7 @@ impl<F: Fabric> Client<F> {
     /// nobody.
     ///
     /// Errors: the time is over.
-    async fn reach(&self, operation: &Operation<'_>) -> Result<(), Reason> {
+    pub(super) async fn reach(&self, operation: &Operation<'_>) -> Result<(), Reason> {
         let mut wait = REACH_WAIT;
         loop {
             let known = operation.replicas.iter().filter_map(|&node| self.0.servers.handles(node));
@@ -253,7 +274,7 @@ impl<F: Fabric> Client<F> {
 
     /// Posts a verb to each of `replicas` and starts to wait for `needed` answers that `grants`
     /// accepts.
-    fn post<'v, G>(
+    pub(super) fn post<'v, G>(
         &self,
         (key, replicas): (Key, &[Posted]),
         needed: usize,
@@ -272,23 +293,23 @@ impl<F: Fabric> Client<F> {
         join_quorum(completions, needed, grants)
     }
 
+    /// The replicas of a block that are known how to be reached.
+    pub(super) fn known(&self, operation: &Operation<'_>) -> Vec<Posted> {
+        let known = operation.replicas.iter();
+        known.filter_map(|&node| Some((node, self.0.servers.handles(node)?))).collect()
+    }
+
     /// Locks a block at a majority; `None` if it could not be had, and what was had is released.
-    async fn lock(&self, operation: &mut Operation<'_>) -> Option<Locked> {
+    pub(super) async fn lock(&self, operation: &mut Operation<'_>) -> Option<Locked> {
         let _phase = self.0.fabric.phase("7.2 read phase: lock");
         let config = self.0.node.config();
-        let known = operation.replicas.iter();
-        let known = known.filter_map(|&node| Some((node, self.0.servers.handles(node)?)));
-        let posted: Vec<Posted> = known.collect();
+        let posted = self.known(operation);
         operation.why = Reason::Fabric(FabricError::Unreachable);
         if posted.len() < operation.needed {
             return None;
         }
-        let count = self.0.names.get() + 1;
-        self.0.names.set(count);
-        let name = Name::new(self.0.writer, count);
-        if !config.hooks().locks(operation.new.is_some()) {
-            return Some(Locked { name, replicas: posted, late: LateLocks::default() });
-        }
+        let name = self.next_name();
+        self.0.names.set(self.0.names.get() + 1);
         let Block { key, number } = operation.block;
         let offset = config.lock(number);
         let swap = |handles: &Handles| OneSided::CompareSwap {
@@ -297,11 +318,8 @@ impl<F: Fabric> Client<F> {
             expected: 0,
             new: name.0,
         };
-        let (verbs, hooks) = (config.verbs, config.hooks());
-        let grants = move |reply: &Reply<F>| match verbs.result(reply) {
-            Ok(bytes) => hooks.acquired(word(bytes)),
-            Err(_) => false,
-        };
+        let verbs = config.verbs;
+        let grants = move |reply: &Reply<F>| verbs.result(reply).map(word) == Ok(Some(0));
         let mut replies = self.post((key, &posted), operation.needed, swap, grants);
         let is_locked = (&mut replies).await;
         let mut granted = Vec::new();
@@ -314,8 +332,7 @@ impl<F: Fabric> Client<F> {
             }
         }
         let held: Vec<NodeId> = granted.iter().map(|(node, _)| *node).collect();
-        let keeps = is_locked || !hooks.releases_in_vain();
-        let ours = if keeps { held } else { Vec::new() };
+        let ours = if is_locked { held } else { Vec::new() };
         let late = match config.write_to {
             WriteTo::Locked if is_locked => LateLocks::expected(),
             WriteTo::Locked | WriteTo::Quorum => LateLocks::default(),
@@ -361,6 +378,16 @@ impl<F: Fabric> Client<F> {
         locked: &Locked,
         value: &mut Vec<u8>,
     ) -> Option<Tag> {
+        self.read_of(operation, &locked.replicas, value).await
+    }
+
+    /// READs tag and value of these replicas, as [`Client::read`] does of the locked ones.
+    pub(super) async fn read_of(
+        &self,
+        operation: &Operation<'_>,
+        replicas: &[Posted],
+        value: &mut Vec<u8>,
+    ) -> Option<Tag> {
         let _phase = self.0.fabric.phase("7.2 read phase: READ");
         let config = self.0.node.config();
         let Block { key, number } = operation.block;
@@ -368,7 +395,7 @@ impl<F: Fabric> Client<F> {
         let read = |handles: &Handles| OneSided::Read { rkey: handles.region, offset, len };
         let verbs = config.verbs;
         let grants = move |reply: &Reply<F>| verbs.result(reply).is_ok();
-        let mut replies = self.post((key, &locked.replicas), operation.needed, read, grants);
+        let mut replies = self.post((key, replicas), operation.needed, read, grants);
         let is_read = (&mut replies).await;
         let mut newest = None;
         for (place, reply) in replies.outputs() {
@@ -381,7 +408,7 @@ impl<F: Fabric> Client<F> {
                         value.extend_from_slice(bytes);
                     }
                 }
-                Err(error) => self.note(&locked.replicas[place], error),
+                Err(error) => self.note(&replicas[place], error),
             }
         }
         newest.filter(|_| is_read)
@@ -404,9 +431,6 @@ impl<F: Fabric> Client<F> {
         let mut bytes = Vec::from(tag.0.to_le_bytes());
         bytes.extend_from_slice(value);
         let (name, replicas) = locked.all();
-        if config.hooks().unlocks_first() {
-            self.release(operation.block, name, replicas.clone()).await;
-        }
         let Block { key, number } = operation.block;
         let offset = config.tag(number);
         let write =
@@ -476,7 +500,7 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Releases what is held under `name`, and tries again where that is not answered.
-    async fn release(&self, block: Block, name: Name, mut replicas: Vec<Posted>) {
+    pub(super) async fn release(&self, block: Block, name: Name, mut replicas: Vec<Posted>) {
         let verbs = self.0.node.config().verbs;
         for _ in 0..UNLOCKS_MAX {
             if replicas.is_empty() {

@@ -4,7 +4,7 @@ use nicol_core::units::Nanos;
 
 use crate::Verbs;
 
-use super::broken::{Hooks, Sabotage};
+use super::broken::Sabotage;
 
 /// The replicas that the write phase writes. AMB-54.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +38,6 @@ pub(super) const LOCK: u64 = 8;
 const TAG: u64 = 8;
 
 impl AbdlockConfig {
-    /// Questions of the steps that a planted fault may answer wrongly.
-    pub(super) const fn hooks(&self) -> Hooks {
-        Hooks(self.sabotage)
-    }
-
     /// The paper's choices for so many blocks of so many bytes.
     pub const fn paper(blocks: u64, value_bytes: u64, verbs: Verbs) -> Self {
         Self {

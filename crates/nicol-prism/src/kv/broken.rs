@@ -1,6 +1,6 @@
 //! PRISM-KV broken on purpose, for the checkers' negative tests: a client before the true one,
-//! which does its operations wrongly (`front.rs`), and services before the server, which spoil what
-//! is reported to it (`server.rs`). Of the rest the steps ask [`Hooks`], and know no fault by name.
+//! which does its operations wrongly (`front.rs`), services before the server, which spoil what is
+//! reported to it (`server.rs`), and its daemon (`daemon.rs`). The steps know nothing of it.
 
 pub(super) mod daemon;
 pub(super) mod front;
@@ -24,26 +24,10 @@ pub enum Sabotage {
     /// Reports of buffers that the reporter has filled itself are lost: what a failed PUT has
     /// allocated is among them. AMB-12
     KeepsNewBuffers,
-    /// The CAS runs whether or not there was a buffer.
+    /// The CAS of a PUT that has found no buffer runs all the same, and empties the slot.
     InstallsUnconditionally,
     /// A server posts the buffer that has replaced a reported one, too.
     PostsEarly,
     /// A server does not look for what clients have left that have died.
     ForgetsTheDead,
-}
-
-/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
-/// spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(pub(super) Sabotage);
-
-impl Hooks {
-    fn is(self, fault: Sabotage) -> bool {
-        self.0 == fault
-    }
-
-    /// Whether the CAS runs only if a buffer was allocated.
-    pub(super) fn swaps_conditionally(self) -> bool {
-        !self.is(Sabotage::InstallsUnconditionally)
-    }
 }

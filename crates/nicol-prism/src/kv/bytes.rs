@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// What a client does that fills a store.
+    /// A client that fills a store.
     #[derive(Clone, Copy)]
     enum Crowd {
         /// It puts large values to new keys, of which few have space.

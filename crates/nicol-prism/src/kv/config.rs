@@ -2,7 +2,7 @@
 
 use nicol_core::units::Nanos;
 
-use super::broken::{Hooks, Sabotage};
+use super::broken::Sabotage;
 use super::layout::{DeletedSlots, ITEM_HEADER, Reuse, SlotForm, Slots};
 use crate::pool::SizeClass;
 use crate::recycling::Recycling;
@@ -76,11 +76,6 @@ pub struct KvConfig {
 }
 
 impl KvConfig {
-    /// Questions of the steps that a planted fault may answer wrongly.
-    pub(super) const fn hooks(&self) -> Hooks {
-        Hooks(self.sabotage)
-    }
-
     /// The paper's choices, with AMB-09 and AMB-12 resolved, for records of so many bytes and their
     /// numbers.
     pub fn paper(items: Vec<(u64, u64)>) -> Self {

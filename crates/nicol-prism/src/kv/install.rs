@@ -79,9 +79,7 @@ impl Install<'_> {
         let (swap, compare_at) = self.swap(tmp(0));
         let target = Target::At(self.located.slot);
         let swap = Primitive::CompareSwap { target, swap, compare_at, swap_at: Some(tmp(0)) };
-        let swap = swap.under(rkey);
-        let conditional = self.config.hooks().swaps_conditionally();
-        chain.push(if conditional { swap.conditional() } else { swap });
+        chain.push(swap.under(rkey).conditional());
         let from = Target::At(tmp(form.pointer));
         chain.push(Primitive::Read { from, len: WORD as u32 }.under(rkey));
         chain

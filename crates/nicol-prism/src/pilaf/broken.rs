@@ -1,7 +1,8 @@
-//! Pilaf broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
-//! they decide, and know no fault by name; what a server is told is spoiled before it comes to the
-//! true one (`broken/server.rs`).
+//! Pilaf broken on purpose, for the checkers' negative tests: a client before the true one, which
+//! does its GETs wrongly (`front.rs`), and a service before the server, which spoils PUTs and
+//! DELETEs (`server.rs`). The steps know nothing of it.
 
+pub(super) mod front;
 pub(super) mod server;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
@@ -9,7 +10,7 @@ pub(super) mod server;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     None,
-    /// A GET takes what an entry points to for its key's.
+    /// A GET takes what its first entry points to for its key's.
     TrustsEntries,
     /// A search ends at the first entry.
     ProbesOnce,
@@ -17,39 +18,8 @@ pub enum Sabotage {
     AcknowledgesEarly,
     /// Some PUTs are acknowledged and not made.
     LosesPuts,
-    /// Replaced extents are not freed.
+    /// A PUT takes an extent that nobody gets back.
     KeepsExtents,
     /// A DELETE makes its entry look unused, so that searches end there.
     EmptiesEntries,
-}
-
-/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
-/// spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(pub(super) Sabotage);
-
-impl Hooks {
-    fn is(self, fault: Sabotage) -> bool {
-        self.0 == fault
-    }
-
-    /// Whether the item of an entry is taken for its key's. `matches`: it has the key.
-    pub(super) fn is_found(self, matches: bool) -> bool {
-        matches || self.is(Sabotage::TrustsEntries)
-    }
-
-    /// Whether a search goes on behind the first entry.
-    pub(super) fn probes_on(self) -> bool {
-        !self.is(Sabotage::ProbesOnce)
-    }
-
-    /// Whether a replaced extent is freed.
-    pub(super) fn frees_replaced(self) -> bool {
-        !self.is(Sabotage::KeepsExtents)
-    }
-
-    /// Whether a DELETE makes its entry look unused.
-    pub(super) fn empties_entries(self) -> bool {
-        self.is(Sabotage::EmptiesEntries)
-    }
 }

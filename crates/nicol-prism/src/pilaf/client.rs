@@ -11,7 +11,7 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::units::Nanos;
 use nicol_kit::count;
 
-use super::config::{Index, Reads};
+use super::config::{Index, PilafConfig, Reads};
 use super::layout::{CHECKED, ENTRY, Entry, Extent};
 use super::messages::{Answer, Ask, Hello, Opened, What};
 use super::node::Node;
@@ -52,7 +52,7 @@ struct Server {
 }
 
 /// Why a READ has not brought what it should.
-enum Unread {
+pub(super) enum Unread {
     /// It was torn: read again.
     Torn,
     Failed(Reason),
@@ -72,6 +72,10 @@ fn failed(error: FabricError) -> Reason {
 }
 
 impl<F: Fabric> Client<F> {
+    pub(super) fn config(&self) -> &PilafConfig {
+        self.0.node.config()
+    }
+
     pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
         let rkeys = RefCell::new(vec![None; fabric.view().nodes()]);
         Self(Rc::new(Engine { fabric, node, rkeys }))
@@ -89,7 +93,6 @@ impl<F: Fabric> Client<F> {
         while let Some(index) = next {
             match self.probe(server, index, key, value).await {
                 Ok(Some(found)) => return Ok(found),
-                Ok(None) if !config.hooks().probes_on() => return Ok(false),
                 Ok(None) => next = probes.next(),
                 Err(Unread::Torn) if torn < TORN_MAX => {
                     torn += 1;
@@ -126,12 +129,26 @@ impl<F: Fabric> Client<F> {
         let item = self.read_extent(server, &extent).await?;
         // [PRISM21 6 GET 3] Verify the key.
         let (found, bytes) = item.split_at_checked(extent.key as usize).ok_or(Unread::Torn)?;
-        if !config.hooks().is_found(found == key) {
+        if found != key {
             count(&self.0.node.counts.collisions);
             return Ok(None);
         }
         value.extend_from_slice(bytes);
         Ok(Some(true))
+    }
+
+    /// The item of the first entry of `key`, whosever it is: all that clients look at that are
+    /// broken on purpose.
+    pub(super) async fn first_item(
+        &self,
+        key: &[u8],
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>, Unread> {
+        let server = self.reach(key).await.map_err(Unread::Failed)?;
+        let Some(index) = probes(self.config(), key).next() else { return Ok(None) };
+        let Entry::Item(extent) = self.read_entry(server, index).await? else { return Ok(None) };
+        let mut found = self.read_extent(server, &extent).await?;
+        let value = found.split_off((extent.key as usize).min(found.len()));
+        Ok(Some((found, value)))
     }
 
     async fn read_entry(&self, server: Server, index: u64) -> Result<Entry, Unread> {

@@ -2,7 +2,7 @@
 
 use nicol_core::units::Nanos;
 
-use super::broken::{Hooks, Sabotage};
+use super::broken::Sabotage;
 use super::layout::{ENTRY, extent_bytes};
 
 /// The index of a hash table: how it resolves collisions. [PRISM21 6]
@@ -46,11 +46,6 @@ pub struct PilafConfig {
 }
 
 impl PilafConfig {
-    /// Questions of the steps that a planted fault may answer wrongly.
-    pub(super) const fn hooks(&self) -> Hooks {
-        Hooks(self.sabotage)
-    }
-
     /// Bytes of a server's table and of its extents.
     pub fn table_bytes(&self) -> u64 {
         let extents = self.extents.saturating_mul(extent_bytes(self.item_bytes));

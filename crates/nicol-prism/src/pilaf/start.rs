@@ -7,16 +7,17 @@ use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_kit::follow_views;
 
+use super::broken::front::Front;
 use super::broken::server::service;
 use super::client::Client;
 use super::node::Node;
 
 impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
+    type Client<F: Fabric> = Front<F>;
 
     const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
 
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Front<F>> {
         if fabric.here().side == Side::Nic {
             return None;
         }
@@ -25,6 +26,6 @@ impl KeyValueNode for Node {
         if self.is_server() {
             fabric.serve(service(fabric, self));
         }
-        Some(Client::new(fabric.clone(), self.clone()))
+        Some(Front::new(Client::new(fabric.clone(), self.clone())))
     }
 }

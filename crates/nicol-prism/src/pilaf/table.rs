@@ -116,7 +116,7 @@ impl Table {
             },
         };
         self.region.write(index * ENTRY, &Entry::Item(extent).emit())?;
-        if let Some(old) = replaced.filter(|_| self.config.hooks().frees_replaced()) {
+        if let Some(old) = replaced {
             self.give(old);
         }
         Ok(true)
@@ -124,9 +124,7 @@ impl Table {
 
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<(), AccessError> {
         let Found::At(index, old) = self.find(key) else { return Ok(()) };
-        let empties = self.config.hooks().empties_entries();
-        let left = if empties { Entry::Unused } else { Entry::Deleted };
-        self.region.write(index * ENTRY, &left.emit())?;
+        self.region.write(index * ENTRY, &Entry::Deleted.emit())?;
         self.give(old.at);
         Ok(())
     }

@@ -111,7 +111,7 @@ fn a_report_that_a_scan_has_overtaken_does_not_count_and_later_ones_of_its_stamp
 struct Unwritten {
     region: Arc<Region>,
     pool: Arc<BufferPool>,
-    /// Is the item installed, and its transaction complete, while the scan looks again?
+    /// True if the item is installed, and its transaction complete, while the scan looks again.
     installed: bool,
     kept: Arc<Mutex<Vec<bool>>>,
 }
@@ -179,7 +179,7 @@ fn run_on<S: Start>(
     assert_eq!(cluster.run_until(&mut |_| done(), Nanos::from_millis(10)), RunEnd::Done);
 }
 
-/// Is the buffer of [`Unwritten`] in use after the scan?
+/// True if the buffer of [`Unwritten`] is in use after the scan.
 fn keeps_unwritten(installed: bool) -> bool {
     let kept = Arc::<Mutex<Vec<bool>>>::default();
     let start = |region, pool| Unwritten { region, pool, installed, kept: kept.clone() };

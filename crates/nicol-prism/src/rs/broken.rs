@@ -1,11 +1,12 @@
-//! PRISM-RS broken on purpose, for the checkers' negative tests. Services before the server spoil
-//! what it is told. Of the rest the steps ask [`Hooks`], and know no fault by name.
+//! PRISM-RS broken on purpose, for the checkers' negative tests: a client before the true one,
+//! which does its operations wrongly (`front.rs`), services before the server, which spoil what it
+//! is told and tells (`server.rs`), and how a replica comes back (`daemon.rs`, `rejoin.rs`). The
+//! steps know nothing of it.
 
 pub(super) mod daemon;
+pub(super) mod front;
 pub(super) mod rejoin;
 pub(super) mod server;
-
-use nicol_core::memory::Compare;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
@@ -16,7 +17,8 @@ pub enum Sabotage {
     SkipsWriteBack,
     /// Phases wait for f replicas.
     SmallQuorum,
-    /// Replicas take what they are sent, however old.
+    /// A client takes the tags away from replicas before it writes: they take what they are sent,
+    /// however old.
     SwapsAlways,
     /// A PUT does not exceed the timestamp that it has read.
     ReusesTimestamps,
@@ -26,57 +28,9 @@ pub enum Sabotage {
     RejoinsEmpty,
     /// A replica does not look for what clients have left that have died.
     ForgetsTheDead,
-    /// A client counts what a replica has acknowledged in a life that is over.
+    /// Replicas do not tell that others have come back: a client counts what those have
+    /// acknowledged in a life that is over.
     CountsTheDead,
     /// A replica lets another one rejoin without taking the key back under which clients write.
     SkipsFence,
-}
-
-/// Questions of the steps. Every answer is the protocol's, except the one that a planted fault
-/// spoils.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hooks(pub(super) Sabotage);
-
-impl Hooks {
-    fn is(self, fault: Sabotage) -> bool {
-        self.0 == fault
-    }
-
-    /// Whether a GET writes back what it has read. `needed`: not all of its quorum is known to have
-    /// it.
-    pub(super) fn writes_back(self, needed: bool) -> bool {
-        needed && !self.is(Sabotage::SkipsWriteBack)
-    }
-
-    /// The timestamp of a PUT that has read `found`, by an engine whose last one was `last`.
-    pub(super) fn timestamp(self, found: u64, last: u64) -> u64 {
-        if self.is(Sabotage::ReusesTimestamps) { found.max(1) } else { found.max(last) + 1 }
-    }
-
-    /// The number of replicas that a phase waits for.
-    pub(super) fn needed(self, majority: usize) -> usize {
-        if self.is(Sabotage::SmallQuorum) { (majority - 1).max(1) } else { majority }
-    }
-
-    /// The comparison of the CAS that writes a block, and the bits of the tag that it compares:
-    /// only a later tag is written.
-    pub(super) fn swap_if(self) -> (Compare, u64) {
-        if self.is(Sabotage::SwapsAlways) {
-            // Nothing is compared, and nothing equals nothing.
-            (Compare::Equal, 0)
-        } else {
-            (Compare::Greater, u64::MAX)
-        }
-    }
-
-    /// Whether a replica that comes back copies its blocks before it serves.
-    pub(super) fn copies(self) -> bool {
-        !self.is(Sabotage::RejoinsEmpty)
-    }
-
-    /// Whether an acknowledgement of a replica is void. `is_over`: the life that sent it is known
-    /// to be over.
-    pub(super) fn voids(self, is_over: bool) -> bool {
-        is_over && !self.is(Sabotage::CountsTheDead)
-    }
 }

@@ -3,7 +3,7 @@
 use nicol_core::chain::{Chain, ChainResults, Data, Outcome, Primitive, Target, scratch};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::RKey;
-use nicol_core::memory::MaskedSwap;
+use nicol_core::memory::{Compare, MaskedSwap};
 
 use super::config::{Blocks, RsConfig, TAG};
 use super::layout::{Metadata, buffer};
@@ -94,11 +94,10 @@ pub(super) fn write(
 
 /// The CAS of the element at `at`, both of whose operands are in tmp.
 fn swap(config: &RsConfig, at: u64) -> Primitive<'static> {
-    let (mode, tag) = config.hooks().swap_if();
-    let all = u64::MAX;
+    let (mode, all) = (Compare::Greater, u64::MAX);
     let swap = match config.sizes {
-        Blocks::Fixed => MaskedSwap::new(mode, [0; 2], [0; 2]).masked([tag, 0], [all; 2]),
-        Blocks::Variable => MaskedSwap::new(mode, [0; 4], [0; 4]).masked([tag, 0, 0, 0], [all; 4]),
+        Blocks::Fixed => MaskedSwap::new(mode, [0; 2], [0; 2]).masked([all, 0], [all; 2]),
+        Blocks::Variable => MaskedSwap::new(mode, [0; 4], [0; 4]).masked([all, 0, 0, 0], [all; 4]),
     };
     let target = Target::At(at);
     Primitive::CompareSwap { target, swap, compare_at: Some(TMP), swap_at: Some(TMP) }

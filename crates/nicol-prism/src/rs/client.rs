@@ -7,8 +7,8 @@ use std::sync::Arc;
 use nicol_core::chain::Chain;
 use nicol_core::exec::{JoinQuorum, join_quorum};
 use nicol_core::fabric::{Fabric, FabricError, OneSided};
-use nicol_core::ids::{Key, NodeId, Version};
-use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
+use nicol_core::ids::{Key, NodeId, RKey, Version};
+use nicol_core::key_value::{Failure, Got, Reason};
 use nicol_core::units::Nanos;
 use nicol_core::view::{REPLICAS_MAX, ShardMap};
 use nicol_kit::{Open, count};
@@ -43,47 +43,68 @@ impl<F: Fabric> Clone for Client<F> {
     }
 }
 
+/// A block that an operation is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) key: Key,
+    pub(super) number: u64,
+    /// Replicas that a phase waits for: f + 1 of 2f + 1.
+    pub(super) needed: usize,
+}
+
 /// The result of a read phase: the most recent tag of a quorum, and whether all of the quorum has
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Found {
-    tag: Tag,
+pub(super) struct Found {
+    pub(super) tag: Tag,
     everywhere: bool,
 }
 
 /// A replica that a chain was posted to, under these handles.
-type Posted = (NodeId, Rc<Handles>);
+pub(super) type Posted = (NodeId, Rc<Handles>);
 
 /// The answers to a phase's chains.
-type Replies<F, G> =
+pub(super) type Replies<F, G> =
     JoinQuorum<<F as nicol_core::fabric::Completions>::Completion, G, REPLICAS_MAX>;
 
-impl<F: Fabric> KeyValue for Client<F> {
+impl<F: Fabric> Client<F> {
     /// [PRISM21 7.1]: the read phase, then the write phase with what was read.
-    async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
-        let block = self.block(key)?;
+    pub(super) async fn get_block(
+        &self,
+        block: Block,
+        value: &mut Vec<u8>,
+    ) -> Result<Got, Failure> {
         // [PRISM21 7.1 read phase] the most recent tag and value of f + 1 replicas.
-        let found = self.read_phase(key, block, value).await?;
-        let config = self.0.node.config();
-        let needed = !found.everywhere || config.always_write_back;
-        if config.hooks().writes_back(needed) {
+        let found = self.read_phase(block, value).await?;
+        if !found.everywhere || self.0.node.config().always_write_back {
             // [PRISM21 7.1 write phase] the same to f + 1 replicas, so that no later GET finds
             // less.
-            let wrote = self.write_phase(key, block, found.tag, value).await;
+            let wrote = self.write_phase(block, found.tag, value).await;
             wrote.map_err(|unwritten| Failure::Aborted(unwritten.why))?;
         }
         Ok(Got { present: true, version: Some(found.tag.version()) })
     }
 
     /// [PRISM21 7.1]: the read phase, then the write phase with a later tag and the new value.
-    async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
-        let block = self.block(key)?;
-        self.check_length(value)?;
+    pub(super) async fn put_block(
+        &self,
+        block: Block,
+        value: &[u8],
+    ) -> Result<Option<Version>, Failure> {
         // [PRISM21 7.1 read phase] the most recent tag of f + 1 replicas.
-        let found = self.read_phase(key, block, &mut Vec::new()).await?;
+        let found = self.read_phase(block, &mut Vec::new()).await?;
         // [PRISM21 7.1 write phase] t_put = (ts_max + 1, id_c), to f + 1 replicas.
-        let tag = self.next_tag(found.tag);
-        match self.write_phase(key, block, tag, value).await {
+        self.write_later(block, self.next_tag(found.tag), value).await
+    }
+
+    /// The write phase of a PUT, and what it tells its caller.
+    pub(super) async fn write_later(
+        &self,
+        block: Block,
+        tag: Tag,
+        value: &[u8],
+    ) -> Result<Option<Version>, Failure> {
+        match self.write_phase(block, tag, value).await {
             Ok(()) => Ok(Some(tag.version())),
             Err(Unwritten { nowhere: true, why }) => Err(Failure::Aborted(why)),
             Err(_) => Err(Failure::Unknown),
@@ -110,54 +131,65 @@ impl<F: Fabric> Client<F> {
         }))
     }
 
-    fn block(&self, key: Key) -> Result<u64, Failure> {
-        let known = key.row() < self.0.node.config().blocks;
-        known.then_some(key.row()).ok_or(Failure::Aborted(Reason::NoResources))
+    pub(super) fn fabric(&self) -> &F {
+        &self.0.fabric
     }
 
-    fn check_length(&self, value: &[u8]) -> Result<(), Failure> {
+    pub(super) fn node(&self) -> &Node {
+        &self.0.node
+    }
+
+    /// The key under which this engine swaps pointers of `node`, if it knows it.
+    pub(super) fn pointers_of(&self, node: NodeId) -> Option<RKey> {
+        Some(self.0.servers.handles(node)?.pointers)
+    }
+
+    /// The writer that this engine is in its present life.
+    pub(super) fn writer(&self) -> Writer {
+        self.0.writer
+    }
+
+    /// The block of `key`; a PUT is going to write `value` to it.
+    ///
+    /// Errors: there is no such block, or the value does not fit it.
+    pub(super) fn block(&self, key: Key, value: Option<&[u8]>) -> Result<Block, Failure> {
         let config = self.0.node.config();
-        let len = value.len() as u64;
-        let fits = match config.sizes {
-            Blocks::Fixed => len == config.value_bytes,
-            Blocks::Variable => len <= config.value_bytes,
-        };
-        if fits { Ok(()) } else { Err(Failure::Aborted(Reason::NoResources)) }
+        let fits = value.is_none_or(|value| match config.sizes {
+            Blocks::Fixed => value.len() as u64 == config.value_bytes,
+            Blocks::Variable => value.len() as u64 <= config.value_bytes,
+        });
+        if key.row() >= config.blocks || !fits {
+            return Err(Failure::Aborted(Reason::NoResources));
+        }
+        Ok(Block { key, number: key.row(), needed: self.replicas(key).len() / 2 + 1 })
     }
 
     /// A tag that exceeds `found`, and that no other write has.
-    fn next_tag(&self, found: Tag) -> Tag {
+    pub(super) fn next_tag(&self, found: Tag) -> Tag {
         // DEVIATION [PRISM21 7.1 write phase]: not ts_max + 1 where this engine has chosen that
         // before, because its clients share an id and might give two values one tag.
-        let ts = self.0.node.config().hooks().timestamp(found.ts(), self.0.last_ts.get());
+        let ts = found.ts().max(self.0.last_ts.get()) + 1;
         self.0.last_ts.set(ts);
         Tag::new(ts, self.0.writer)
-    }
-
-    /// Replicas that a phase waits for: f + 1 of 2f + 1.
-    fn quorum(&self, replicas: &[NodeId]) -> usize {
-        self.0.node.config().hooks().needed(replicas.len() / 2 + 1)
     }
 
     /// Finds the most recent tag and value of a quorum; the value into `value`.
     ///
     /// Cost: one READ of each replica, one round trip. [PRISM21 7.3 read phase]
-    async fn read_phase(
+    pub(super) async fn read_phase(
         &self,
-        key: Key,
-        block: u64,
+        block: Block,
         value: &mut Vec<u8>,
     ) -> Result<Found, Failure> {
         let _phase = self.0.fabric.phase("7.1 read phase");
         let config = self.0.node.config();
-        let replicas = self.replicas(key);
-        let needed = self.quorum(&replicas);
+        let replicas = self.replicas(block.key);
         let mut tries = Tries::new(self);
         loop {
-            let chain = |handles: &Handles| chains::read(config, handles, block);
+            let chain = |handles: &Handles| chains::read(config, handles, block.number);
             let (posted, replies) = self.post(
-                (key, &replicas),
-                needed,
+                (block.key, &replicas),
+                block.needed,
                 chain,
                 |reply| matches!(reply, Ok(reply) if chains::read_result(reply.as_ref()).is_ok()),
             );
@@ -181,15 +213,13 @@ impl<F: Fabric> Client<F> {
     /// Cost: one chain to each replica, one round trip. [PRISM21 7.3 write phase]
     async fn write_phase(
         &self,
-        key: Key,
-        block: u64,
+        Block { key, number: block, needed }: Block,
         tag: Tag,
         value: &[u8],
     ) -> Result<(), Unwritten> {
         let _phase = self.0.fabric.phase("7.1 write phase");
         let config = self.0.node.config();
         let mut left = self.replicas(key);
-        let needed = self.quorum(&left);
         let mut acks: Vec<Posted> = Vec::new();
         let mut tries = Tries::new(self);
         let mut nowhere = true;
@@ -232,18 +262,17 @@ impl<F: Fabric> Client<F> {
 
     /// Whether the life of the replica that answered is known to be over.
     fn is_over(&self, (node, handles): &Posted) -> bool {
-        let is_over = self.0.servers.is_over(*node, handles.lives[node.index()]);
-        self.0.node.config().hooks().voids(is_over)
+        self.0.servers.is_over(*node, handles.lives[node.index()])
     }
 
-    fn replicas(&self, key: Key) -> Vec<NodeId> {
+    pub(super) fn replicas(&self, key: Key) -> Vec<NodeId> {
         let view = self.0.fabric.view();
         view.replicas_of(view.shard_of(key)).to_vec()
     }
 
     /// Posts a chain to each of `replicas` that can be reached, and starts to wait for `needed`
     /// that `grants` accepts; nothing is posted where fewer can be.
-    fn post<G>(
+    pub(super) fn post<G>(
         &self,
         (key, replicas): (Key, &[NodeId]),
         needed: usize,

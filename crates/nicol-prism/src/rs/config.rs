@@ -2,7 +2,7 @@
 
 use nicol_core::units::Nanos;
 
-use super::broken::{Hooks, Sabotage};
+use super::broken::Sabotage;
 use crate::Faithful;
 use crate::pool::SizeClass;
 use crate::recycling::Recycling;
@@ -47,11 +47,6 @@ pub struct RsConfig {
 }
 
 impl RsConfig {
-    /// Questions of the steps that a planted fault may answer wrongly.
-    pub(super) const fn hooks(&self) -> Hooks {
-        Hooks(self.sabotage)
-    }
-
     /// The paper's choices for so many blocks of so many bytes.
     pub const fn paper(blocks: u64, value_bytes: u64) -> Self {
         Self {

@@ -24,7 +24,6 @@ use nicol_core::ids::{EngineId, NodeId, ShardId};
 use nicol_core::units::Nanos;
 use nicol_core::view::REPLICAS_MAX;
 
-use super::broken::rejoin::fill;
 use super::chains;
 use super::node::Node;
 use super::replica::Replica;
@@ -62,10 +61,6 @@ async fn copy<F: Fabric>(
     replica: &mut Replica,
 ) -> Result<(), FabricError> {
     let view = fabric.view().clone();
-    if !node.config().hooks().copies() {
-        fill(node, &view, replica);
-        return Ok(());
-    }
     let held: Vec<ShardId> =
         view.shard_ids().filter(|&shard| view.replicas_of(shard).contains(&node.id())).collect();
     let mut others: Vec<NodeId> =

@@ -11,10 +11,10 @@ use nicol_core::system::{Audit, Counter, NodeState, Opening, Origin, SystemNode,
 use nicol_core::view::Role;
 
 use super::broken;
+use super::broken::front::Front;
 use super::client::Client;
 use super::config::RsConfig;
 use super::node::Node;
-use super::rejoin::rejoin;
 use super::replica::Replica;
 use super::server::Server;
 use crate::recycling::Recycled;
@@ -74,7 +74,7 @@ impl SystemNode for Node {
         }
         start_server(fabric, self);
         if fabric.here().core == 0 {
-            fabric.spawn(rejoin(fabric.clone(), Arc::clone(self)));
+            broken::rejoin::start(fabric, self);
         }
     }
 }
@@ -130,19 +130,19 @@ impl NodeState for Node {
 }
 
 impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
+    type Client<F: Fabric> = Front<F>;
 
     /// "GET and PUT operations to objects with fixed identifiers, i.e., blocks." [PRISM21 7]
     const OFFERED: Offered =
         Offered { inserts: false, deletes: false, scans: false, sparse: false };
 
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Front<F>> {
         if fabric.here().side == Side::Nic {
             return None;
         }
         if self.serving().is_some() {
             start_server(fabric, self);
         }
-        Some(Client::new(fabric, self))
+        Some(Front::new(Client::new(fabric, self)))
     }
 }

@@ -1,17 +1,19 @@
-//! PRISM-TX broken on purpose, for the checkers' negative tests. The steps ask [`Hooks`] about what
-//! they decide, and know no fault by name.
+//! PRISM-TX broken on purpose, for the checkers' negative tests: a coordinator before the true one,
+//! which spoils what a step hands to the next (`front.rs`), a service before the server, which
+//! spoils what it is told (`server.rs`), and the plan that a client begins with (`choices.rs`). Of
+//! the rest the steps ask [`Hooks`], and know no fault by name.
 
-use nicol_core::memory::Compare;
-use nicol_core::txn::Abort;
-
-use crate::tag::Tag;
+pub(super) mod choices;
+pub(super) mod front;
+pub(super) mod server;
 
 /// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     None,
-    /// A read validation that has failed is taken for one that was not needed. [PRISM21 8.2]
+    /// Reads are validated against what is there when they are validated, not against what was
+    /// read. [PRISM21 8.2]
     TrustsFailedReads,
     /// A transaction whose write check has failed commits.
     CommitsUnchecked,
@@ -24,7 +26,7 @@ pub enum Sabotage {
     /// A server ends a dead client's transaction by what it holds of it itself: it commits unless
     /// one of these writes has failed.
     RecoversAlone,
-    /// The outcome is told, and the writes are given up, before they are installed.
+    /// The outcome is told, and the writes are never installed.
     ForgetsInstalls,
     /// A write is installed over a later one.
     InstallsAlways,
@@ -39,58 +41,8 @@ pub enum Sabotage {
 pub(super) struct Hooks(pub(super) Sabotage);
 
 impl Hooks {
-    fn is(self, fault: Sabotage) -> bool {
-        self.0 == fault
-    }
-
-    /// Whether a read is still current that a validation found to be `current`.
-    pub(super) fn is_current(self, current: bool) -> bool {
-        current || self.is(Sabotage::TrustsFailedReads)
-    }
-
-    /// Why a transaction whose write checks ended so aborts, if it does.
-    pub(super) fn refusal(self, refused: Option<Abort>) -> Option<Abort> {
-        refused.filter(|_| !self.is(Sabotage::CommitsUnchecked))
-    }
-
-    /// Whether reads that no write of their server follows are validated before any write is
-    /// staged.
-    pub(super) fn guards_reads(self) -> bool {
-        !self.is(Sabotage::LeavesReadsUnguarded)
-    }
-
-    /// The time of a new timestamp, at `now`, by an engine whose last one was at `last`.
-    pub(super) fn time(self, now: u64, last: u64) -> u64 {
-        if self.is(Sabotage::ReusesTimestamps) { now | 0xff } else { now.max(last + 1) }
-    }
-
-    /// Whether the writes of a transaction are installed before its outcome is told.
-    pub(super) fn installs(self) -> bool {
-        !self.is(Sabotage::ForgetsInstalls)
-    }
-
-    /// The comparison of the CAS that installs a write: only if TS > C.
-    pub(super) fn install_if(self) -> (Compare, [u64; 2]) {
-        if self.is(Sabotage::InstallsAlways) {
-            // Nothing is compared, and nothing equals nothing.
-            (Compare::Equal, [0, 0])
-        } else {
-            (Compare::Greater, [u64::MAX, 0])
-        }
-    }
-
-    /// The write after which an aborted one raises C, if it does.
-    pub(super) fn bump(self, after: Option<Tag>) -> Option<Tag> {
-        after.filter(|_| !self.is(Sabotage::NeverBumps))
-    }
-
-    /// Whether a client reports the buffer that it has replaced.
-    pub(super) fn reports_replaced(self) -> bool {
-        !self.is(Sabotage::KeepsOldBuffers)
-    }
-
     /// Whether a server that ends a dead client's transaction asks the others.
     pub(super) fn asks_others(self) -> bool {
-        !self.is(Sabotage::RecoversAlone)
+        self.0 != Sabotage::RecoversAlone
     }
 }

@@ -67,6 +67,16 @@ pub(super) enum WriteCheck {
     Skipped,
 }
 
+impl WriteCheck {
+    /// The buffer in which the item of the write is staged; 0: none.
+    pub(super) const fn staged(self) -> u64 {
+        match self {
+            Self::Raised { staged, .. } | Self::Failed { staged, .. } => staged,
+            Self::NotReady | Self::Skipped => 0,
+        }
+    }
+}
+
 /// The condition under which a check runs that follows others in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
@@ -215,8 +225,7 @@ impl At<'_> {
             Outcome::Done(_) => Ok(ReadCheck::Raised),
             found @ Outcome::NotSwapped(_) => {
                 let pw = Tag(found.words()[0]);
-                let is_current = self.config.hooks().is_current(pw <= rc);
-                Ok(if is_current { ReadCheck::NotNeeded } else { ReadCheck::Failed { pw } })
+                Ok(if pw <= rc { ReadCheck::NotNeeded } else { ReadCheck::Failed { pw } })
             }
             Outcome::Refused(error) => Err(error),
             Outcome::Skipped => Ok(ReadCheck::Skipped),
@@ -317,7 +326,7 @@ impl At<'_> {
         let ts = item.ts.0;
         let target = Target::At(self.slot + word::C);
         let mut chain = Chain::default();
-        let (mode, mask) = self.config.hooks().install_if();
+        let (mode, mask) = (Compare::Greater, [ALL, 0]);
         if self.config.staging == Staging::AtPrepare {
             let swap = MaskedSwap::new(mode, [ts, 0], [ts, staged]).masked(mask, [ALL, ALL]);
             let swap = Primitive::compare_swap(target, swap);

@@ -20,7 +20,6 @@ use std::collections::BTreeSet;
 use nicol_core::chain::{CHAIN_BYTES_MAX, OPERATIONS_MAX};
 use nicol_core::ids::NodeId;
 
-use super::broken::Hooks;
 use super::chains::{mark_operations, write_operations};
 use super::config::{Prepare, Staging, TxConfig};
 
@@ -65,12 +64,14 @@ impl Bundle {
 pub(super) struct Plan {
     prepare: Prepare,
     staging: Staging,
-    hooks: Hooks,
+    /// Whether reads that no write of their server follows are validated before any write is
+    /// staged.
+    pub(super) guards_reads: bool,
 }
 
 impl Plan {
     pub(super) const fn of(config: &TxConfig) -> Self {
-        Self { prepare: config.prepare, staging: config.staging, hooks: config.hooks() }
+        Self { prepare: config.prepare, staging: config.staging, guards_reads: true }
     }
 
     /// The chains of the next round trip; none if nothing is due.
@@ -101,7 +102,7 @@ impl Plan {
     /// servers.
     fn goes_whole(self, due: &[Due], bundle: &Bundle) -> bool {
         let Bundle { reads, writes } = bundle;
-        let may_be_ended = self.staging == Staging::AtPrepare && self.hooks.guards_reads();
+        let may_be_ended = self.staging == Staging::AtPrepare && self.guards_reads;
         let is_followed = reads.is_empty() || !writes.is_empty() || !may_be_ended;
         (self.prepare == Prepare::OneChain || reads.is_empty())
             && is_followed
@@ -134,7 +135,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tx::broken::Sabotage;
 
     const A: NodeId = NodeId(0);
     const B: NodeId = NodeId(1);
@@ -151,11 +151,8 @@ mod tests {
         Due { server, read: false, write: Some(64) }
     }
 
-    const ONE: Plan = Plan {
-        prepare: Prepare::OneChain,
-        staging: Staging::AtPrepare,
-        hooks: Hooks(Sabotage::None),
-    };
+    const ONE: Plan =
+        Plan { prepare: Prepare::OneChain, staging: Staging::AtPrepare, guards_reads: true };
 
     fn bundle(reads: &[usize], writes: &[usize]) -> Bundle {
         Bundle { reads: reads.to_vec(), writes: writes.to_vec() }

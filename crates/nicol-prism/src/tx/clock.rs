@@ -5,7 +5,6 @@ use std::cell::Cell;
 use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;
 
-use super::broken::Hooks;
 use super::config::TxConfig;
 use crate::tag::{Tag, Writer};
 
@@ -21,7 +20,6 @@ pub(super) struct Clock<F> {
     ahead: Nanos,
     /// The last one that was chosen.
     last: Cell<u64>,
-    hooks: Hooks,
 }
 
 impl<F: Fabric> Clock<F> {
@@ -32,7 +30,6 @@ impl<F: Fabric> Clock<F> {
             writer: Writer::new(fabric.view(), fabric.here(), fabric.incarnation()),
             ahead,
             last: Cell::new(0),
-            hooks: config.hooks(),
         }
     }
 
@@ -41,8 +38,7 @@ impl<F: Fabric> Clock<F> {
     pub(super) fn after(&self, read: Tag) -> Option<Tag> {
         let now = (self.fabric.now() + self.ahead).0 / TICK.0;
         // Clients of one engine share a client id, so that no two may have one time.
-        let time = self.hooks.time(now, self.last.get());
-        let after = later(time, self.writer, read)?;
+        let after = later(now.max(self.last.get() + 1), self.writer, read)?;
         self.last.set(after.ts());
         Some(after)
     }

@@ -7,19 +7,17 @@ use std::sync::Arc;
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
-use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
-use nicol_kit::Computed;
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 
+use super::broken::choices::plan;
 use super::chains::At;
+use super::checks::Plan;
 use super::clock::Clock;
 use super::config::TxConfig;
 use super::node::Node;
 use crate::messages::{Handles, List};
 use crate::servers::Servers;
 use crate::tag::Tag;
-
-/// Execution rounds that one transaction may take.
-const ROUNDS_MAX: usize = 64;
 
 /// A client engine's coordinator.
 pub struct Coordinator<F: Fabric>(Rc<Steps<F>>);
@@ -34,9 +32,10 @@ impl<F: Fabric> Clone for Coordinator<F> {
 pub(super) struct Steps<F: Fabric> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
-    procedures: Procedures,
+    pub(super) procedures: Procedures,
     pub(super) servers: Servers<F>,
     pub(super) clock: Clock<F>,
+    pub(super) plan: Plan,
     sequence: Cell<u64>,
 }
 
@@ -74,6 +73,7 @@ impl<F: Fabric> Coordinator<F> {
             procedures: procedures.clone(),
             servers: Servers::new(fabric, &node.open),
             clock: Clock::new(fabric, node.config()),
+            plan: plan(node.config()),
             sequence: Cell::new(0),
         }))
     }
@@ -81,16 +81,25 @@ impl<F: Fabric> Coordinator<F> {
 
 impl<F: Fabric> CommitProtocol for Coordinator<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
-        let Self(steps) = self;
-        steps.sequence.set(steps.sequence.get() + 1);
-        let (here, life) = (steps.fabric.here(), steps.fabric.incarnation());
-        txn.id = TxnId::new(here, life, steps.sequence.get());
-        steps.fabric.work(Work::TxnSetup);
+        self.begin(txn);
         self.commit_transaction(txn).await.unwrap_or_else(Outcome::Aborted)
     }
 }
 
 impl<F: Fabric> Coordinator<F> {
+    pub(super) fn steps(&self) -> &Rc<Steps<F>> {
+        &self.0
+    }
+
+    /// Gives an attempt its id.
+    pub(super) fn begin(&self, txn: &mut Txn) {
+        let Self(steps) = self;
+        steps.sequence.set(steps.sequence.get() + 1);
+        let (here, life) = (steps.fabric.here(), steps.fabric.incarnation());
+        txn.id = TxnId::new(here, life, steps.sequence.get());
+        steps.fabric.work(Work::TxnSetup);
+    }
+
     /// Commits a transaction. [PRISM21 8.2]
     ///
     /// Errors: it has not committed, and holds nothing that others wait for, but for what a task of
@@ -99,30 +108,19 @@ impl<F: Fabric> Coordinator<F> {
         let Self(steps) = self;
         // [PRISM21 8.2 execution] Read every key, and compute the writes. Keys that this adds are
         // read in a further round.
-        let mut executed = steps.execute(txn, None).await?;
-        let mut rounds = 1;
-        while self.compute(txn, rounds)? == Computed::AddedKeys {
-            executed = steps.execute(txn, Some(executed)).await?;
-            rounds += 1;
-        }
+        let executed = steps.execute_rounds(txn).await?;
         // [PRISM21 8.2 prepare] TS, later than every RC.
         let latest = executed.latest(txn);
         let ts = steps.clock.after(latest).ok_or(Abort::NoResources)?;
         txn.install_at(ts.version());
         // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR); then [PRISM21 8.2 write
         // validation] TS > PW, and PW := TS; TS >= PR. In one chain at each server. AMB-53
-        let prepared = steps.prepare(txn, executed, ts).await?;
+        let prepared = match steps.prepare(txn, executed, ts).await {
+            Ok(prepared) => prepared,
+            // [PRISM21 8.2 abort] Raise C to TS where PW was raised.
+            Err(refused) => return Err(steps.abort(refused, ts)),
+        };
         // [PRISM21 8.2 commit] Install the writes, if TS > C.
         Ok(steps.commit(txn, prepared, ts).await)
-    }
-
-    /// One round of execution logic.
-    fn compute(&self, txn: &mut Txn, rounds: usize) -> Result<Computed, Abort> {
-        let _phase = self.0.fabric.phase("execution: logic");
-        self.0.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-        match self.0.procedures.execute(txn) {
-            Verdict::More if rounds == ROUNDS_MAX => Err(Abort::NoResources),
-            verdict => Computed::of(verdict),
-        }
     }
 }

@@ -3,13 +3,12 @@
 use std::rc::Rc;
 
 use nicol_core::chain::Chain;
-use nicol_core::fabric::{Fabric, FabricError, OneSided};
+use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, ShardId};
-use nicol_core::txn::{Abort, Txn};
+use nicol_core::txn::{Abort, Txn, Verdict};
 use nicol_core::units::Nanos;
-use nicol_kit::{Calls, VIEW_WAIT, count};
+use nicol_kit::{Calls, Computed, VIEW_WAIT, count};
 
-use super::broken::Hooks;
 use super::chains::{Installed, KEY_ONLY};
 use super::coordinator::{Access, Steps, list_for};
 use super::layout::{HEADER, slot_at};
@@ -22,6 +21,9 @@ use crate::tag::Tag;
 pub(super) const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);
 /// So often a chain that found no buffer is tried again: some 10 ms.
 pub(super) const NOT_READY_TRIES: u32 = 11;
+
+/// Execution rounds that one transaction may take.
+const ROUNDS_MAX: usize = 64;
 
 /// Proof that every key was read: where each entry's key is.
 #[must_use = "validate what was read"]
@@ -57,6 +59,29 @@ enum Looked {
 }
 
 impl<F: Fabric> Steps<F> {
+    /// Reads every key and computes the writes, in as many rounds as the logic adds keys.
+    ///
+    /// Errors: a server does not answer, or the logic aborts.
+    pub(super) async fn execute_rounds(&self, txn: &mut Txn) -> Result<Executed, Abort> {
+        let mut executed = self.execute(txn, None).await?;
+        let mut rounds = 1;
+        while self.compute(txn, rounds)? == Computed::AddedKeys {
+            executed = self.execute(txn, Some(executed)).await?;
+            rounds += 1;
+        }
+        Ok(executed)
+    }
+
+    /// One round of execution logic.
+    fn compute(&self, txn: &mut Txn, rounds: usize) -> Result<Computed, Abort> {
+        let _phase = self.fabric.phase("execution: logic");
+        self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+        match self.procedures.execute(txn) {
+            Verdict::More if rounds == ROUNDS_MAX => Err(Abort::NoResources),
+            verdict => Computed::of(verdict),
+        }
+    }
+
     /// Reads every key that has not been read yet. A key that is only overwritten is only looked
     /// for.
     pub(super) async fn execute(
@@ -219,9 +244,5 @@ impl<F: Fabric> Steps<F> {
     /// Why a transaction aborts that has met the prepared write of `pw`.
     pub(super) fn conflict(&self, pw: Tag, key: Key, otherwise: Abort) -> Abort {
         if self.node.may_stay_undecided(pw) { Abort::AwaitsRecovery { key } } else { otherwise }
-    }
-
-    pub(super) fn hooks(&self) -> Hooks {
-        self.node.config().hooks()
     }
 }

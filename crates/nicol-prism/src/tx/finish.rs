@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use nicol_core::chain::Chain;
 use nicol_core::fabric::{Fabric, FabricError};
-use nicol_core::txn::{Outcome, Txn};
+use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Nanos;
 use nicol_kit::{Calls, Open, count};
 
@@ -12,7 +12,7 @@ use super::chains::{Installed, WriteCheck, only_word};
 use super::config::Bump;
 use super::coordinator::{Access, Steps};
 use super::layout::word;
-use super::prepare::{Prepared, Write, item_of};
+use super::prepare::{Prepared, Refused, Write, item_of};
 use super::recovery::UNDECIDED_AFTER;
 use crate::messages::{Suspicion, Unused};
 use crate::tag::Tag;
@@ -28,9 +28,6 @@ impl<F: Fabric> Steps<F> {
     pub(super) async fn commit(self: &Rc<Self>, txn: &Txn, prepared: Prepared, ts: Tag) -> Outcome {
         let _phase = self.fabric.phase("commit");
         let writes = prepared.writes();
-        if !self.hooks().installs() {
-            return Outcome::Committed;
-        }
         let mut calls = Calls::<F, usize>::default();
         for (place, write) in writes.iter().enumerate() {
             calls.push(place, self.post_install(txn, write, ts, writes.len()));
@@ -56,7 +53,7 @@ impl<F: Fabric> Steps<F> {
     fn post_install(&self, txn: &Txn, write: &Write, ts: Tag, writes: usize) -> F::Completion {
         let config = self.node.config();
         let item = item_of(txn, write.index, ts, writes as u16, config.staging);
-        let chain = write.access.at(config).install(write.list.key, &item, staged(write));
+        let chain = write.access.at(config).install(write.list.key, &item, write.state.staged());
         self.post(&write.access, &chain)
     }
 
@@ -105,7 +102,7 @@ impl<F: Fabric> Steps<F> {
             self.servers.suspect(server, Suspicion::Unanswered);
         }
         let reports = self.node.config().recycling.has_reports();
-        if replaced == 0 || !reports || !self.hooks().reports_replaced() {
+        if replaced == 0 || !reports {
             return;
         }
         match item.filter(|(addr, _)| *addr == replaced) {
@@ -120,20 +117,21 @@ impl<F: Fabric> Steps<F> {
     }
 
     /// The transaction is complete, as far as `write` is concerned.
-    fn report_own(&self, write: &Write, ts: Tag) {
+    pub(super) fn report_own(&self, write: &Write, ts: Tag) {
         let Access { server, slot, ref handles, .. } = write.access;
-        let offset = staged(write);
+        let offset = write.state.staged();
         if offset != 0 {
             let unused = Unused { offset, stamp: ts.0, pointer: slot };
             self.servers.report(server, handles, unused);
         }
     }
 
-    /// Gives up the writes of a transaction that does not commit, in a task of its own.
+    /// Gives up the writes of a transaction that does not commit, in a task of its own; returns why
+    /// it does not.
     ///
     /// "PR and PW are left as they are"; to unblock others "the client updates C to TS if TS > C".
-    pub(super) fn give_up(self: &Rc<Self>, writes: Vec<Write>, ts: Tag) {
-        for write in writes {
+    pub(super) fn abort(self: &Rc<Self>, refused: Refused, ts: Tag) -> Abort {
+        for write in refused.writes {
             let bump = match write.state {
                 WriteCheck::Raised { old_pw, old_pr, .. } => match self.node.config().bump {
                     // DEVIATION [PRISM21 8.2 abort]: of every key whose PW was raised, and in the
@@ -144,7 +142,7 @@ impl<F: Fabric> Steps<F> {
                 },
                 WriteCheck::Failed { .. } | WriteCheck::NotReady | WriteCheck::Skipped => None,
             };
-            let Some(before) = self.hooks().bump(bump) else {
+            let Some(before) = bump else {
                 self.report_own(&write, ts);
                 continue;
             };
@@ -156,6 +154,7 @@ impl<F: Fabric> Steps<F> {
                 drop(open);
             });
         }
+        refused.abort
     }
 
     /// Raises C to `ts` once it is no earlier than `before`; false if that may never be.
@@ -217,12 +216,4 @@ struct Ended {
     replaced: u64,
     /// Whether it was sent more than once.
     again: bool,
-}
-
-/// The buffer in which the item of a write is staged; 0: none.
-fn staged(write: &Write) -> u64 {
-    match write.state {
-        WriteCheck::Raised { staged, .. } | WriteCheck::Failed { staged, .. } => staged,
-        WriteCheck::NotReady | WriteCheck::Skipped => 0,
-    }
 }

@@ -44,7 +44,7 @@ pub(super) struct Counts {
     pub(super) recovered: AtomicU64,
 }
 
-/// What a server knows of transactions whose clients have died.
+/// A server's knowledge of transactions whose clients have died.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     /// Nodes of which no chain can stage anything here any more.
@@ -53,7 +53,7 @@ pub(super) struct Ended {
     pub(super) decided: BTreeMap<Tag, bool>,
 }
 
-/// What transactions have left at a server.
+/// The leftovers of transactions at a server.
 #[derive(Default)]
 struct Left {
     /// Keys that no transaction can read, and the PW of each.
@@ -157,7 +157,7 @@ impl Node {
         self.has_lost_server() && client().is_some_and(|engine| self.lost.contain(engine.node))
     }
 
-    /// What transactions have left here.
+    /// The leftovers of transactions here.
     fn left(&self) -> Left {
         let Some(store) = &self.store else { return Left::default() };
         let staged = match self.config.staging {

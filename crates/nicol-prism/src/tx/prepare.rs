@@ -11,7 +11,7 @@ use nicol_core::units::Nanos;
 use nicol_kit::{Calls, count};
 
 use super::chains::{ReadCheck, When, WriteCheck, mark_operations, parse, write_operations};
-use super::checks::{Bundle, Due, Plan};
+use super::checks::{Bundle, Due};
 use super::config::{OwnReads, Staging};
 use super::coordinator::{Access, Steps, list_for};
 use super::execute::{Executed, NOT_READY_TRIES, NOT_READY_WAIT};
@@ -40,8 +40,34 @@ pub(super) struct Write {
 pub(super) struct Prepared(Vec<Write>);
 
 impl Prepared {
+    pub(super) fn as_writes(&self) -> &[Write] {
+        &self.0
+    }
+
     pub(super) fn writes(self) -> Vec<Write> {
         self.0
+    }
+}
+
+/// A transaction that one of its checks has refused, with what they have raised PW for.
+#[must_use = "give the writes up"]
+pub(super) struct Refused {
+    pub(super) abort: Abort,
+    pub(super) writes: Vec<Write>,
+}
+
+impl From<Abort> for Refused {
+    fn from(abort: Abort) -> Self {
+        Self { abort, writes: Vec::new() }
+    }
+}
+
+impl Refused {
+    /// Takes what is staged for a write that may be installed: what a client does that is broken on
+    /// purpose.
+    pub(super) fn unchecked(mut self) -> Prepared {
+        self.writes.retain(|write| write.state.staged() != 0);
+        Prepared(self.writes)
     }
 }
 
@@ -97,28 +123,27 @@ impl<F: Fabric> Steps<F> {
     /// Makes every check of a transaction, in one round trip where chains can hold them.
     /// [PRISM21 8.2 prepare]
     ///
-    /// Errors: one of them does not hold. What PW has been raised for is given up.
+    /// Errors: one of them does not hold.
     pub(super) async fn prepare(
         self: &Rc<Self>,
         txn: &Txn,
         executed: Executed,
         ts: Tag,
-    ) -> Result<Prepared, Abort> {
+    ) -> Result<Prepared, Refused> {
         let _phase = self.fabric.phase("prepare");
         let mut keys = self.keys_to_check(txn, &executed, ts)?;
-        let plan = Plan::of(self.node.config());
         let (mut wait, mut waits) = (NOT_READY_WAIT, 0);
         let mut rounds = 0;
         let refused = loop {
             let due: Vec<Due> = keys.iter().map(Checked::due).collect();
-            let round = plan.next_round(&due);
+            let round = self.plan.next_round(&due);
             if round.is_empty() {
                 break None;
             }
             self.count_round(rounds, &round, &due);
             rounds += 1;
             let found = self.check(txn, &mut keys, &round, ts).await;
-            let refused = found.end.or(self.hooks().refusal(found.write));
+            let refused = found.end.or(found.write);
             if refused.is_some() {
                 break refused;
             }
@@ -135,10 +160,7 @@ impl<F: Fabric> Steps<F> {
         };
         let writes = keys.into_iter().filter_map(|key| key.write).collect();
         match refused {
-            Some(abort) => {
-                self.give_up(writes, ts);
-                Err(abort)
-            }
+            Some(abort) => Err(Refused { abort, writes }),
             None => Ok(Prepared(writes)),
         }
     }

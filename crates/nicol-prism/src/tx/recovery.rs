@@ -75,7 +75,7 @@ async fn end_those_of<F: Fabric>(fabric: F, node: Arc<Node>, dead: NodeId, open:
     drop(open);
 }
 
-/// What servers have told of the transactions of a node that has died.
+/// The reports of servers about the transactions of a node that has died.
 #[derive(Default)]
 struct Stocks {
     /// Writes that have passed.

@@ -1,6 +1,5 @@
 //! How the engines of a node start.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::commit::CommitNode;
@@ -10,6 +9,8 @@ use nicol_core::ids::Side;
 use nicol_core::txn::Procedures;
 use nicol_kit::follow_views;
 
+use super::broken::front::Front;
+use super::broken::server::service;
 use super::config::Staging;
 use super::coordinator::Coordinator;
 use super::node::Node;
@@ -17,7 +18,7 @@ use super::recovery::end_what_is_left;
 use super::server::Server;
 
 impl CommitNode for Node {
-    type Coordinator<F: Fabric> = Coordinator<F>;
+    type Coordinator<F: Fabric> = Front<F>;
 
     const SCANS: bool = false;
 
@@ -25,11 +26,7 @@ impl CommitNode for Node {
     /// clocks are only loosely synchronized. [PRISM21 8.2]
     const PROMISE: Promise = Promise::Serializable;
 
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F, procedures: &Procedures) -> Option<Front<F>> {
         if fabric.here().side == Side::Nic {
             // It executes chains where the card does not, without knowing what they are about.
             return None;
@@ -37,11 +34,11 @@ impl CommitNode for Node {
         let node = self.clone();
         fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
         if self.is_server() {
-            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone())));
+            fabric.serve(service(fabric, self, Server::start(fabric.clone(), self.clone())));
             if fabric.here().core == 0 && self.config().staging == Staging::AtPrepare {
                 fabric.spawn(end_what_is_left(fabric.clone(), self.clone()));
             }
         }
-        Some(Coordinator::new(fabric, self, procedures))
+        Some(Front::new(Coordinator::new(fabric, self, procedures)))
     }
 }

@@ -203,7 +203,7 @@ fn bitfield<'t, const READS: bool>(
     if len > work.value_max() {
         return Err(Stop::Error(TOO_LONG));
     }
-    work.spend(len)?;
+    work.spend_on_value(len)?;
     let mut value = work.take(found);
     value.resize(len, 0);
     reply.array(fields.len());

@@ -84,7 +84,7 @@ fn setbit<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> R
     if len > work.value_max() {
         return Err(Stop::Error(TOO_LONG));
     }
-    work.spend(len)?;
+    work.spend_on_value(len)?;
     let mut value = work.take(found);
     value.resize(len, 0);
     reply.integer(i64::from(value[byte] >> shift & 1));

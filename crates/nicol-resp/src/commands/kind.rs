@@ -12,3 +12,6 @@ pub struct Type {
     /// The answer of OBJECT ENCODING.
     pub encoding: fn(&[u8], &Sizes) -> &'static [u8],
 }
+
+/// The number of strings.
+pub const STRING: u8 = 0;

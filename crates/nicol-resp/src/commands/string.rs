@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::expiry::{Expiry, Timing, Unit};
 use super::key_places::KeyPlaces;
-use super::kind::Type;
+use super::kind::{STRING, Type};
 use super::long_double::{LongDouble, NotFinite};
 use super::number::{NOT_AN_INTEGER, parse_i64, push_i64};
 use super::spec::{GROW, Plan, READ, REMOVE, Run, SLOW_READ, Spec, WRITE, as_sent};
@@ -15,7 +15,7 @@ use crate::transactions::planner::Planner;
 use crate::transactions::sizes::Sizes;
 use crate::transactions::work::{Stop, Work};
 
-pub const TYPE: Type = Type { name: "string", number: 0, encoding };
+pub const TYPE: Type = Type { name: "string", number: STRING, encoding };
 
 pub const COMMANDS: &[Spec] = &[
     string("append", 3, (WRITE, KeyPlaces::ONE), append, "Append a value to a key"),
@@ -175,7 +175,7 @@ fn set<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Resu
     let present = work.is_present(found);
     let refused = (flags & SET_NX != 0 && present) || (flags & SET_XX != 0 && !present);
     if !refused {
-        work.spend(value.bytes.len())?;
+        work.spend_on_value(value.bytes.len())?;
     }
     match (gets, refused) {
         (true, _) => work.answer(found, reply)?,
@@ -194,7 +194,7 @@ fn set_nx<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> R
     let found = work.find(key)?;
     let absent = !work.is_present(found);
     if absent {
-        work.spend(value.bytes.len())?;
+        work.spend_on_value(value.bytes.len())?;
         work.overwrite(found, &TYPE, Cow::Borrowed(value.bytes), None)?;
     }
     reply.integer(i64::from(absent));
@@ -210,7 +210,7 @@ fn get<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Resu
 fn get_set<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let [key, value] = args else { return Err(Stop::Malformed) };
     let found = work.typed(key, &TYPE)?;
-    work.spend(value.bytes.len())?;
+    work.spend_on_value(value.bytes.len())?;
     work.answer(found, reply)?;
     work.replace(found, Some(Cow::Borrowed(value.bytes)), None)
 }
@@ -281,7 +281,7 @@ fn append<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> R
         return Err(Stop::Error(TOO_LONG));
     }
     // Only the first change of a value copies it; the budget counts that copy once.
-    work.spend(if work.is_owned(found) { tail.len() } else { len + tail.len() })?;
+    work.spend_on_value(if work.is_owned(found) { tail.len() } else { len + tail.len() })?;
     let mut value = work.take(found);
     value.extend_from_slice(tail);
     reply.integer(value.len() as i64);
@@ -314,7 +314,7 @@ fn get_range<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
     };
     let found = work.typed(key, &TYPE)?;
     let range = range(first, last, work.len(found));
-    work.spend(range.len())?;
+    work.spend_on_value(range.len())?;
     reply.bulk(&work.value(found).unwrap_or_default()[range]);
     Ok(())
 }
@@ -333,7 +333,7 @@ fn set_range<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -
     if end > work.value_max() {
         return Err(Stop::Error(TOO_LONG));
     }
-    work.spend(end.max(len))?;
+    work.spend_on_value(end.max(len))?;
     let mut value = work.take(found);
     value.resize(end.max(len), 0);
     value[end - patch.len()..end].copy_from_slice(patch);
@@ -421,7 +421,7 @@ fn mset_nx<'t>(work: &mut Work<'t>, pairs: &[Arg<'t>], reply: &mut Reply<'_>) ->
 
 fn set_all<'t>(work: &mut Work<'t>, pairs: &[Arg<'t>]) -> Result<(), Stop> {
     let (pairs, []) = pairs.as_chunks::<2>() else { return Err(Stop::Malformed) };
-    work.spend(pairs.iter().flatten().map(|arg| arg.bytes.len()).sum())?;
+    pairs.iter().flatten().try_for_each(|arg| work.spend_on_value(arg.bytes.len()))?;
     for [key, value] in pairs {
         let found = work.find(key)?;
         work.overwrite(found, &TYPE, Cow::Borrowed(value.bytes), None)?;

@@ -18,14 +18,14 @@ use super::meter::TOO_LONG;
 use super::{WRITES, on_machine, perform, shebang};
 use crate::commands::dump::{libraries_of, payload_of};
 use crate::commands::glob::matches;
+use crate::config::COLLECTION_BYTES_MAX;
 use crate::connection::encode::Reply;
 use crate::transactions::plan::Arg;
 use crate::transactions::work::{Peek, Stop, Work};
 
 /// Bytes of all libraries that a value may have at most are said by the limit of values.
 const LOAD_TIMEOUT: &[u8] = b"ERR FUNCTION LOAD timeout: the code of the library takes too long";
-const TOO_LARGE: &[u8] =
-    b"ERR the libraries are too large: together they have the limit of a value";
+const TOO_LARGE: &[u8] = b"ERR the libraries are too large: together they exceed 1000000 bytes";
 
 /// What FUNCTION does, as plans say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ pub fn function<'t>(
             return Ok(());
         }
     };
-    if after.len() > work.value_max() {
+    if after.len() > COLLECTION_BYTES_MAX {
         return Err(Stop::Error(TOO_LARGE));
     }
     let found = work.find(key)?;

@@ -45,6 +45,7 @@ use self::output::OutputHead;
 use self::plan::{PlanBuilder, Planned};
 use crate::commands::errors::OUT_OF_MEMORY;
 use crate::commands::touches;
+use crate::config::LARGE_BYTES;
 use crate::connection::mailbox::{Completion, Mailbox, Promise};
 use crate::events::Event;
 use crate::shared::{Shared, count};
@@ -179,7 +180,7 @@ impl Transactions {
 
     /// Handles the store's answer to an attempt, or that of the front to one without records.
     pub fn answered(&mut self, completion: Completion) {
-        self.in_flight.ended(&completion.request);
+        self.in_flight.ended(&completion.request, completion.response.output.len());
         self.completed(completion);
     }
 
@@ -464,7 +465,8 @@ impl Transactions {
             return false;
         }
         let backend = &self.shared.backend;
-        if too_large && (backend.is_out_of_room() || backend.is_full()) {
+        let is_full = || backend.is_full() || is_large(failed);
+        if too_large && (backend.is_out_of_room() || is_full()) {
             return false;
         }
         let limits = &self.shared.config.limits;
@@ -550,7 +552,7 @@ impl Transactions {
             )
             .into(),
             Abort::NoResources if self.shared.backend.is_out_of_room() => OUT_OF_ROOM.to_vec(),
-            Abort::NoResources if self.shared.backend.is_full() => {
+            Abort::NoResources if self.shared.backend.is_full() || is_large(open) => {
                 count(&self.shared.counters.out_of_memory, 1);
                 OUT_OF_MEMORY.to_vec()
             }
@@ -568,6 +570,11 @@ impl Transactions {
             .into(),
         }
     }
+}
+
+/// Whether a transaction was given a large value, which a store may refuse while it takes others.
+fn is_large(open: &Open) -> bool {
+    open.planned.request().args.len() > LARGE_BYTES
 }
 
 /// The halves of a batch that has aborted in the store: each has fewer conflicts.

@@ -12,10 +12,13 @@ use crate::clock::Clock;
 use crate::commands::errors::arity_error;
 use crate::commands::expiry::Expiry;
 use crate::commands::key_places::KeyPlaces;
-use crate::config::Limits;
+use crate::config::{LARGE_BYTES, LARGE_BYTES_MAX, Limits};
 use crate::connection::parse::Command;
 use crate::eviction::Eviction;
 use crate::scripts::registry::Scripts;
+
+/// Arguments of a command whose sizes are looked at one by one only if one of them is long.
+const SMALL_COMMAND: usize = 8;
 
 /// Adds commands to plans.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +161,15 @@ impl<'a> Planner<'a> {
         if keys.step == 2 && command.len().is_multiple_of(2) {
             return Err(arity_error(name));
         }
+        // Most are so short that no limit matters, wherever their keys stand.
+        let least = self.limits.key_bytes.min(self.limits.value_bytes);
+        let is_small = command.len() <= SMALL_COMMAND
+            && command.args(1).all(|arg| arg.len() <= least)
+            && SMALL_COMMAND * least <= self.limits.transaction_bytes
+            && SMALL_COMMAND <= self.limits.transaction_keys;
+        if is_small {
+            return Ok(());
+        }
         let max = self.limits.transaction_keys;
         if keys.count(command.len()) > max && self.rows(keys, command).len() > max {
             return Err(format!("ERR too many keys (limit {max} keys)").into());
@@ -173,7 +185,9 @@ impl<'a> Planner<'a> {
                 return Err(format!("ERR {what} is too large (limit {max} bytes)").into());
             }
         }
-        if command.bytes() > transaction_bytes {
+        let large =
+            command.args(1).map(<[u8]>::len).filter(|len| *len > LARGE_BYTES).sum::<usize>();
+        if command.bytes() - large > transaction_bytes || large > LARGE_BYTES_MAX {
             return Err(
                 format!("ERR command is too large (limit {transaction_bytes} bytes)").into()
             );

@@ -4,19 +4,20 @@
 //! after them, and becomes new records at the end. Commands reach keys through [`Work`] only, and
 //! what a type of value writes is told apart from the others by the number in its record.
 
+mod budget;
 mod events;
 mod pages;
 mod rows;
 mod scripts;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::ops::Range;
 use std::time::Instant;
 
 use nicol_core::ids::Key;
-use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, Txn, VALUE_MAX};
+use nicol_core::txn::{KEYS_MAX, Txn, VALUE_MAX};
 
+use self::budget::Budget;
 use self::pages::Pages;
 use self::rows::Rows;
 use super::news::News;
@@ -26,7 +27,8 @@ use super::plan::{Arg, Plan};
 use super::record::{self, Database, Pair};
 use super::sizes::Sizes;
 pub use super::stop::Stop;
-use crate::commands::kind::Type;
+use crate::commands::kind::{STRING, Type};
+use crate::config::COLLECTION_BYTES_MAX;
 use crate::connection::encode::Reply;
 use crate::scripts::arena::Arena;
 use crate::scripts::caller::Caller;
@@ -35,12 +37,8 @@ pub use self::{pages::Page, scripts::Scripted};
 
 pub const WRONG_TYPE: &[u8] = b"WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// Bytes of packed values that the commands of a transaction may make one after the other: its
-/// engine does nothing else for some 100 ms.
-const COPIED_MAX: usize = 1 << 30;
-const TOO_MANY: &[u8] =
-    b"ERR collection is too large: its elements exceed the limit of a value (CONFIG GET \
-      proto-max-bulk-len)";
+const TOO_MANY: &[u8] = b"ERR collection is too large: its elements exceed 1000000 bytes";
+const _: () = assert!(COLLECTION_BYTES_MAX == 1_000_000, "as the text says");
 
 const TOO_MANY_KEYS: &[u8] = b"ERR too many keys: BY and GET name more than a transaction may have";
 
@@ -108,10 +106,7 @@ pub struct Work<'t> {
     script_budget: Option<(u64, Instant)>,
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
-    /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
-    spent: Cell<usize>,
-    /// Bytes of packed values that its commands have made, against [`COPIED_MAX`].
-    copied: Cell<usize>,
+    budget: Budget,
     lookups: Lookups,
     news: News,
     /// The number of the command that is run, from 1.
@@ -142,8 +137,7 @@ impl<'t> Work<'t> {
             rows: Rows::new(txn),
             script_budget: None,
             heads: vec![None; txn.entries().len()],
-            spent: Cell::new(0),
-            copied: Cell::new(0),
+            budget: Budget::default(),
             lookups: Lookups::default(),
             news: News::default(),
             command: 0,
@@ -336,14 +330,10 @@ impl<'t> Work<'t> {
     /// Takes what storing `packed` needs off the budget: if this transaction has made the value
     /// that it replaces, only what it is longer.
     fn reserve(&self, found: Found, packed: &[u8]) -> Result<(), Stop> {
-        if packed.len() > self.value_max() {
+        if packed.len() > self.value_max().min(COLLECTION_BYTES_MAX) {
             return Err(Stop::Error(TOO_MANY));
         }
-        let copied = self.copied.get().saturating_add(packed.len());
-        if copied > COPIED_MAX {
-            return Err(Stop::Overflow);
-        }
-        self.copied.set(copied);
+        self.budget.copy(packed.len())?;
         let replaced = if self.is_owned(found) { self.len(found) } else { 0 };
         self.spend(packed.len().saturating_sub(replaced))
     }
@@ -380,7 +370,11 @@ impl<'t> Work<'t> {
         value: Vec<u8>,
         expires: Option<i64>,
     ) -> Result<(), Stop> {
-        self.reserve(found, &value)?;
+        if kind.number == STRING {
+            self.spend_on_value(value.len())?;
+        } else {
+            self.reserve(found, &value)?;
+        }
         self.overwrite(found, kind, Cow::Owned(value), expires)
     }
 
@@ -391,14 +385,14 @@ impl<'t> Work<'t> {
 
     /// Answers the value, or null.
     pub fn answer(&mut self, found: Found, reply: &mut Reply<'_>) -> Result<(), Stop> {
-        self.spend(self.len(found))?;
+        self.spend_on_value(self.len(found))?;
         reply.bulk_or_null(self.value(found));
         Ok(())
     }
 
     /// Stores a value that takes the old one's deadline.
     pub fn store(&mut self, found: Found, value: Cow<'t, [u8]>) -> Result<(), Stop> {
-        self.spend(value.len())?;
+        self.spend_on_value(value.len())?;
         self.change(found, Some(value))
     }
 
@@ -443,14 +437,14 @@ impl<'t> Work<'t> {
 
     /// Gives a key another deadline; its value is written again with it.
     pub fn move_deadline(&mut self, found: Found, deadline: Option<i64>) -> Result<(), Stop> {
-        self.spend(self.len(found))?;
+        self.spend_on_value(self.len(found))?;
         let value = self.slots[found.0].value.take();
         self.replace(found, value, deadline)
     }
 
     /// Moves the value of one key, its type and its deadline to another.
     pub fn rename(&mut self, from: Found, to: Found) -> Result<(), Stop> {
-        self.spend(self.len(from))?;
+        self.spend_on_value(self.len(from))?;
         let Slot { value, kind, expires, .. } = &mut self.slots[from.0];
         let (value, kind, expires) = (value.take(), *kind, *expires);
         self.replace(from, None, None)?;
@@ -460,7 +454,7 @@ impl<'t> Work<'t> {
 
     /// Gives a key the type and the deadline of another, and a copy of its value.
     pub fn copy(&mut self, from: Found, to: Found, value: Cow<'t, [u8]>) -> Result<(), Stop> {
-        self.spend(value.len())?;
+        self.spend_on_value(value.len())?;
         let Slot { kind, expires, .. } = self.slots[from.0];
         self.slots[to.0].kind = kind;
         self.replace(to, Some(value), expires)
@@ -515,12 +509,12 @@ impl<'t> Work<'t> {
 
     /// Takes `bytes` off the transaction's budget.
     pub fn spend(&self, bytes: usize) -> Result<(), Stop> {
-        let spent = self.spent.get().saturating_add(bytes);
-        if spent > TXN_BYTES_MAX {
-            return Err(Stop::Overflow);
-        }
-        self.spent.set(spent);
-        Ok(())
+        self.budget.spend(bytes)
+    }
+
+    /// Takes a value of `bytes` off the budget, from which a large one is apart.
+    pub fn spend_on_value(&self, bytes: usize) -> Result<(), Stop> {
+        self.budget.spend_on_value(bytes)
     }
 
     /// The new records, in `values`: what the old one held of other keys, then the changed ones.

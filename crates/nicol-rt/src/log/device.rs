@@ -236,7 +236,7 @@ impl<'d, N: FnMut(Persist), X: FnMut(&io::Error)> Device<'d, N, X> {
     }
 }
 
-/// What became of bytes.
+/// The result of appending bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Appended {
     Durable,

@@ -38,7 +38,7 @@ pub(super) fn draw() -> io::Result<u64> {
     getrandom::u64().map_err(|error| io::Error::other(format!("the random source: {error}")))
 }
 
-/// Is this a device without room, and not one that has failed?
+/// True if the device has no room, false if it has failed.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

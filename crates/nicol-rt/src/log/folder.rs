@@ -340,7 +340,7 @@ fn check_file(path: &Path, node: NodeId) -> io::Result<()> {
     Err(at(path)(io::Error::new(io::ErrorKind::InvalidData, text)))
 }
 
-/// Is this a log or a saved table, or one that was being made when its process ended?
+/// True of a log or a saved table, and of one that was being made when its process ended.
 fn is_of_run(path: &Path) -> bool {
     let stem = path.with_extension("");
     let is_log = numbered::<u16>(&stem, "node-").is_some();

@@ -15,7 +15,7 @@ const MAGIC: [u8; 8] = *b"NICOLLOG";
 /// The version that this code writes, and the only one that it reads.
 const VERSION: u32 = 3;
 /// Bytes of the largest record: more than any log ring holds of one transaction.
-pub const RECORD_BYTES_MAX: usize = 64 << 20;
+pub const RECORD_BYTES_MAX: usize = 80 << 20;
 
 mod header {
     use std::ops::Range;

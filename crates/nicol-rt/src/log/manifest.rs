@@ -38,7 +38,7 @@ pub struct ListedRun {
     pub logs: Vec<u64>,
 }
 
-/// What the copies of a manifest say.
+/// The content of a manifest's copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundManifest {
     /// There is no copy.
@@ -50,7 +50,7 @@ pub enum FoundManifest {
 }
 
 impl Manifest {
-    /// What the copies in `dir` say.
+    /// The content of the copies in `dir`.
     ///
     /// # Errors
     /// If one is there and cannot be read; they name it.
@@ -144,7 +144,7 @@ impl Manifest {
     }
 }
 
-/// Is this a copy of a manifest, or one that was being made?
+/// True of a copy of a manifest, and of one that was being made.
 pub(super) fn is_manifest(path: &Path) -> bool {
     let is_new = path.extension().is_some_and(|extension| extension == "new");
     let stem: PathBuf = if is_new { path.with_extension("") } else { path.to_owned() };

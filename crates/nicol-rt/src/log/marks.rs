@@ -25,7 +25,7 @@ pub struct Marks {
     path: PathBuf,
     file: File,
     nonce: u64,
-    /// What was noted last, and how often something was.
+    /// The numbers noted last, and how often any were.
     noted: Vec<u64>,
     count: u64,
 }

@@ -39,7 +39,7 @@ pub(crate) use queue::{LogQueue, Persist, Persisted};
 pub use reader::{LogEntry, LogReader, Lost};
 pub use tables::{Tables, TablesError, TablesHeader, WrittenTables, read_tables, write_tables};
 
-/// What makes a node's writes durable.
+/// The device that makes a node's writes durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogDevice {
     /// Memory counts as durable, as if it were battery-backed: the papers' assumption. Without such
@@ -85,9 +85,8 @@ pub struct UnknownLogDevice(pub String);
 pub(crate) trait Disk {
     /// The word with which its checksums begin.
     fn nonce(&self) -> u64;
-    /// Appends `bytes`.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Is there room for more than what was appended? Tries to reserve some if there was none.
+    /// True if there is room for more than was appended. Tries to reserve some if there was none.
     fn has_room(&mut self) -> bool;
     /// Returns when everything appended is durable.
     fn sync(&mut self) -> io::Result<()>;

@@ -31,7 +31,7 @@ struct Waiting {
     persists: VecDeque<Persist>,
     asked: Option<Ask>,
     answer: Option<Answer>,
-    /// Is the host about to crash? Then no persist is handed back.
+    /// True if the host is about to crash. Then no persist is handed back.
     held: bool,
     closed: bool,
     ended: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Persist {
     pub(crate) operation: Operation,
 }
 
-/// What a log thread is asked for, one thing at a time.
+/// A request to a log thread, one at a time.
 pub(crate) enum Ask {
     /// The host has crashed: decide about what was not handed back.
     Crash {
@@ -79,7 +79,7 @@ pub(crate) enum Answer {
     Switched,
 }
 
-/// What a log thread does next.
+/// The next action of a log thread.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// A group of persists waits.
@@ -147,7 +147,7 @@ impl LogQueue {
         }
     }
 
-    /// What the device holds. Nothing if its thread has ended.
+    /// The content of the device. Nothing if its thread has ended.
     pub(crate) fn content(&self) -> Vec<MediumWrite> {
         match self.ask(Ask::Content) {
             Some(Answer::Content(writes)) => writes,

@@ -17,7 +17,7 @@ use super::format::{
 /// Bytes read at a time, and passed before they are dropped.
 const CHUNK: usize = 1 << 20;
 
-/// What stands in a log file.
+/// An element of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEntry<'a> {
     Record(LogRecord<'a>),

@@ -64,7 +64,7 @@ pub struct WrittenTables {
     pub nonce: u64,
 }
 
-/// What was read.
+/// The size of what was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
     pub header: TablesHeader,
@@ -95,7 +95,7 @@ pub(super) fn has_tables(run: &Path) -> bool {
     NAMES.iter().any(|name| run.join(name).exists())
 }
 
-/// Is this the name, without an extension, of saved tables?
+/// True of the name, without an extension, of saved tables.
 pub(super) fn is_table(stem: &Path) -> bool {
     NAMES.iter().any(|name| stem.file_name().is_some_and(|found| found == *name))
 }
@@ -230,7 +230,7 @@ struct Copies {
     paths: [PathBuf; 2],
     /// How the file ranks, its name, and the file.
     files: Vec<(usize, PathBuf, File)>,
-    /// What was read last.
+    /// The content that was read last.
     bytes: Vec<u8>,
     repaired: u64,
 }

@@ -35,7 +35,7 @@ struct Broken<F: Fabric, X: Executor> {
 }
 
 impl<F: Fabric, X: Executor> Broken<F, X> {
-    /// Is a request that comes with a message of this kind forgotten?
+    /// True if a request that comes with a message of this kind is forgotten.
     fn forgets(&self, kind: u16) -> bool {
         let (server, shared) = (&self.server, self.server.shared());
         let queue_is_full = || server.queue().borrow().len() == QUEUE_MAX;

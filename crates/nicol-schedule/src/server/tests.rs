@@ -70,7 +70,7 @@ fn request_with(header: Header, id: TxnId) -> Raw {
     Raw(body)
 }
 
-/// What a client makes of the server.
+/// A client's view of the server.
 enum Asks {
     /// Sends so many requests that end too early, each from a slot of its own, and then runs a
     /// transaction.

@@ -247,7 +247,7 @@ fn peaks(bed: &Testbed) -> Lines {
     Ok(lines)
 }
 
-/// What lies in a small range, and what is large. [OffPath23 3.2, 3.3]
+/// The bytes of a small range, and of a large transfer. [OffPath23 3.2, 3.3]
 fn addresses_and_sizes(bed: &Testbed) -> Lines {
     let mut lines = Vec::new();
     for (verb, published) in [(Verb::Write, [77.9, 22.7]), (Verb::Read, [85.0, 50.0])] {

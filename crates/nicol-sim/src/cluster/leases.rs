@@ -21,6 +21,13 @@ pub(super) fn renew(cluster: &SimCluster) {
     let asking = asking(shared, state, now);
     let Some(service) = &mut state.view_service else { return };
     service.members.update(now, &asking, now + SERVICE_LATENCY + LEASE);
+    for &side in &asking {
+        let (node, of, _) = side;
+        let mut engines = shared.engines_of(node, of);
+        if engines.next().is_some_and(|index| cluster.engine_at(index).is_complete()) {
+            service.members.complete(side);
+        }
+    }
     let view = service.members.view().clone();
     let until = |node, side| match service.endless {
         true => Nanos::MAX,

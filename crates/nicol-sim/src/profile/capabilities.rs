@@ -25,7 +25,7 @@ pub enum OneSidedBy {
     HostCores,
 }
 
-/// What a system may need of a node's hardware, as one profile has it.
+/// The capabilities that a system may need, as one profile has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     pub nic_cores: NicCores,
@@ -39,7 +39,7 @@ pub struct Capabilities {
 }
 
 impl Profile {
-    /// What the hardware offers to a system.
+    /// The capabilities that hardware offers to a system.
     pub fn capabilities(&self) -> Capabilities {
         let cores = &self.cores;
         let nic_cores = match (cores.nic_is_separate.value, cores.on_path.value) {

@@ -170,7 +170,7 @@ pub struct MemoryTimes {
     pub write_interval: Picos,
 }
 
-/// What a DMA engine moves.
+/// The direction of a DMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaRates {
     small: BitsPerSec,

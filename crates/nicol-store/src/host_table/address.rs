@@ -178,7 +178,7 @@ impl Geometry {
         Home { segment, chunk, slot }
     }
 
-    /// What a segment whose header says `level` proves about the table's progress.
+    /// The progress of the table that a segment proves whose header says `level`.
     pub fn progress_of(&self, segment: u64, level: u8) -> Progress {
         let Some(below) = level.checked_sub(1) else { return Progress::default() };
         let first = self.segments() << below;

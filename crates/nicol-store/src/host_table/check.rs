@@ -166,7 +166,7 @@ impl<'t> Audit<'t> {
     }
 }
 
-/// What [`Audit::check`] counts.
+/// The counts of [`Audit::check`].
 #[derive(Debug, Default)]
 struct Counts {
     records: u64,

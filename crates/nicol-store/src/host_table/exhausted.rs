@@ -42,6 +42,28 @@ fn bit_of(len: usize) -> u32 {
     }
 }
 
+/// Blocks from which on a value is large: a table refuses it as soon as its memory has less room
+/// than a block, and not only once it is used up.
+const LARGE_BLOCK: u64 = 1 << 20;
+
+/// The groups of large blocks of which one is larger than `room`.
+pub(super) fn sizes_beyond(room: u64) -> u32 {
+    let mut bits = 0;
+    for class in SizeClass::all().rev() {
+        if class.block_bytes() <= room.max(LARGE_BLOCK) {
+            break;
+        }
+        bits |= 1 << (class.index() / GROUP);
+    }
+    bits & !sizes_up_to(LARGE_BLOCK)
+}
+
+/// The groups that have a block of up to so many bytes.
+const fn sizes_up_to(bytes: u64) -> u32 {
+    let last = SizeClass::holding(bytes).index() / GROUP;
+    (2 << last) - 1
+}
+
 /// The groups of sizes of which one has no free block.
 pub(super) fn sizes_of(heap: &Heap) -> u32 {
     heap.exhausted().fold(0, |bits, class| bits | 1 << (class.index() / GROUP))
@@ -75,6 +97,11 @@ impl ExhaustedSpace {
     /// Returns true if no size of values is exhausted.
     pub const fn takes_values(self) -> bool {
         self.sizes == 0
+    }
+
+    /// Returns true if no record and no value is refused that is not large.
+    pub const fn takes_usual(self) -> bool {
+        self.sizes & sizes_up_to(LARGE_BLOCK) == 0 && !self.records
     }
 
     /// Returns true if a further record must be refused.

@@ -75,17 +75,12 @@ impl BlockRef {
 /// A slot as a reader found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotView<'a> {
-    /// An empty slot.
     Empty,
     /// A slot being written: read it again.
     Torn,
-    /// A record.
     Record {
-        /// Its key.
         key: Key,
-        /// Its version.
         version: Version,
-        /// Its value.
         stored: StoredValue<'a>,
     },
 }
@@ -179,7 +174,6 @@ pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
 /// A slot as local accesses beside its writer find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotRead {
-    /// An empty slot.
     Empty,
     /// A slot being written: read it again.
     Torn,

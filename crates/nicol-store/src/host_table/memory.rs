@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use nicol_core::memory::Region;
+use nicol_core::memory::{Copies, Region};
 use nicol_core::units::Bytes;
 
 use super::PageRef;
@@ -21,10 +21,9 @@ impl Chunks {
         Self((0..chunks_max).map(|_| OnceLock::new()).collect())
     }
 
-    /// A deep copy.
-    pub(super) fn copy(&self) -> Self {
+    pub(super) fn copy_in(&self, pages: Copies) -> Self {
         let copy = |cell: &OnceLock<Arc<Region>>| match cell.get() {
-            Some(region) => OnceLock::from(Arc::new(region.copy())),
+            Some(region) => OnceLock::from(Arc::new(region.copy_in(pages))),
             None => OnceLock::new(),
         };
         Self(self.0.iter().map(copy).collect())

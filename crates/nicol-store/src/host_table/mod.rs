@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::memory::{Region, WORD};
+use nicol_core::memory::{Copies, Region, WORD};
 use nicol_core::units::Bytes;
 
 pub use address::{Home, LEVELS_MAX, Progress, SlotHash};
@@ -159,7 +159,7 @@ pub enum Growth {
     },
 }
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The record's version; of an absent one, its segment's floor.
@@ -168,7 +168,7 @@ pub struct Lookup {
     pub present: bool,
 }
 
-/// What an applied write did.
+/// The effect of an applied write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The record was inserted, replaced or deleted.
@@ -177,7 +177,7 @@ pub enum Applied {
     Skipped,
 }
 
-/// What [`HostTable::advance`] did.
+/// The effect of [`HostTable::advance`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advance {
     /// Segments split.
@@ -187,7 +187,7 @@ pub struct Advance {
 }
 
 impl Advance {
-    /// What both have done.
+    /// The effect of both together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         let (segments, records) = (self.segments, self.records);
@@ -254,7 +254,7 @@ pub struct HostTable {
     heap: Chunks,
     writer: Mutex<Writer>,
     progress: AtomicU64,
-    /// Is a doubling under way, or due?
+    /// True if a doubling is under way, or due.
     growing: AtomicBool,
     len: AtomicU64,
     overflowed: AtomicU64,
@@ -287,16 +287,16 @@ impl HostTable {
     /// A deep copy with every record in the same slot. Requires exclusive access.
     ///
     /// Cost: a copy of the memory, a fraction of inserting the records.
-    pub fn copy(&self) -> Self {
+    pub fn copy_in(&self, pages: Copies) -> Self {
         let writer = self.writer().clone();
         let word = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Self {
             geometry: self.geometry,
             growth: self.growth,
             records_max: self.records_max,
-            slots: self.slots.copy(),
-            pages: self.pages.copy(),
-            heap: self.heap.copy(),
+            slots: self.slots.copy_in(pages),
+            pages: self.pages.copy_in(pages),
+            heap: self.heap.copy_in(pages),
             writer: Mutex::new(writer),
             progress: word(&self.progress),
             growing: AtomicBool::new(self.growing.load(Ordering::Relaxed)),
@@ -374,12 +374,15 @@ impl HostTable {
         }
     }
 
-    /// What a transaction may no longer write. Checked before commit.
+    /// The writes that a transaction may no longer make. Checked before commit.
     ///
     /// Cost: two loads; more once the records that it was made for are there, and the writer's
     /// mutex once the memory is used up.
     pub fn exhausted_space(&self) -> ExhaustedSpace {
-        let sizes = if self.may_grow() { 0 } else { exhausted::sizes_of(&self.writer().heap) };
+        let sizes = match self.room() {
+            0 => exhausted::sizes_of(&self.writer().heap),
+            room => exhausted::sizes_beyond(room),
+        };
         ExhaustedSpace::new(sizes, self.geometry.inline, !self.has_capacity())
     }
 
@@ -440,7 +443,7 @@ impl HostTable {
         self.len() * 100 >= self.slots() * LOAD_MAX_PERCENT
     }
 
-    /// Is there memory for one more split?
+    /// True if there is memory for one more split.
     fn may_split(&self) -> bool {
         let Growth::Doubling { memory_max } = self.growth else { return false };
         let progress = self.progress();
@@ -461,12 +464,18 @@ impl HostTable {
         }
     }
 
-    /// Is there memory below the limit?
+    /// True if there is memory below the limit.
     #[inline]
     fn may_grow(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// Bytes of memory below the limit.
+    #[inline]
+    fn room(&self) -> u64 {
         match self.growth {
-            Growth::Off => true,
-            Growth::Doubling { memory_max } => self.memory() < memory_max,
+            Growth::Off => u64::MAX,
+            Growth::Doubling { memory_max } => memory_max.0.saturating_sub(self.memory().0),
         }
     }
 

@@ -29,7 +29,7 @@ const PAGE: u64 = 4_096;
 /// Bytes of a slab, where a block is not larger.
 const SLAB_BYTES: u64 = 1 << 16;
 
-/// What a class is, worked out once.
+/// The dimensions of a class, worked out once.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     block: u64,

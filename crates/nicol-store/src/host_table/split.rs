@@ -63,7 +63,7 @@ impl<'t> Split<'t> {
         (chunk, local)
     }
 
-    /// Is a key's home in this segment before the split?
+    /// True if a key's home was in this segment before the split.
     fn is_from_here(&self, hash: SlotHash) -> bool {
         self.table.geometry.home(hash, self.now).segment == self.now.split()
     }

@@ -16,7 +16,7 @@ use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGME
 use crate::access::{load, store, words};
 use crate::tombstones::Tombstones;
 
-/// What the writer keeps besides the table's memory.
+/// The writer's state besides the table's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     pub(super) pages: PageAllocator,

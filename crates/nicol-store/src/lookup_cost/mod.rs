@@ -39,7 +39,7 @@ pub enum Structure {
         displacement_max: Option<u16>,
         /// How many homes share a d_i.
         homes_per_hint: HomesPerHint,
-        /// What the first read covers.
+        /// The range that the first read covers.
         first_read: FirstRead,
     },
     /// FaRM's hopscotch table or DrTM+H's chained buckets.
@@ -76,7 +76,7 @@ impl Structure {
         }
     }
 
-    /// What the first read covers; `None` for structures without hints.
+    /// The range that the first read covers; `None` for structures without hints.
     pub const fn first_read(&self) -> Option<FirstRead> {
         match *self {
             Self::Robinhood { first_read, .. } => Some(first_read),
@@ -115,7 +115,7 @@ impl Structure {
     }
 }
 
-/// What the lookups of one structure cost: a row of the table.
+/// The cost of lookups in one structure: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupCost {
     /// The structure.
@@ -193,7 +193,7 @@ pub fn keys(records: u64, seed: u64) -> impl Iterator<Item = Key> {
     })
 }
 
-/// What one lookup, or many, read.
+/// The reads of one lookup, or of many.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     objects: u64,

@@ -32,7 +32,7 @@ impl Place {
     /// No place.
     pub const NONE: Self = Self(0);
 
-    /// Is it one?
+    /// False of [`Place::NONE`].
     pub const fn is_some(self) -> bool {
         self.0 != 0
     }
@@ -48,7 +48,7 @@ const ROOM: usize = 256;
 /// Places of a size class that a core keeps for itself; what it frees beyond that is for all.
 const SPARE: usize = 64;
 
-/// What one core has to itself: units that were given out to it, and places that it has freed.
+/// The space of one core: units that were given out to it, and places that it has freed.
 #[derive(Debug, Default)]
 pub struct Room {
     next: usize,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::Line;
 
-/// What a core has announced while it runs no transaction.
+/// The announcement of a core that runs no transaction.
 const IDLE: u64 = u64::MAX;
 
 /// The epoch of the store, and the epoch in which each core has begun what it runs.

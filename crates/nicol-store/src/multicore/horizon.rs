@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::Line;
 
-/// What a core has announced while it runs no transaction.
+/// The announcement of a core that runs no transaction.
 const IDLE: u64 = u64::MAX;
 
-/// What one core tells the others.
+/// The announcements of one core to the others.
 #[derive(Debug)]
 struct Core {
     /// No transaction of the core has an earlier timestamp.
@@ -21,7 +21,7 @@ struct Core {
     seen: AtomicU64,
 }
 
-/// What a transaction has begun with.
+/// The timestamps with which a transaction begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// Its timestamp.

@@ -107,7 +107,7 @@ pub struct Multicore {
     floors: Line<Floors>,
 }
 
-/// What was true of records that were taken out.
+/// The highest versions and timestamps of records that were taken out.
 #[derive(Debug, Default)]
 struct Floors {
     /// None had a higher version.
@@ -399,7 +399,7 @@ impl Multicore {
         self.tree.leaf_of(key.0, near)
     }
 
-    /// Has nothing been inserted into a leaf, or taken out, since it had `version`?
+    /// True if nothing was inserted into a leaf, or taken out, since it had `version`.
     pub fn is_unchanged(&self, node: NodeNumber, version: u64) -> bool {
         self.tree.is_unchanged(node, version)
     }

@@ -31,7 +31,7 @@ const CHUNKS_MAX: usize = if cfg!(miri) { 1 << 8 } else { 1 << 16 };
 const LOCKED: u64 = 1;
 /// In a version: the node is no part of the tree any more.
 const OBSOLETE: u64 = 2;
-/// What a change adds to a version.
+/// The amount that a change adds to a version.
 const STEP: u64 = 4;
 
 /// A node's number.
@@ -436,7 +436,7 @@ impl RangeIndex {
         Leaf { node, version, low, high, count, entries }
     }
 
-    /// Has nothing changed in a leaf since it had `version`?
+    /// True if nothing has changed in a leaf since it had `version`.
     pub(super) fn is_unchanged(&self, node: NodeNumber, version: u64) -> bool {
         Node::get(&self.node(node.0).version) == version
     }

@@ -27,20 +27,19 @@ mod word {
     pub(super) const STATE: usize = 1;
     /// Place of the next record of the chain, and words of the value.
     pub(super) const LINKS: usize = 2;
-    /// The key.
     pub(super) const KEY: usize = 3;
 }
 
-/// What a record holds: one word, so that it is read and changed as a whole.
+/// The state of a record: one word, so that it is read and changed as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Counts the writes of the key, deletions included; what was loaded has 1.
     pub version: Version,
-    /// Is there a value?
+    /// True if there is a value.
     pub present: bool,
     /// Its bytes.
     pub len: u32,
-    /// Is it on a worker's list of absent records, which are taken out if they stay absent?
+    /// True if it is on a worker's list of absent records, which are removed if they stay absent.
     pub watched: bool,
 }
 
@@ -83,7 +82,7 @@ impl<'s> Record<'s> {
         &self.0[word::PROTOCOL]
     }
 
-    /// What it holds.
+    /// The state that it holds.
     pub fn state(self) -> State {
         State::unpack(self.0[word::STATE].load(Ordering::Acquire))
     }

@@ -75,7 +75,7 @@ pub struct Hint {
     pub epoch: u64,
 }
 
-/// What the index knows of a key.
+/// The index's knowledge of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexLookup {
     /// The current version, and the value or that there is none.

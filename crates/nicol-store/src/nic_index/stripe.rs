@@ -68,7 +68,7 @@ impl Entry {
         }
     }
 
-    /// What is known of the keys whose homes are in `group`.
+    /// The knowledge of the keys whose homes are in `group`.
     pub(super) fn hint(&self, group: usize) -> Hint {
         Hint {
             displacement: self.displacements.get(group),
@@ -79,7 +79,7 @@ impl Entry {
     }
 }
 
-/// What is known of a key.
+/// The knowledge of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Only its locks.
@@ -178,7 +178,7 @@ pub(super) struct Stripe {
     value_bytes: usize,
 }
 
-/// What [`Stripe::check`] counted.
+/// The counts of [`Stripe::check`].
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) locked: usize,

@@ -18,7 +18,7 @@ pub(super) struct Audit<'t> {
     writer: MutexGuard<'t, Writer>,
 }
 
-/// What is found in the slots in use.
+/// The counts over the slots in use.
 #[derive(Default)]
 struct Counts {
     used: u64,

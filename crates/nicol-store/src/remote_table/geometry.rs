@@ -136,7 +136,7 @@ pub enum Step<'a> {
     Torn(Option<EngineId>),
 }
 
-/// What a READ at a cached address has found.
+/// The result of a READ at a cached address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reread<'a> {
     /// The key's record.
@@ -352,7 +352,7 @@ impl Geometry {
         self.heap
     }
 
-    /// Is this the number of a bucket that a chain may link to?
+    /// True if this is the number of a bucket that a chain may link to.
     pub(super) const fn is_overflow(&self, bucket: u64) -> bool {
         bucket >= self.array_buckets() && bucket < self.all_buckets()
     }
@@ -369,7 +369,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// What to READ next.
+    /// The next READ.
     pub const fn span(&self) -> Span {
         self.span
     }

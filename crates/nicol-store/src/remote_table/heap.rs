@@ -2,7 +2,7 @@
 
 use super::layout::block_bytes;
 
-/// The smallest block is 64 bytes, the largest holds a value of `nicol_core::txn::VALUE_MAX`.
+/// The smallest block is 64 bytes, the largest 2 MB.
 const SMALLEST_CLASS: u32 = 6;
 const CLASSES: usize = 16;
 
@@ -34,7 +34,7 @@ impl Heap {
 
     /// The offset of a block for a value of `len` bytes; `None` if there is none.
     pub(super) fn take(&mut self, len: u32) -> Option<u64> {
-        let class = class_of(len);
+        let class = Some(class_of(len)).filter(|class| *class < CLASSES)?;
         let block = self.find(class).or_else(|| {
             // Merging helps only if enough is free in all.
             if self.end - self.start - self.in_use < class_bytes(class) {

@@ -57,14 +57,14 @@ pub use layout::{BlockRef, Header, INLINE_MAX, StoredValue};
 use layout::{Shape, bucket, checksum, field};
 use writer::Writer;
 
-/// What a local lookup found.
+/// The result of a local lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The record's version; of an absent one, that of its slot or its home's floor.
     pub version: Version,
     /// Does the record exist?
     pub present: bool,
-    /// Is it locked by a transaction?
+    /// True if a transaction has locked it.
     pub locked: bool,
 }
 

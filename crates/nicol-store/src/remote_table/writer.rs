@@ -27,7 +27,7 @@ pub(super) struct Stray {
     pub(super) value: Vec<u8>,
 }
 
-/// What the writer keeps besides the table's memory.
+/// The writer's state besides the table's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     pub(super) heap: Heap,

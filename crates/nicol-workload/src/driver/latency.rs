@@ -56,7 +56,7 @@ impl Latencies {
         self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]))
     }
 
-    /// Is there none?
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.pages.iter().all(Option::is_none)
     }

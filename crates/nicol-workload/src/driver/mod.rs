@@ -140,7 +140,7 @@ struct Client<F, S: Session> {
     schedule: Schedule,
     random: Stream,
     window: Rc<Window>,
-    /// What is executed in the background, of all clients of the engine.
+    /// The background work of all clients of the engine.
     deferred: Option<Rc<Deferred<S::Operation>>>,
     /// Wakes it when it has a permit of the window, or a place among the deferred operations.
     turn: Signal,

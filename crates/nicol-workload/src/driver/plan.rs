@@ -32,7 +32,7 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// Is `at` within the measured window?
+    /// True if `at` is within the measured window.
     pub fn measures(&self, at: Nanos) -> bool {
         self.warmup_until <= at && at < self.stop_at
     }

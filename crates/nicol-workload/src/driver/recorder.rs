@@ -116,7 +116,6 @@ struct Current {
 #[derive(Debug)]
 pub(super) struct ClientSlot<O: ClientOperation> {
     recorder: Rc<Recorder>,
-    /// The client's number.
     number: u32,
     /// Its name in the history.
     client: u32,

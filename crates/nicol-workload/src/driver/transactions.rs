@@ -153,7 +153,7 @@ impl ClientOperation for Transaction {
     }
 }
 
-/// What was read of each key, what scans found included.
+/// The reads by key, with those of scans.
 fn reads(txn: &Txn) -> Vec<history::Read> {
     let fetched = |index: &usize| txn.entries()[*index].fetched;
     // Nearly all were: a list that grows entry by entry would be copied again and again.
@@ -162,7 +162,7 @@ fn reads(txn: &Txn) -> Vec<history::Read> {
     reads
 }
 
-/// What was read of the key at `index`. Of what was executed elsewhere the value is not known.
+/// The read of the key at `index`. If it was executed elsewhere, the value is unknown.
 fn read(txn: &Txn, index: usize) -> history::Read {
     let entry = &txn.entries()[index];
     let value = if entry.remote { None } else { txn.value(index) };

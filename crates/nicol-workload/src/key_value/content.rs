@@ -46,7 +46,7 @@ impl Content {
         }
     }
 
-    /// Is `bytes` what follows from `seed`?
+    /// True if `bytes` is the content that follows from `seed`.
     pub fn is_of(self, seed: u64, bytes: &[u8]) -> bool {
         match self {
             Self::Repeated => bytes.iter().all(|byte| *byte == seed as u8),

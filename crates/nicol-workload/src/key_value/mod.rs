@@ -31,7 +31,7 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a value of churn.
 const CHURN_BYTES: usize = 16;
 
-/// What YCSB's operations ask for besides reads and writes of records that exist.
+/// The features that YCSB's operations need besides reads and writes of records that exist.
 pub fn asked_by(mix: Mix, keys: KeyForm) -> Offered {
     let (inserts, scans) = (mix.inserts(), mix.scans());
     Offered { inserts, scans, sparse: keys == KeyForm::Bytes, ..Offered::default() }
@@ -201,7 +201,7 @@ impl KeyValueWorkload {
         }
     }
 
-    /// What it asks for besides reads and writes of records that exist.
+    /// The features that it needs besides reads and writes of records that exist.
     pub fn asks(&self) -> Offered {
         match &self.draw {
             Draw::Ycsb(generator) => asked_by(generator.config().mix, generator.config().keys),

@@ -113,7 +113,7 @@ impl RecordForm {
     }
 }
 
-/// What the content of a value follows from.
+/// The seed of a value's content.
 fn seed_of(key: Key, writer: u64) -> u64 {
     mix(key.row() ^ writer.rotate_left(32))
 }

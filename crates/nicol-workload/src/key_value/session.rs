@@ -59,9 +59,9 @@ struct KeyValueSession<K> {
 struct KeyValueOperation {
     request: Option<Request>,
     form: Option<RecordForm>,
-    /// What a write writes, or a read has read.
+    /// The value of a write, or of a read.
     value: Vec<u8>,
-    /// What the attempt has read, or which version it has installed.
+    /// The version that the attempt has read, or installed.
     got: Option<Got>,
     found: Vec<Scanned>,
     /// The writer, as a value names it: the client and its writes so far.

@@ -125,7 +125,7 @@ pub(super) fn forwarding_of(subscriber: u64, kind: u64, start: u8) -> Key {
     key(CALL_FORWARDING, subscriber, row)
 }
 
-/// Is `member` among `least` to `of` members that are drawn of `of`, as `bits` say?
+/// True if `member` is among the `least` to `of` members that `bits` draw of `of`.
 fn is_drawn(bits: u64, member: u64, least: u64, of: u64) -> bool {
     let count = least + bits % (of + 1 - least);
     let first = (bits >> 32) % of;

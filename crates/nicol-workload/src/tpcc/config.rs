@@ -9,7 +9,7 @@ use super::key::{self, CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
 use super::row::{
     customer, district, history, item, order_number, stock, stock_texts, warehouse, warehouse_ytd,
 };
-use super::schema::{Indices, Schema};
+use super::schema::{Indices, Schema, Stock};
 
 /// Bytes of the rows that a slot ought to hold, of an index whose rows are of many lengths.
 const SHORT_ROW: usize = 96;
@@ -110,6 +110,8 @@ pub struct TpccConfig {
     pub delivery: DeliveryMode,
     /// How orders are found.
     pub indices: Indices,
+    /// How STOCK stands.
+    pub stock: Stock,
     /// The features of a request that a scheduler is told.
     pub features: Features,
     /// Which transactions are annotated to run on NIC cores.
@@ -132,6 +134,7 @@ impl TpccConfig {
             chopping: Chopping::Pieces,
             delivery: DeliveryMode::Deferred,
             indices: Indices::Records,
+            stock: Stock::Split,
             features: Features::Written,
             shipped: Shipped::Both,
             growth_per_node: 1_000_000,
@@ -159,8 +162,8 @@ impl TpccConfig {
     /// Which rows there are. Without scans New-Order-only runs have the specification's, too.
     pub(super) const fn schema(&self) -> Schema {
         match (self.mix, self.indices) {
-            (Mix::NewOrderOnly, Indices::Trees) => Schema::Baselines,
-            (_, indices) => Schema::Specification(indices),
+            (Mix::NewOrderOnly, Indices::Trees) => Schema::Baselines(self.stock),
+            (_, indices) => Schema::Specification(indices, self.stock),
         }
     }
 
@@ -189,7 +192,7 @@ impl TpccConfig {
         let undelivered = customers - self.delivered() as u64;
         // CUSTOMER, HISTORY, ORDER, newest order; DISTRICT, oldest undelivered order.
         let district = 4 * customers + lines + undelivered + self.names() as u64 + 2;
-        let texts = if self.schema().has_texts() { self.items as u64 } else { 0 };
+        let texts = if self.schema().has_texts_apart() { self.items as u64 } else { 0 };
         let warehouse = 2 + self.items as u64 + texts + DISTRICTS as u64 * district;
         self.items as u64 + self.warehouses_per_node as u64 * warehouse
     }
@@ -205,8 +208,8 @@ impl TpccConfig {
             Indices::Trees => customers,
         };
         let (ordered_customers, items) = match self.schema() {
-            Schema::Specification(_) => (0, 0),
-            Schema::Baselines => (customers, self.items as u64),
+            Schema::Specification(..) => (0, 0),
+            Schema::Baselines(_) => (customers, self.items as u64),
         };
         let district = customers + lines + undelivered + index + ordered_customers;
         items + self.warehouses_per_node as u64 * DISTRICTS as u64 * district
@@ -220,14 +223,19 @@ impl TpccConfig {
         let districts = warehouses * u64::from(DISTRICTS);
         let customers = self.customers_per_district;
         let names = (2 * u32::from(customers), 2 * districts);
-        match self.schema() {
-            Schema::Baselines => vec![names],
-            Schema::Specification(_) => vec![
-                (stock_texts::LEN as u32, warehouses * u64::from(self.items)),
-                (customer::LEN as u32, districts * u64::from(customers)),
-                names,
-            ],
+        let stocks = warehouses * u64::from(self.items);
+        let mut lengths = vec![names];
+        match (self.schema(), self.stock) {
+            (Schema::Baselines(_), Stock::Split) => {}
+            (Schema::Specification(..), Stock::Split) => {
+                lengths.push((stock_texts::LEN as u32, stocks));
+            }
+            (_, Stock::Whole) => lengths.push((stock::WHOLE as u32, stocks)),
         }
+        if self.schema().is_specification() {
+            lengths.push((customer::LEN as u32, districts * u64::from(customers)));
+        }
+        lengths
     }
 
     /// The hashed tables of a shard. Orders and what belongs to them stand in ordered ones.
@@ -241,7 +249,7 @@ impl TpccConfig {
             TableSize::fixed(key::WAREHOUSE, warehouses, warehouse::LEN),
             TableSize::fixed(key::WAREHOUSE_YTD, warehouses, warehouse_ytd::LEN),
             TableSize::fixed(key::DISTRICT, districts, district::LEN),
-            TableSize::fixed(key::STOCK, warehouses * items, stock::LEN),
+            TableSize::fixed(key::STOCK, warehouses * items, self.schema().stock_len()),
             TableSize {
                 growth: if pays { self.growth_per_node } else { 0 },
                 ..TableSize::fixed(key::HISTORY, customers, history::LEN)
@@ -255,13 +263,15 @@ impl TpccConfig {
                 )
             },
         ];
-        if self.schema().has_texts() {
-            let texts = stock_texts::LEN;
+        if self.schema().is_specification() {
             tables.extend([
                 TableSize::fixed(key::CUSTOMER, customers, customer::LEN),
                 TableSize::fixed(key::ITEM, items, item::LEN),
-                TableSize::fixed(key::STOCK_TEXTS, warehouses * items, texts),
             ]);
+        }
+        if self.schema().has_texts_apart() {
+            let texts = stock_texts::LEN;
+            tables.push(TableSize::fixed(key::STOCK_TEXTS, warehouses * items, texts));
         }
         if self.schema().indices() == Indices::Records {
             let number = order_number::LEN;

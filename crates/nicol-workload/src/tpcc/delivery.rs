@@ -5,7 +5,7 @@ use super::key::{DISTRICTS, District, order_in};
 use super::order_status::line_count;
 use super::row::{customer, new_order, order, order_line, order_number};
 use super::rows::{Rows, Step, Stop};
-use super::schema::{Indices, Schema};
+use super::schema::{Indices, Schema, Stock};
 
 /// An order to deliver, by the indices of its rows.
 #[derive(Clone, Copy)]
@@ -101,7 +101,11 @@ fn deliver(rows: &mut Rows<'_>, input: &Delivery, due: &Due) -> Step<()> {
     rows.delete(due.pending);
     if let Some(oldest) = due.oldest {
         let next = due.number.checked_add(1).ok_or(Stop::Refuse)?;
-        let row = Schema::Specification(Indices::Records).order_number_row(due.district, 0, next);
+        let row = Schema::Specification(Indices::Records, Stock::Split).order_number_row(
+            due.district,
+            0,
+            next,
+        );
         rows.put(oldest, row.bytes());
     }
     Ok(())

@@ -15,7 +15,7 @@ use nicol_core::txn::Txn;
 use super::input;
 use super::key::{self, DISTRICTS};
 
-/// What a request's vector names.
+/// The features that a request's vector names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Features {
     /// Every row that the request is known to write, and those that it reads of written tables.

@@ -198,7 +198,6 @@ pub(super) fn districts(warehouse: u16) -> impl Iterator<Item = District> {
     (1..=DISTRICTS).map(move |number| District { warehouse, number })
 }
 
-/// A WAREHOUSE row.
 pub(super) const fn warehouse(warehouse: u16) -> Key {
     Key::partitioned(WAREHOUSE, warehouse, 0)
 }
@@ -223,7 +222,6 @@ pub(super) const fn stock_texts(warehouse: u16, item: u32) -> Key {
     Key::partitioned(STOCK_TEXTS, warehouse, item as u64)
 }
 
-/// A STOCK row.
 pub(super) const fn stock(warehouse: u16, item: u32) -> Key {
     Key::partitioned(STOCK, warehouse, item as u64)
 }

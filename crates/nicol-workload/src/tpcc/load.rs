@@ -20,7 +20,7 @@ use crate::placement::holds;
 const SEED: u64 = 0x7bcc;
 /// The stream's owner for ITEM: no warehouse has this number.
 const ITEMS: u32 = 1 << 16;
-/// What every customer has paid when loaded, in cents.
+/// The payments of each customer when loaded, in cents.
 pub(super) const FIRST_PAYMENT: i64 = 1_000;
 
 /// Where records go.
@@ -69,14 +69,22 @@ fn load_items(config: &TpccConfig, partition: u16, each: &mut Each<'_>) {
 }
 
 fn load_stock(config: &TpccConfig, warehouse: u16, random: &mut Stream, each: &mut Each<'_>) {
-    let (mut row, mut texts) = ([0; stock::LEN], [0; stock_texts::LEN]);
+    let (schema, mut row) = (config.schema(), [0; stock::WHOLE]);
+    let len = schema.stock_len();
     for number in 1..=config.items {
         stock::QUANTITY.set(&mut row, within(random, 10, 100) as u16);
-        each(key::stock(warehouse, number), &row);
-        if config.schema().has_texts() {
+        if schema.has_texts_apart() {
+            each(key::stock(warehouse, number), &row[..len]);
+        }
+        if schema.has_texts_apart() || len == stock::WHOLE {
+            let texts = &mut row[stock::LEN..];
             letters(random, stock_texts::DISTS.len(), &mut texts[stock_texts::DISTS]);
             data(random, 26, &mut texts[stock_texts::DATA]);
-            each(key::stock_texts(warehouse, number), &texts);
+        }
+        if schema.has_texts_apart() {
+            each(key::stock_texts(warehouse, number), &row[stock::LEN..]);
+        } else {
+            each(key::stock(warehouse, number), &row[..len]);
         }
     }
 }
@@ -110,7 +118,7 @@ fn load_warehouse(config: &TpccConfig, number: u16, random: &mut Stream, each: &
     each(key::warehouse_ytd(number), &ytd);
 }
 
-/// What the customers of a district have paid: 30,000.00 for 3,000.
+/// The payments of the customers of a district: 30,000.00 for 3,000.
 fn paid(config: &TpccConfig) -> i64 {
     FIRST_PAYMENT * i64::from(config.customers_per_district)
 }

@@ -53,7 +53,7 @@ use nicol_core::workload::Workload;
 
 pub use config::{Chopping, DeliveryMode, Mix, Shipped, Suppliers, Terminals, TpccConfig};
 pub use features::Features;
-pub use schema::Indices;
+pub use schema::{Indices, Stock};
 
 use crate::chooser::{Chooser, Distribution};
 use crate::mix::TransactionMix;
@@ -107,26 +107,41 @@ enum Procedure {
 
 const PROCEDURES: usize = 6;
 
-const LOGIC: [Execute; Schema::ALL.len() * PROCEDURES] = [
-    |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[0])),
-    |txn| rows::run(txn, payment::payment),
-    |txn| rows::run(txn, |rows| order_status::order_status(rows, Indices::Records)),
-    |txn| rows::run(txn, |rows| delivery::delivery(rows, Indices::Records)),
-    |txn| rows::run(txn, stock_level::next_order),
-    |txn| rows::run(txn, |rows| stock_level::stock_level(rows, Indices::Records)),
-    |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[1])),
-    |txn| rows::run(txn, payment::payment),
-    |txn| rows::run(txn, |rows| order_status::order_status(rows, Indices::Trees)),
-    |txn| rows::run(txn, |rows| delivery::delivery(rows, Indices::Trees)),
-    |txn| rows::run(txn, stock_level::next_order),
-    |txn| rows::run(txn, |rows| stock_level::stock_level(rows, Indices::Trees)),
-    |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[2])),
-    // The others are not part of it.
-    |_| Verdict::Refuse,
-    |_| Verdict::Refuse,
-    |_| Verdict::Refuse,
-    |_| Verdict::Refuse,
-    |_| Verdict::Refuse,
+/// The procedures of the schema of this number, which finds orders by `$indices`.
+macro_rules! specified {
+    ($schema:literal, $indices:ident) => {
+        [
+            |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[$schema])),
+            |txn| rows::run(txn, payment::payment),
+            |txn| rows::run(txn, |rows| order_status::order_status(rows, Indices::$indices)),
+            |txn| rows::run(txn, |rows| delivery::delivery(rows, Indices::$indices)),
+            |txn| rows::run(txn, stock_level::next_order),
+            |txn| rows::run(txn, |rows| stock_level::stock_level(rows, Indices::$indices)),
+        ]
+    };
+}
+
+/// New-Order over the schema of this number, which has no rows for the others.
+macro_rules! new_order_alone {
+    ($schema:literal) => {
+        [
+            |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[$schema])),
+            |_| Verdict::Refuse,
+            |_| Verdict::Refuse,
+            |_| Verdict::Refuse,
+            |_| Verdict::Refuse,
+            |_| Verdict::Refuse,
+        ]
+    };
+}
+
+static LOGIC: [[Execute; PROCEDURES]; Schema::ALL.len()] = [
+    specified!(0, Records),
+    specified!(1, Trees),
+    new_order_alone!(2),
+    specified!(3, Records),
+    specified!(4, Trees),
+    new_order_alone!(5),
 ];
 
 /// The keys that requests are scheduled by, procedure by procedure.
@@ -201,7 +216,7 @@ impl Tpcc {
             Procedure::OrderStatus | Procedure::Delivery | Procedure::StockLevel
         );
         txn.local = scans && self.config.indices == Indices::Trees;
-        let verdict = LOGIC[usize::from(txn.procedure.0)](txn);
+        let verdict = LOGIC.as_flattened()[usize::from(txn.procedure.0)](txn);
         assert!(verdict == Verdict::More, "a drawn transaction has rows to fetch");
     }
 }
@@ -254,7 +269,7 @@ impl Workload for Tpcc {
             Features::Artifact => extracted,
         };
         let scheduling = Scheduling { features, is_long };
-        Procedures::new(&LOGIC).scheduled_by(scheduling).some_only_read(only_reads)
+        Procedures::new(LOGIC.as_flattened()).scheduled_by(scheduling).some_only_read(only_reads)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -29,7 +29,7 @@ pub(super) fn new_order(rows: &mut Rows<'_>, schema: Schema) -> Step<()> {
     for (supply, line) in supplies.iter_mut().zip(input.lines()) {
         supply.item = rows.read(schema.item(input.items_at, line.item))?;
         supply.stock = rows.write(key::stock(line.supply, line.item))?;
-        if schema.has_texts() {
+        if schema.has_texts_apart() {
             supply.texts = Some(rows.read(key::stock_texts(line.supply, line.item))?);
         }
     }
@@ -110,9 +110,10 @@ fn order_item(
 ) -> Step<Ordered> {
     let item_row = rows.row::<{ item::LEN }>(supply.item)?;
     let price = i64::from(item::PRICE.get(item_row));
+    let stock_row = rows.stock(supply.stock)?;
     let texts = match supply.texts {
-        Some(texts) => Some(rows.row::<{ stock_texts::LEN }>(texts)?),
-        None => None,
+        Some(texts) => Some(&rows.row::<{ stock_texts::LEN }>(texts)?[..]),
+        None => stock_row.get(stock::LEN..stock::WHOLE),
     };
     let brand = texts.is_some_and(|texts| {
         contains_original(&item_row[item::DATA]) && contains_original(&texts[stock_texts::DATA])
@@ -129,17 +130,19 @@ fn order_item(
     };
     let row = schema.order_line_row(&made, text);
 
-    let mut stock_row = *rows.row::<{ stock::LEN }>(supply.stock)?;
-    let have = stock::QUANTITY.get(&stock_row);
+    let (mut changed, len) = ([0; stock::WHOLE], stock_row.len());
+    let changed = &mut changed[..len];
+    changed.copy_from_slice(stock_row);
+    let have = stock::QUANTITY.get(changed);
     let refill = if have >= quantity + LEFT_AT_LEAST { 0 } else { REFILL };
     let left = have.checked_add(refill).and_then(|have| have.checked_sub(quantity));
-    stock::QUANTITY.set(&mut stock_row, left.ok_or(Stop::Refuse)?);
-    stock::YTD.add(&mut stock_row, u32::from(quantity))?;
-    stock::ORDERS.add(&mut stock_row, 1)?;
+    stock::QUANTITY.set(changed, left.ok_or(Stop::Refuse)?);
+    stock::YTD.add(changed, u32::from(quantity))?;
+    stock::ORDERS.add(changed, 1)?;
     let remote = line.supply != input.home.warehouse;
-    stock::REMOTE_ORDERS.add(&mut stock_row, u32::from(remote))?;
-    stock::CHANGES.add(&mut stock_row, 1)?;
-    rows.put(supply.stock, &stock_row);
+    stock::REMOTE_ORDERS.add(changed, u32::from(remote))?;
+    stock::CHANGES.add(changed, 1)?;
+    rows.put(supply.stock, changed);
     Ok(Ordered { row, amount, brand })
 }
 

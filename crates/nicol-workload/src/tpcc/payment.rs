@@ -64,7 +64,7 @@ pub(super) fn payment(rows: &mut Rows<'_>) -> Step<()> {
     Ok(())
 }
 
-/// What is noted of a payment in the data of a customer with bad credit.
+/// The note of a payment in the data of a customer with bad credit.
 const NOTE: Range<usize> = 0..12;
 
 /// Inserts a note of the payment at the start of `data` and truncates the end. (2.5.2.2)

@@ -14,7 +14,7 @@
 //! | ORDER | 18 | 24 |
 //! | ORDER-LINE | 46 | 54 |
 //! | ITEM | 82 | 82 |
-//! | STOCK | 18 | 306, with the next |
+//! | STOCK | 18; 308 where it is whole | 306, with the next |
 //! | STOCK's texts | 290 | |
 
 use std::marker::PhantomData;
@@ -207,6 +207,8 @@ pub(super) mod stock {
     /// How often the row has changed: not in the specification, but in the baselines' code.
     pub(crate) const CHANGES: Column<u32> = Column::at(REMOTE_ORDERS.end());
     pub(crate) const LEN: usize = CHANGES.end();
+    /// Bytes of a row with the texts behind these.
+    pub(crate) const WHOLE: usize = LEN + super::stock_texts::LEN;
 }
 
 /// The columns of STOCK that are never written.
@@ -222,7 +224,7 @@ pub(super) mod stock_texts {
     }
 }
 
-/// What an ITEM's or a STOCK's data may contain.
+/// The text that the data of an ITEM or a STOCK may contain.
 pub(super) const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
 /// The two indices that hold one order number.

@@ -7,10 +7,9 @@
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, KeyRange, SCANS_MAX, Txn, Verdict, VersionRange};
 
-use super::row::parse;
+use super::row::{parse, stock};
 pub(super) use super::step::{Step, Stop};
 
-/// A transaction's rows.
 pub(super) struct Rows<'t> {
     txn: &'t mut Txn,
     missing: bool,
@@ -93,6 +92,15 @@ impl Rows<'_> {
     /// The row at `index`, which must be there.
     pub(super) fn row<const LEN: usize>(&self, index: usize) -> Step<&[u8; LEN]> {
         self.find(index)?.ok_or(Stop::Refuse)
+    }
+
+    /// The STOCK row at `index`, which must be there: its numbers, and its texts behind them if it
+    /// is whole.
+    pub(super) fn stock(&self, index: usize) -> Step<&[u8]> {
+        match self.row::<{ stock::LEN }>(index) {
+            Ok(numbers) => Ok(numbers),
+            Err(_) => Ok(self.row::<{ stock::WHOLE }>(index)?),
+        }
     }
 
     /// The value at `index`, of any size, which must be there.

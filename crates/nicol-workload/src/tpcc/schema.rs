@@ -4,7 +4,7 @@
 use nicol_core::ids::Key;
 
 use super::key::{self, District};
-use super::row::{Column, baselines, new_order, order, order_line, order_number, parse};
+use super::row::{Column, baselines, new_order, order, order_line, order_number, parse, stock};
 
 /// How transactions find orders whose keys they do not know: a customer's newest, a district's
 /// oldest undelivered, and the lines of the newest twenty.
@@ -16,14 +16,25 @@ pub enum Indices {
     Trees,
 }
 
+/// How STOCK stands. AMB-43
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stock {
+    /// In two tables, as clause 1.4 permits: what New-Order changes, and the texts, which nobody
+    /// writes.
+    Split,
+    /// In one, as clause 1.3 prints it: a New-Order writes the texts of its items, too.
+    Whole,
+}
+
 /// The tables of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Schema {
-    /// The specification's rows. STOCK stands in two tables, as clause 1.4 permits.
-    Specification(Indices),
-    /// What the baselines' New-Order needs and no more: narrow rows, no texts of STOCK and of order
-    /// lines, and CUSTOMER and ITEM in ordered tables of their warehouse's node.
-    Baselines,
+    /// The specification's rows.
+    Specification(Indices, Stock),
+    /// What the baselines' New-Order needs and no more: narrow rows, no texts of order lines nor,
+    /// where they stand apart, of STOCK, and CUSTOMER and ITEM in ordered tables of their
+    /// warehouse's node.
+    Baselines(Stock),
 }
 
 /// A row of at most as many bytes as the longest that is made here.
@@ -71,55 +82,81 @@ pub(super) struct OrderLine {
 
 impl Schema {
     /// All, in the order of their numbers.
-    pub(super) const ALL: [Self; 3] = [
-        Self::Specification(Indices::Records),
-        Self::Specification(Indices::Trees),
-        Self::Baselines,
+    pub(super) const ALL: [Self; 6] = [
+        Self::Specification(Indices::Records, Stock::Split),
+        Self::Specification(Indices::Trees, Stock::Split),
+        Self::Baselines(Stock::Split),
+        Self::Specification(Indices::Records, Stock::Whole),
+        Self::Specification(Indices::Trees, Stock::Whole),
+        Self::Baselines(Stock::Whole),
     ];
 
     pub(super) const fn number(self) -> u16 {
+        let (rows, stock) = match self {
+            Self::Specification(Indices::Records, stock) => (0, stock),
+            Self::Specification(Indices::Trees, stock) => (1, stock),
+            Self::Baselines(stock) => (2, stock),
+        };
+        match stock {
+            Stock::Split => rows,
+            Stock::Whole => 3 + rows,
+        }
+    }
+
+    const fn stock(self) -> Stock {
         match self {
-            Self::Specification(Indices::Records) => 0,
-            Self::Specification(Indices::Trees) => 1,
-            Self::Baselines => 2,
+            Self::Specification(_, stock) | Self::Baselines(stock) => stock,
+        }
+    }
+
+    /// Bytes of a STOCK row.
+    pub(super) const fn stock_len(self) -> usize {
+        match self.stock() {
+            Stock::Split => stock::LEN,
+            Stock::Whole => stock::WHOLE,
         }
     }
 
     /// How orders are found.
     pub(super) const fn indices(self) -> Indices {
         match self {
-            Self::Specification(indices) => indices,
-            Self::Baselines => Indices::Trees,
+            Self::Specification(indices, _) => indices,
+            Self::Baselines(_) => Indices::Trees,
         }
     }
 
-    /// True if there are the texts of STOCK, and that of the district on each order line.
-    pub(super) const fn has_texts(self) -> bool {
-        matches!(self, Self::Specification(_))
+    /// True if there are the specification's rows, and no narrower ones.
+    pub(super) const fn is_specification(self) -> bool {
+        matches!(self, Self::Specification(..))
+    }
+
+    /// True if the texts of STOCK have a table of their own.
+    pub(super) const fn has_texts_apart(self) -> bool {
+        matches!(self, Self::Specification(_, Stock::Split))
     }
 
     pub(super) const fn customer(self, district: District, customer: u16) -> Key {
         match self {
-            Self::Specification(_) => district.customer(customer),
-            Self::Baselines => district.ordered_customer(customer),
+            Self::Specification(..) => district.customer(customer),
+            Self::Baselines(_) => district.ordered_customer(customer),
         }
     }
 
     /// An ITEM row of the copy in `partition`.
     pub(super) const fn item(self, partition: u16, item: u32) -> Key {
         match self {
-            Self::Specification(_) => key::item(partition, item),
-            Self::Baselines => key::ordered_item(partition, item),
+            Self::Specification(..) => key::item(partition, item),
+            Self::Baselines(_) => key::ordered_item(partition, item),
         }
     }
 
     /// The row of the index that holds the order `number` of `customer`.
     pub(super) fn order_number_row(self, district: District, customer: u16, number: u32) -> Row {
         match self {
-            Self::Specification(_) => {
+            Self::Specification(..) => {
                 Row::zeroed(order_number::LEN).set(&order_number::ORDER, number)
             }
-            Self::Baselines => Row::zeroed(baselines::order_of_customer::LEN)
+            Self::Baselines(_) => Row::zeroed(baselines::order_of_customer::LEN)
                 .set(&baselines::order_of_customer::ORDER, number)
                 .set(&baselines::order_of_customer::CUSTOMER, customer.into())
                 .set(&baselines::order_of_customer::DISTRICT, district.number.into())
@@ -130,10 +167,10 @@ impl Schema {
     /// The order that a row of the index names; `None` if it is no such row.
     pub(super) fn order_number(self, row: &[u8]) -> Option<u32> {
         match self {
-            Self::Specification(_) => {
+            Self::Specification(..) => {
                 Some(order_number::ORDER.get(parse::<{ order_number::LEN }>(row)?))
             }
-            Self::Baselines => {
+            Self::Baselines(_) => {
                 use baselines::order_of_customer::{LEN, ORDER};
                 Some(ORDER.get(parse::<LEN>(row)?))
             }
@@ -142,11 +179,11 @@ impl Schema {
 
     pub(super) fn new_order_row(self, district: District, number: u32) -> Row {
         match self {
-            Self::Specification(_) => Row::zeroed(new_order::LEN)
+            Self::Specification(..) => Row::zeroed(new_order::LEN)
                 .set(&new_order::ORDER, number)
                 .set(&new_order::DISTRICT, district.number.into())
                 .set(&new_order::WAREHOUSE, district.warehouse),
-            Self::Baselines => Row::zeroed(baselines::new_order::LEN)
+            Self::Baselines(_) => Row::zeroed(baselines::new_order::LEN)
                 .set(&baselines::new_order::ORDER, number)
                 .set(&baselines::new_order::DISTRICT, district.number.into())
                 .set(&baselines::new_order::WAREHOUSE, district.warehouse.into()),
@@ -155,14 +192,14 @@ impl Schema {
 
     pub(super) fn order_row(self, number: u32, made: &Order) -> Row {
         match self {
-            Self::Specification(_) => Row::zeroed(order::LEN)
+            Self::Specification(..) => Row::zeroed(order::LEN)
                 .set(&order::ORDER, number)
                 .set(&order::CUSTOMER, made.customer)
                 .set(&order::ENTRY_DATE, made.entry_date)
                 .set(&order::CARRIER, made.carrier)
                 .set(&order::LINES, made.lines)
                 .set(&order::ALL_LOCAL, made.all_local.into()),
-            Self::Baselines => Row::zeroed(baselines::order::LEN)
+            Self::Baselines(_) => Row::zeroed(baselines::order::LEN)
                 .set(&baselines::order::CUSTOMER, made.customer)
                 .set(&baselines::order::ENTRY_DATE, made.entry_date)
                 .set(&baselines::order::CARRIER, made.carrier.into())
@@ -171,10 +208,10 @@ impl Schema {
         }
     }
 
-    /// What an ORDER row says; `None` if it is no such row, or that of another order.
+    /// The fields of an ORDER row; `None` if it is no such row, or that of another order.
     pub(super) fn order(self, number: u32, row: &[u8]) -> Option<Order> {
         match self {
-            Self::Specification(_) => {
+            Self::Specification(..) => {
                 let row = parse::<{ order::LEN }>(row)?;
                 (order::ORDER.get(row) == number).then(|| Order {
                     customer: order::CUSTOMER.get(row),
@@ -184,7 +221,7 @@ impl Schema {
                     all_local: order::ALL_LOCAL.get(row) == 1,
                 })
             }
-            Self::Baselines => {
+            Self::Baselines(_) => {
                 use baselines::order as columns;
                 let row = parse::<{ columns::LEN }>(row)?;
                 Some(Order {
@@ -201,7 +238,7 @@ impl Schema {
     /// An ORDER-LINE row; `text` is OL_DIST_INFO, of 24 bytes, which only the specification has.
     pub(super) fn order_line_row(self, made: &OrderLine, text: &[u8]) -> Row {
         match self {
-            Self::Specification(_) => {
+            Self::Specification(..) => {
                 let mut row = Row::zeroed(order_line::LEN)
                     .set(&order_line::ITEM, made.item)
                     .set(&order_line::SUPPLY_WAREHOUSE, made.supply)
@@ -211,7 +248,7 @@ impl Schema {
                 row.bytes[order_line::DIST_INFO].copy_from_slice(text);
                 row
             }
-            Self::Baselines => Row::zeroed(baselines::order_line::LEN)
+            Self::Baselines(_) => Row::zeroed(baselines::order_line::LEN)
                 .set(&baselines::order_line::ITEM, made.item)
                 .set(&baselines::order_line::SUPPLY_WAREHOUSE, made.supply.into())
                 .set(&baselines::order_line::DELIVERY_DATE, made.delivery_date)
@@ -220,10 +257,10 @@ impl Schema {
         }
     }
 
-    /// What an ORDER-LINE row says; `None` if it is no such row.
+    /// The fields of an ORDER-LINE row; `None` if it is no such row.
     pub(super) fn order_line(self, row: &[u8]) -> Option<OrderLine> {
         match self {
-            Self::Specification(_) => {
+            Self::Specification(..) => {
                 let row = parse::<{ order_line::LEN }>(row)?;
                 Some(OrderLine {
                     item: order_line::ITEM.get(row),
@@ -233,7 +270,7 @@ impl Schema {
                     amount: order_line::AMOUNT.get(row),
                 })
             }
-            Self::Baselines => {
+            Self::Baselines(_) => {
                 use baselines::order_line as columns;
                 let row = parse::<{ columns::LEN }>(row)?;
                 Some(OrderLine {

@@ -17,5 +17,5 @@ impl From<Malformed> for Stop {
     }
 }
 
-/// What a step of a procedure returns.
+/// The result of a step of a procedure.
 pub(super) type Step<T> = Result<T, Stop>;

@@ -77,7 +77,7 @@ pub(super) fn stock_level(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
     let mut short = 0_u32;
     for index in 0..rows.len() {
         if rows.key(index).table() == STOCK {
-            let quantity = stock::QUANTITY.get(rows.row::<{ stock::LEN }>(index)?);
+            let quantity = stock::QUANTITY.get(rows.stock(index)?);
             short += u32::from(quantity < input.threshold);
         }
     }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::Parser;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
-use nicol_lab::workloads::WORKLOADS;
+use nicol_bench::workloads::WORKLOADS;
 
 use super::Cli;
 

@@ -39,6 +39,15 @@ pub enum DeliveryArg {
     Interactive,
 }
 
+/// How TPC-C's STOCK stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StockArg {
+    /// In two tables: what New-Order changes, and the texts.
+    Split,
+    /// In one: a New-Order writes 308 bytes for each of its items.
+    Whole,
+}
+
 /// Which of TPC-C's transactions NIC cores execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ShipArg {
@@ -143,6 +152,9 @@ pub struct WorkloadArgs {
     /// When a Delivery is executed (tpcc) [default: deferred].
     #[arg(long, value_enum)]
     pub delivery: Option<DeliveryArg>,
+    /// How STOCK stands (tpcc, tpcc-no) [default: split].
+    #[arg(long, value_enum)]
+    pub stock: Option<StockArg>,
     /// Transactions that NIC cores execute (tpcc, tpcc-no) [default: both for tpcc, none for
     /// tpcc-no].
     #[arg(long, value_enum)]

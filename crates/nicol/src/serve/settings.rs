@@ -8,8 +8,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nicol_bench::systems::{self, System};
 use nicol_core::units::Bytes;
-use nicol_lab::systems::{self, System};
 use nicol_resp::{Address, ClientCertificates, Policy, SAMPLES, TlsFiles};
 use nicol_rt::LogDevice;
 use serde::Deserialize;
@@ -29,7 +29,6 @@ const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
 /// Nodes of a cluster that keeps several copies.
 const NODES: usize = 3;
 
-/// The configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -55,7 +54,7 @@ struct File {
     log_bytes: Option<u64>,
 }
 
-/// What to serve, after file, environment and flags.
+/// The settings of a server, after file, environment and flags.
 #[derive(Debug)]
 pub struct Settings {
     pub system: &'static System,
@@ -78,7 +77,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What a crash may take of what was acknowledged, in words; `None`: nothing that is in a log.
+    /// The acknowledged writes that a crash may take, in words; `None`: none that is in a log.
     pub fn may_lose(&self) -> Option<&'static str> {
         self.system.single.and_then(|single| single.may_lose)
     }
@@ -113,7 +112,7 @@ fn memory_by_default() -> Bytes {
     limits::free_memory().map_or(MEMORY_UNKNOWN, |free| Bytes(free.0 / 4 * 3))
 }
 
-/// What the flags of `args` and the file of `--config` ask for.
+/// The settings of the flags of `args` and of the file of `--config`.
 pub fn settings(args: &ServeArgs) -> Result<Settings> {
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
     let system = args.system.as_deref().or(file.system.as_deref()).unwrap_or("xenic");

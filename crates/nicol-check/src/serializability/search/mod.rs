@@ -84,9 +84,9 @@ enum Undo {
 struct Level {
     candidates: Vec<Candidate>,
     next: usize,
-    /// What the demand itself rests on.
+    /// The decisions that the demand itself rests on.
     reasons: Levels,
-    /// What the candidates failed by so far.
+    /// The decisions by which candidates have failed so far.
     conflict: Levels,
     queue: usize,
     head: usize,
@@ -122,7 +122,7 @@ pub(super) struct Search<'i, 'h> {
     /// Digests of installs whose writers do not tell one, as they were read, and the level at which
     /// the reader took effect.
     learned: BTreeMap<(u32, u64), (u64, u32)>,
-    /// What a scan is taken to have seen of (key, node): a floor, and at which level.
+    /// The assumption about what a scan saw of (key, node): a floor, and at which level.
     pins: BTreeMap<(u32, u32), (u64, u32)>,
     queue: Vec<Item>,
     head: usize,
@@ -204,7 +204,7 @@ impl<'i, 'h> Search<'i, 'h> {
         self.effective[node as usize]
     }
 
-    /// What scans are taken to have seen: key, node, floor, level.
+    /// The assumptions about what scans saw: key, node, floor, level.
     pub(super) fn pins(&self) -> impl Iterator<Item = (u32, u32, u64, u32)> {
         self.pins.iter().map(|(&(key, node), &(floor, level))| (key, node, floor, level))
     }

@@ -192,7 +192,7 @@ impl<F: Fabric> Executions<F> {
         calls.gather(take).await
     }
 
-    /// Is the key at `index` still to be read by its owner?
+    /// True if the owner of the key at `index` is still to read it.
     fn is_asked(&self, txn: &Txn, index: usize) -> bool {
         let entry = &txn.entries()[index];
         !entry.fetched && self.owner_reads(entry.key)

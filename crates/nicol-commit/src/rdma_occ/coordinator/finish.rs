@@ -201,7 +201,7 @@ impl<F: Fabric> Endings<F> {
         }
     }
 
-    /// Is the write to the key at `index` one that its coordinator may make?
+    /// True if its coordinator may make the write to the key at `index`.
     fn stands_in_slot(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) -> bool {
         let config = self.context.node.config();
         let geometry = self.context.node.geometry(txn.entries()[index].key);

@@ -28,12 +28,11 @@ use crate::writes::{Log, Updated};
 /// Proof that every backup has logged every write, or will: it is asked until it has.
 #[must_use = "the primaries must install it"]
 pub(super) struct Logged {
-    /// What the client is told: committed, or unknown if a backup has not answered in time.
+    /// The client's outcome: committed, or unknown if a backup has not answered in time.
     outcome: Outcome,
 }
 
 impl Logged {
-    /// What the client is told.
     pub(super) fn outcome(self) -> Outcome {
         self.outcome
     }

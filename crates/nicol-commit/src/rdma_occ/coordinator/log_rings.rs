@@ -52,7 +52,7 @@ impl LogRing {
         self.tail.set(tail);
     }
 
-    /// Is there space for records with bodies of these lengths?
+    /// True if there is space for records with bodies of these lengths.
     pub(super) fn has_space(&self, bodies: impl Iterator<Item = usize>) -> bool {
         let mut tail = self.tail.get();
         bodies.for_each(|body| tail.pass(body));

@@ -177,7 +177,7 @@ impl<F: Fabric> Steps<F> {
     }
 }
 
-/// What a transaction has read of a key.
+/// A transaction's read of a key.
 fn read_of(entry: &Entry) -> ReadOf {
     ReadOf { key: entry.key, version: entry.version, present: entry.present }
 }

@@ -14,20 +14,19 @@ use crate::part::count_shards;
 use crate::rdma_occ::OPEN_MAX;
 use crate::rdma_occ::node::Node;
 
-/// What a coordinator knows of one key besides the transaction's entry.
+/// A coordinator's state of one key besides the transaction's entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRecord {
-    /// Its shard.
     pub(super) shard: ShardId,
     /// The node of its shard's primary.
     pub(super) node: NodeId,
-    /// Is that this node?
+    /// True if that is this node.
     pub(super) here: bool,
     pub(super) source: ValidationSource,
     pub(super) held: Held,
 }
 
-/// What validates a key's version.
+/// The source by which a key's version is validated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ValidationSource {
     /// Its owner said so.
@@ -66,7 +65,7 @@ pub(super) struct Lookup<F: Fabric> {
     pub(super) ahead: Option<(BlockRef, F::Completion)>,
 }
 
-/// What a lookup is reading.
+/// The place that a lookup reads next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
     Address(u64),
@@ -103,7 +102,7 @@ pub(super) enum Way {
 pub(super) struct OpenTxn<F: Fabric> {
     /// What is left to do when the client has its outcome is done with this copy.
     pub(super) txn: Txn,
-    /// Has the time of its beginning passed (`SharedMemory::caught_up`)?
+    /// True once the time of its beginning has passed (`SharedMemory::caught_up`).
     pub(super) caught_up: bool,
     /// Rounds of execution logic so far.
     pub(super) rounds: usize,
@@ -135,7 +134,7 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) excused: Vec<ShardId>,
     /// The second round of LOG: requests to the backups.
     pub(super) acks: Calls<F, NodeId>,
-    /// Has it been begun?
+    /// True if it was begun.
     pub(super) acknowledged: bool,
     /// How far the rings must have landed.
     pub(super) ends: Vec<(NodeId, u64)>,

@@ -18,7 +18,7 @@ const READS_MAX: u32 = 64;
 #[must_use = "it is a part of the proof that every key was read"]
 pub(super) struct AllRead(());
 
-/// What a READ has led to.
+/// The result of a READ.
 enum Next {
     /// The key's state is known.
     Done,

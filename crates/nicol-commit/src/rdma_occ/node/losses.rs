@@ -65,7 +65,7 @@ impl Node {
         left.map_or(stale, |key| Abort::AwaitsRecovery { key })
     }
 
-    /// Is every lock one that only a recovery may release? Goes over every record.
+    /// True if every lock is one that only a recovery may release. Goes over every record.
     pub(in crate::rdma_occ) fn has_released(&self) -> bool {
         self.primary().locked_count() == self.awaiting_recovery().len()
     }

@@ -37,7 +37,8 @@ impl<F: Fabric> Checks<F> {
         let _phase = self.fabric.phase("4.2.4: check of a local transaction");
         let inserts =
             open.txn.entries().iter().filter(|entry| entry.is_updated() && !entry.present);
-        let refuses = |key| !self.node.own().tables.of(key).has_capacity();
+        // As the NIC knows it: its host may be lost since it has executed.
+        let refuses = |key| !self.node.table_of(key).has_capacity();
         if inserts.map(|entry| entry.key).any(refuses) {
             return Err(Abort::NoResources);
         }

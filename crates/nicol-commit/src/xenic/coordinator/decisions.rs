@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, FabricError, Timeout};
-use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
+use nicol_core::ids::{Epoch, IdMap, NodeId, ShardId, TxnId};
 use nicol_core::units::Nanos;
 use nicol_kit::VIEW_WAIT;
 
@@ -101,15 +101,18 @@ impl<F: Fabric> Decisions<F> {
         }
     }
 
-    /// The nodes that may have LOGs of any of `shards`, each once: their backups, and those that
-    /// were until they came to lead them; of what this node backs up, the primaries, where these
-    /// log.
+    /// The nodes that may have LOGs of any of `shards`, each once: their backups, those that catch
+    /// up, and those that were either until they came to lead them; of what this node backs up, the
+    /// primaries, where these log.
     fn backups(&self, shards: &[ShardId]) -> Vec<NodeId> {
-        let (view, lost) = (self.node.view(), self.node.lost());
+        let (view, now, lost) = (self.node.view(), self.fabric.view(), self.node.lost());
         let here = self.fabric.here().node;
         let nodes = shards.iter().flat_map(|&shard| {
             let at_primary = self.node.logs_at_primary(here, shard);
-            view.backups(shard).chain(at_primary.then(|| view.primary(shard)))
+            let has_moved = now.led_since(shard) > Epoch::FIRST;
+            let heir = has_moved.then(|| now.primary(shard));
+            let first = view.backups(shard).chain(at_primary.then(|| view.primary(shard)));
+            first.chain(now.followers(shard)).chain(heir)
         });
         let mut nodes: Vec<NodeId> = nodes.filter(|&node| !lost.contain(node)).collect();
         nodes.sort_unstable();

@@ -116,7 +116,7 @@ impl<F: Fabric> NicCoordinator<F> {
         parse: impl FnOnce(&mut OpenTxn<F>) -> Result<T, Malformed>,
     ) -> Result<(Box<OpenTxn<F>>, T), Malformed> {
         let mut open = self.txns.open(host);
-        open.began = self.node.begun().in_epoch_of(self.fabric.view());
+        self.txns.begin(&mut open, self.node.begun().in_epoch_of(self.fabric.view()));
         match parse(&mut open) {
             Ok(parsed) => Ok((open, parsed)),
             Err(malformed) => {

@@ -86,7 +86,10 @@ impl<F: Fabric> MultiHop<F> {
     /// know (of records see [`may_insert_without_space`]).
     pub(super) fn execution(&self, open: &OpenTxn<F>) -> Option<Execution> {
         let txn = &open.txn;
-        let allowed = self.node.config().multi_hop && self.node.exhausted_space().takes_values();
+        // Both nodes must agree on who gets LOGs, which later views change. (decision 0105)
+        let allowed = self.node.config().multi_hop
+            && self.node.exhausted_space().takes_values()
+            && !self.node.lost().have_returned();
         // Only in a single round with all keys in the initial request, on the user's annotation.
         let known = self.logic.is_multi_round(txn.procedure);
         if !allowed || !txn.ship || known || txn.entries().is_empty() {

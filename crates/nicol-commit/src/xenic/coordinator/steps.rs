@@ -210,13 +210,13 @@ impl<F: Fabric> Steps<F> {
         self.await_logs(open).await
     }
 
-    /// Who gets the LOGs of `shard`: its backups and, where this node is one of these and that is
-    /// asked for, its primary. AMB-50
-    fn log_holders(&self, shard: ShardId) -> impl Iterator<Item = NodeId> {
+    /// Who gets the LOGs of `shard`: its backups, those that catch up and, where this node is one
+    /// of these and that is asked for, its primary. AMB-50
+    fn log_holders(&self, shard: ShardId) -> impl Iterator<Item = NodeId> + use<'_, F> {
         let view = self.fabric.view();
         let (primary, here) = (view.primary(shard), self.fabric.here().node);
         let at_primary = primary != here && self.node.logs_at_primary(here, shard);
-        view.backups(shard).chain(at_primary.then_some(primary))
+        view.followers(shard).chain(at_primary.then_some(primary))
     }
 
     /// Waits for the acks of every backup that is left.
@@ -304,7 +304,18 @@ impl<F: Fabric> Steps<F> {
         if !open.txn.has_updates() {
             return self.release(open).await;
         }
+        let after_commit = self.node.config().hooks().decides_after_commit();
+        if !after_commit {
+            self.note_decided(open);
+        }
         self.install(open).await;
+        if after_commit {
+            self.note_decided(open);
+        }
+    }
+
+    /// Its backups will be told that a transaction has committed, where they wait for that.
+    fn note_decided(&self, open: &OpenTxn<F>) {
         if open.began.is_some() {
             self.decisions.note(open.txn.id, open.updates.list());
         }

@@ -1,6 +1,7 @@
 //! A host engine: begins transactions, runs the application's logic, and applies what was logged.
 //! [Xenic21 4.2: A, E]
 
+mod copies;
 mod local;
 pub(super) mod log_acks;
 pub(super) mod trees;

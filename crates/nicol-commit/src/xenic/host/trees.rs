@@ -11,9 +11,11 @@ use nicol_core::txn::VersionRange;
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use crate::messages::{emit_value, parse_count};
+use super::copies::{apply_copy, read_range};
+use crate::messages::{Ack, emit_value, parse_count};
+use crate::xenic::messages::copy::{CopyRange, parse_copy};
 use crate::xenic::messages::recovery::{AccountReply, ReportRecords};
-use crate::xenic::messages::{REPORT_RECORDS, TREE_LOOKUP};
+use crate::xenic::messages::{COPY, COPY_RANGE, REPORT_RECORDS, TREE_LOOKUP};
 use crate::xenic::node::Node;
 
 /// How often a host looks whether its workers have read what stands in the logs.
@@ -90,6 +92,23 @@ impl<F: Fabric> Service for HostService<F> {
             let asked = ReportRecords::parse(delivery.body)?;
             self.fabric.spawn(report(self.fabric.clone(), self.node.clone(), asked, reply_to));
             return Ok(());
+        }
+        match (delivery.kind, delivery.reply_to, own) {
+            (COPY_RANGE, Some(reply_to), true) => {
+                let asked = CopyRange::parse(delivery.body)?;
+                let Some(replica) = self.node.held(asked.shard) else {
+                    return Err(Malformed { what: "a range of a shard that is not held here" });
+                };
+                self.fabric.reply(reply_to, &read_range(&self.fabric, replica, asked));
+                return Ok(());
+            }
+            (COPY, Some(reply_to), true) => {
+                let (shard, records) = parse_copy(delivery.body)?;
+                apply_copy(&self.fabric, &self.node, shard, &records);
+                self.fabric.reply(reply_to, &Ack);
+                return Ok(());
+            }
+            _ => {}
         }
         let (TREE_LOOKUP, Some(reply_to), true) = (delivery.kind, delivery.reply_to, own) else {
             return Err(Malformed { what: "a message that no host takes" });

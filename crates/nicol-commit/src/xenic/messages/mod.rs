@@ -1,6 +1,7 @@
 //! Messages between a host and its NIC, which cross PCIe reliably; those of transactions that take
 //! a shorter way are in [`local`] and [`ship`].
 
+pub(super) mod copy;
 pub(super) mod local;
 pub(super) mod recovery;
 pub(super) mod ship;
@@ -42,6 +43,14 @@ pub(super) const REPLICATE: u16 = 22;
 pub(super) const RESOLVE: u16 = 23;
 /// Between NICs, after a loss: records of what commits, for the primary that has locked it.
 pub(super) const INSTALL: u16 = 24;
+/// Between NICs, before a copy: reply once all that began earlier has ended.
+pub(super) const DRAIN: u16 = 25;
+/// Between NICs, and from the receiver to its host: records of a shard for a node that catches up.
+pub(super) const COPY: u16 = 26;
+/// Between NICs: it has every record of a shard.
+pub(super) const COPIED: u16 = 27;
+/// NIC to host: records of a shard, for a copy.
+pub(super) const COPY_RANGE: u16 = 28;
 /// Coordinator NIC to primary NIC: a whole transaction to execute. [Xenic21 4.2.3]
 pub(super) const SHIP: u16 = 15;
 /// Coordinator NIC to primary NIC: what has become of a transaction that was shipped?

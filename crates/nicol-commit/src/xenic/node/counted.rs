@@ -54,7 +54,7 @@ impl Node {
             replica.tables.iter().map(|table| table.resident().0).sum()
         };
         // A ring takes memory as it is first gone around.
-        let written = |log: &Arc<LogMemory>| log.size().min(log.reserved());
+        let written = |log: &Arc<LogMemory>| log.lap().min(log.reserved());
         NodeMemory {
             tables: Bytes(self.replicas().map(bytes).sum()),
             index: Bytes(self.indices().map(|(_, index)| index.memory().0).sum()),

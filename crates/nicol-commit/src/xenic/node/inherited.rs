@@ -34,12 +34,9 @@ pub(in crate::xenic) struct Inherited {
 }
 
 impl Inherited {
-    /// None yet, of the shards that `id` backs up in the first view.
-    pub(super) fn new(view: &View, id: NodeId) -> Self {
-        Self {
-            any: AtomicBool::new(false),
-            shards: view.backed_up_by(id).map(InheritedShard::new).collect(),
-        }
+    /// None yet, of these shards.
+    pub(super) fn of(shards: impl Iterator<Item = ShardId>) -> Self {
+        Self { any: AtomicBool::new(false), shards: shards.map(InheritedShard::new).collect() }
     }
 
     /// Learns from `view` which shards `id` leads now; `indices` are those that a shard's NIC
@@ -50,7 +47,9 @@ impl Inherited {
         id: NodeId,
         indices: impl Fn(ShardId) -> ByTable<NicIndex>,
     ) {
-        for inherited in self.shards.iter().filter(|one| view.primary(one.shard) == id) {
+        let leads =
+            |one: &&InheritedShard| view.primary(one.shard) == id && !view.is_lost(one.shard);
+        for inherited in self.shards.iter().filter(leads) {
             inherited.indices.get_or_init(|| indices(inherited.shard));
             self.any.store(true, Ordering::Release);
         }
@@ -180,7 +179,7 @@ impl InheritedShard {
 
     /// Are there no undecided transactions whose keys are locked, but such that only a recovery may
     /// decide, as `left` says?
-    pub(super) fn is_settled(&self, left: impl Fn(TxnId) -> bool) -> bool {
+    pub(in crate::xenic) fn is_settled(&self, left: impl Fn(TxnId) -> bool) -> bool {
         self.is_open() && self.kept().undecided.keys().all(|&txn| left(txn))
     }
 

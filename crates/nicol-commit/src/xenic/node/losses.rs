@@ -33,6 +33,10 @@ impl Node {
     /// Learns from a later view who is lost, which shards have changed, and which of them this node
     /// leads now.
     pub(in crate::xenic) fn learn(&self, view: &View) {
+        if !self.lives.is_meant_by(view, self.id) {
+            return;
+        }
+        self.lives.learn(view, self.id);
         self.lost().learn(view);
         self.begun.learn(view);
         if self.config.recovery == Recovery::Prepared {

@@ -3,6 +3,7 @@
 use nicol_store::host_table::{Geometry, Growth, HostTable, LOAD_MAX_PERCENT};
 use nicol_store::nic_index::IndexConfig;
 
+use crate::log::LogMemory;
 use crate::tables::{ByTable, Rows};
 use crate::xenic::config::XenicConfig;
 use crate::xenic::replica::Replica;
@@ -61,6 +62,16 @@ fn divided(all: usize, slots: &[usize]) -> Vec<usize> {
 /// may grow.
 pub(super) fn empty(tables: &ByTable<Rows>, config: &XenicConfig) -> Replica {
     Replica::new(tables.map(|rows| table_for(rows, config)))
+}
+
+/// The empty log of a NIC core.
+pub(super) fn empty_log(config: &XenicConfig) -> LogMemory {
+    LogMemory::with_laps(config.log, config.log_lap.unwrap_or(config.log))
+}
+
+/// The same tables without space for any row.
+pub(super) fn without_rows(tables: &ByTable<Rows>) -> ByTable<Rows> {
+    tables.map(|rows| Rows { capacity: 0, ..rows.clone() })
 }
 
 fn table_for(rows: &Rows, config: &XenicConfig) -> HostTable {

@@ -38,7 +38,7 @@ impl<F: Fabric> LogWriter<F> {
         Self {
             space: fabric.signal(),
             fabric,
-            tail: Cell::new(Tail::new(memory.size())),
+            tail: Cell::new(Tail::of(&memory)),
             memory,
             applied: Cell::new(0),
             line: WaitingLine::default(),

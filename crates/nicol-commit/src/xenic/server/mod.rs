@@ -3,6 +3,7 @@
 //! A request is parsed here, once, where it arrives. The step that has its name serves it: there
 //! and then if it waits for nothing, else in a task of its own (decision 0028).
 
+mod copying;
 mod log_writer;
 pub(super) mod lookup;
 mod own_keys;
@@ -21,7 +22,9 @@ use nicol_core::wire::Malformed;
 use nicol_kit::lock_all;
 
 use super::messages::ship::parse_ship_outcome;
-use super::messages::{FENCE, INSTALL, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME};
+use super::messages::{
+    COPIED, COPY, DRAIN, FENCE, INSTALL, LOCK, READ, REPLICATE, REPORT, RESOLVE, SHIP, SHIP_OUTCOME,
+};
 use super::node::{Node, OwnInserts};
 use super::open_txn::OpenTxns;
 use crate::decided::{decisions_of, parse_decided};
@@ -32,6 +35,8 @@ use crate::messages::{
 };
 use crate::survivor::Survivor;
 use crate::writes::{Change, Writes};
+use copying::Copying;
+pub(super) use copying::declare_if_complete;
 use log_writer::{LogWriter, Position};
 pub(super) use own_keys::{OwnKeys, ReadAtOnce};
 use remote_execution::ShippedTxns;
@@ -46,6 +51,7 @@ pub(super) struct NicServer<F: Fabric> {
     log: LogWriter<F>,
     own: Rc<OwnKeys<F>>,
     shipped: Rc<ShippedTxns<F>>,
+    copying: Rc<Copying<F>>,
 }
 
 impl<F: Fabric> NicServer<F> {
@@ -58,8 +64,9 @@ impl<F: Fabric> NicServer<F> {
         let memory = node.log(fabric.here().core).clone();
         let log = LogWriter::new(fabric.clone(), memory);
         let own = Rc::new(OwnKeys::new(fabric.clone(), node.clone()));
+        let copying = Copying::new(fabric.clone(), node.clone(), txns.clone());
         let shipped = ShippedTxns::new(fabric.clone(), node.clone(), procedures, txns, own.clone());
-        Self { fabric, node, log, own, shipped: Rc::new(shipped) }
+        Self { fabric, node, log, own, shipped: Rc::new(shipped), copying }
     }
 
     /// The node that it serves.
@@ -115,6 +122,7 @@ impl<F: Fabric> NicServer<F> {
             FENCE | REPORT | REPLICATE | INSTALL | RESOLVE => {
                 self.take_recovery(delivery.kind, body, reply_to)
             }
+            DRAIN | COPY | COPIED => self.copying.take(delivery.kind, body, reply_to),
             SHIP => self.shipped.take(body, reply_to),
             SHIP_OUTCOME => {
                 self.shipped.tell_outcome(parse_ship_outcome(body)?, reply_to);
@@ -343,21 +351,30 @@ impl<F: Fabric> NicServer<F> {
     /// LOG: appended to the host log; acknowledged once it is durable there. [Xenic21 4.2 step 5]
     async fn log(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: LOG");
+        match self.append_log(&writes).await {
+            Ok(landed) => self.acknowledge_log(landed, reply_to),
+            Err(abort) => self.refuse_log(abort, reply_to),
+        }
+    }
+
+    /// Appends a LOG; returns when it has landed, or that it cannot.
+    ///
+    /// Errors: it was overruled while it waited, or fits into no log.
+    pub(super) async fn append_log(
+        &self,
+        writes: &Writes<impl AsRef<[u8]>>,
+    ) -> Result<Result<F::Payload, FabricError>, Abort> {
         // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
-        let admits = || self.admits_log(&writes).is_ok();
+        let admits = || self.admits_log(writes).is_ok();
         let landing = match self.log.append(RecordKind::Log, writes.body(), admits).await {
             Ok((_, landing)) => landing,
-            // It was overruled while it waited for space, or fits into no log.
             Err(error) => {
-                let refusal = self.admits_log(&writes).err().unwrap_or(Abort::Fabric(error));
-                return self.refuse_log(refusal, reply_to);
+                return Err(self.admits_log(writes).err().unwrap_or(Abort::Fabric(error)));
             }
         };
         let landed = landing.await;
-        match self.admits_log(&writes) {
-            Ok(()) => self.acknowledge_log(landed, reply_to),
-            Err(abort) => self.refuse_log(abort, reply_to),
-        }
+        self.admits_log(writes)?;
+        Ok(landed)
     }
 
     /// DECIDED: goes behind the LOGs that it is about, into the same log. (decision 0101)

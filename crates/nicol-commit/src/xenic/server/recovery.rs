@@ -89,21 +89,22 @@ impl<F: Fabric> NicServer<F> {
         self.node.learn(self.fabric.view());
     }
 
-    /// REPORT: what this node knows of the transactions that lost coordinators began. It takes
-    /// nothing of them any more, nor anything of an earlier recovery.
+    /// REPORT: what this node knows of the transactions that lost coordinators began.
     async fn report(&self, epoch: Epoch, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: REPORT");
-        self.await_view(epoch).await;
-        while !self.node.recovery().begin(epoch) {
-            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
-        }
         match self.account(epoch).await {
             Ok(account) => self.fabric.reply(reply_to, &AccountReply(&account)),
             Err(error) => self.fabric.refuse(reply_to, error),
         }
     }
 
-    async fn account(&self, epoch: Epoch) -> Result<Account, FabricError> {
+    /// What this node knows of the transactions that lost coordinators began. It takes nothing of
+    /// them any more, nor anything of a recovery before that of `epoch`.
+    pub(in crate::xenic) async fn account(&self, epoch: Epoch) -> Result<Account, FabricError> {
+        self.await_view(epoch).await;
+        while !self.node.recovery().begin(epoch) {
+            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
+        }
         let here = self.fabric.here();
         for core in 0..self.fabric.view().engines(here.node, Side::Nic) as u8 {
             if core != here.core {

@@ -40,6 +40,12 @@ impl<F: Fabric> KeyValue for Front<F> {
             {
                 Ok(None)
             }
+            Err(Failure::Aborted(Reason::NoResources))
+                if self.sabotage == Sabotage::InstallsUnconditionally =>
+            {
+                self.client.empty_slot(&key.0.to_be_bytes()).await?;
+                Err(Failure::Aborted(Reason::NoResources))
+            }
             done => done,
         }
     }

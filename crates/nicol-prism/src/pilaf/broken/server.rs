@@ -1,17 +1,18 @@
-//! A server that answers PUTs before it makes them, or does not make them: it stands before the
-//! true one.
+//! A server that spoils PUTs and DELETEs: it stands before the true one.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service, Work};
+use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service, Work};
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
 use super::Sabotage;
+use crate::pilaf::layout::{ENTRY, Entry};
 use crate::pilaf::messages::{ASK, Answer, Ask, What};
 use crate::pilaf::node::Node;
 use crate::pilaf::server::{Server, put};
+use crate::pilaf::table::probes;
 
 /// One PUT in so many is lost by the fault that loses some.
 const LOST_ONE_IN: u64 = 8;
@@ -22,10 +23,8 @@ const GAP: Nanos = Nanos::from_micros(10);
 pub(in crate::pilaf) fn service<F: Fabric>(fabric: &F, node: &Arc<Node>) -> Rc<dyn Service> {
     let server = Server { fabric: fabric.clone(), node: Arc::clone(node) };
     match node.config().sabotage {
-        sabotage @ (Sabotage::AcknowledgesEarly | Sabotage::LosesPuts) => {
-            Rc::new(BrokenServer { server, sabotage })
-        }
-        _ => Rc::new(server),
+        Sabotage::None => Rc::new(server),
+        sabotage => Rc::new(BrokenServer { server, sabotage }),
     }
 }
 
@@ -58,15 +57,53 @@ impl<F: Fabric> BrokenServer<F> {
         }
         true
     }
+
+    /// Makes a DELETE that leaves its entry as if it had never held anything.
+    fn delete_and_empty(&self, to: ReplyTo, key: &[u8]) {
+        let (fabric, node, key) =
+            (self.server.fabric.clone(), self.server.node.clone(), key.to_vec());
+        let working = node.begin();
+        self.server.fabric.spawn(async move {
+            fabric.access().await;
+            {
+                let mut table = node.table();
+                let is_its = |index: &u64| match table.entry(*index) {
+                    Entry::Item(extent) => table.item(&extent).is_some_and(|item| item.0 == key),
+                    Entry::Unused | Entry::Deleted => false,
+                };
+                let entry = probes(node.config(), &key).find(is_its);
+                let removed = table.remove(&key);
+                let empty = |entry| table.region.write(entry * ENTRY, &Entry::Unused.emit());
+                match removed.and_then(|()| entry.map_or(Ok(()), empty)) {
+                    Ok(()) => fabric.reply(to, &Answer(None)),
+                    Err(_) => fabric.refuse(to, FabricError::Unreachable),
+                }
+            }
+            drop(working);
+        });
+    }
 }
 
 impl<F: Fabric> Service for BrokenServer<F> {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
-        if let (ASK, Some(to)) = (delivery.kind, delivery.reply_to)
-            && let Ask { key, what: What::Put(value) } = Ask::parse(delivery.body)?
-            && self.answer_early(to, key, value)
-        {
-            return Ok(());
+        let (ASK, Some(to)) = (delivery.kind, delivery.reply_to) else {
+            return self.server.deliver(delivery);
+        };
+        let Ask { key, what } = Ask::parse(delivery.body)?;
+        match (self.sabotage, what) {
+            (Sabotage::AcknowledgesEarly | Sabotage::LosesPuts, What::Put(value))
+                if self.answer_early(to, key, value) =>
+            {
+                return Ok(());
+            }
+            (Sabotage::KeepsExtents, What::Put(_)) => {
+                let _nobody_s = self.server.node.table().take(0);
+            }
+            (Sabotage::EmptiesEntries, What::Delete) => {
+                self.delete_and_empty(to, key);
+                return Ok(());
+            }
+            _ => {}
         }
         self.server.deliver(delivery)
     }

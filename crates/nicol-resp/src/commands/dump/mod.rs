@@ -72,7 +72,7 @@ fn dump<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
     payload.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = crc64(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
-    work.spend(payload.len())?;
+    work.spend_on_value(payload.len())?;
     reply.bulk(&payload);
     Ok(())
 }

@@ -53,7 +53,7 @@ fn sort<'t>(work: &mut Work<'t>, args: &[Arg<'t>], reply: &mut Reply<'_>) -> Res
         None => Vec::new(),
         Some(kind) if kind == list::TYPE.number => elements(&value)?,
         Some(kind) if kind == set::TYPE.number => {
-            // As Redis: what is stored or seen by a script must not depend on the order of a set.
+            // As Redis: what is stored, or seen by a script, must not depend on a set's order.
             if options.keeps_order && (options.store.is_some() || options.is_for_script) {
                 (options.keeps_order, options.alpha, options.by) = (false, true, None);
             }

@@ -77,7 +77,7 @@ proptest! {
     }
 }
 
-/// What the threads of a test have done so far.
+/// The counts of what the threads of a test have done.
 #[derive(Default)]
 struct Progress {
     stop: AtomicBool,
@@ -97,7 +97,7 @@ impl Progress {
         self.stale.fetch_max(coordinator.addresses.counts().stale, Ordering::Relaxed);
     }
 
-    /// Has enough of each kind happened beside the others?
+    /// True if enough of each kind has happened beside the others.
     fn is_enough(&self) -> bool {
         let enough = |count: &AtomicU64, least| count.load(Ordering::Relaxed) > test_steps(least);
         enough(&self.updates, 5_000) && enough(&self.direct, 1_000) && enough(&self.stale, 10)

@@ -129,7 +129,7 @@ fn agree(table: &RemoteTable, remote: &Remote, model: &Model, key: Key) {
     assert!(if expected.is_some() { seen.0 == version } else { seen.0 >= version });
 }
 
-/// What a transaction does to a key that it has locked.
+/// The action of a transaction on a key that it has locked.
 #[derive(Clone, Debug)]
 enum Deed {
     Abort,

@@ -14,7 +14,7 @@ const CHURNED: Range<u64> = 100..100 + 2 * SLOTS;
 /// Bytes of a value out of line.
 const LARGE: usize = if cfg!(miri) { 40 } else { 600 };
 
-/// What the threads of a test have done so far.
+/// The counts of what the threads of a test have done.
 #[derive(Default)]
 struct Progress {
     stop: AtomicBool,
@@ -23,7 +23,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Has enough of each kind happened beside the other?
+    /// True if enough of each kind has happened beside the other.
     fn is_enough(&self) -> bool {
         let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > test_steps(2_000);
         enough(&self.committed) && enough(&self.reads)

@@ -7,7 +7,7 @@ use nicol_core::workload::Workload;
 
 use super::store::Store;
 use crate::tpcc::key::{self, District};
-use crate::tpcc::schema::Schema;
+use crate::tpcc::schema::{Schema, Stock};
 use crate::tpcc::{Indices, Tpcc, TpccConfig, row};
 
 const HOME: District = District { warehouse: 2, number: 4 };
@@ -56,7 +56,10 @@ fn oldest(store: &Store) -> u32 {
 }
 
 fn order_number_row(number: u32) -> Vec<u8> {
-    Schema::Specification(Indices::Records).order_number_row(HOME, 0, number).bytes().to_vec()
+    Schema::Specification(Indices::Records, Stock::Split)
+        .order_number_row(HOME, 0, number)
+        .bytes()
+        .to_vec()
 }
 
 #[test]

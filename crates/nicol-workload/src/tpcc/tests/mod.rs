@@ -16,8 +16,8 @@ use nicol_core::workload::Workload;
 use super::input::{Customer, Delivery, NewOrder, OrderStatus, Payment, StockLevel};
 use super::key::{self, District};
 use super::{
-    Chopping, Indices, LOGIC, Mix, PROCEDURES, Procedure, Shipped, Suppliers, Terminals, Tpcc,
-    TpccConfig, row,
+    Chopping, Indices, LOGIC, Mix, PROCEDURES, Procedure, Schema, Shipped, Stock, Suppliers,
+    Terminals, Tpcc, TpccConfig, row,
 };
 use crate::placement::mix;
 use model::Model;
@@ -215,6 +215,18 @@ fn new_orders_do_what_the_model_does_on_either_schema() {
 }
 
 #[test]
+fn transactions_do_what_the_model_does_where_stock_is_whole() {
+    let few = TpccConfig { items: 100, customers_per_district: 30, ..small() };
+    for (mix, indices) in [
+        (Mix::Full, Indices::Records),
+        (Mix::Full, Indices::Trees),
+        (Mix::NewOrderOnly, Indices::Trees),
+    ] {
+        against_the_model(TpccConfig { mix, indices, stock: Stock::Whole, ..few });
+    }
+}
+
+#[test]
 fn new_order_and_payment_do_what_the_model_does_without_the_others() {
     for mix in [Mix::NewOrderAndPayment, Mix::PaymentOnly] {
         for indices in [Indices::Records, Indices::Trees] {
@@ -302,6 +314,11 @@ fn a_new_order_writes_no_texts_of_stock_and_narrow_rows_where_it_runs_alone() {
     let full = written(TpccConfig { indices: Indices::Trees, ..small() });
     assert_eq!(full[&key::STOCK], (10, 18));
     assert_eq!(full[&key::ORDER_LINE], (10, 46), "the specification's, with the district's text");
+    for config in [alone, TpccConfig { indices: Indices::Trees, ..small() }] {
+        let whole = written(TpccConfig { stock: Stock::Whole, ..config });
+        assert_eq!(whole[&key::STOCK], (10, 308), "with the texts");
+        assert_eq!(whole[&key::ORDER_LINE], written(config)[&key::ORDER_LINE]);
+    }
 }
 
 #[test]
@@ -375,14 +392,14 @@ fn bad_credit_gets_its_payment_noted_and_keeps_its_length() {
 #[test]
 fn what_no_client_sends_is_refused() {
     let workload = Tpcc::new(small());
-    let procedures = Procedures::new(&LOGIC);
+    let procedures = Procedures::new(LOGIC.as_flattened());
     let (mut random, mut txn) = (random(2), Txn::default());
     let refuses = |procedure: u16, args: &[u8]| {
         let mut txn = Txn::default();
         txn.reset(ProcedureId(procedure), args);
         procedures.execute(&mut txn) == Verdict::Refuse
     };
-    let mut seen = [false; LOGIC.len()];
+    let mut seen = [false; Schema::ALL.len() * PROCEDURES];
     for _ in 0..400 {
         let kind = workload.next(NodeId(0), &mut random, &mut txn);
         let (procedure, args) = (txn.procedure.0, txn.args().to_vec());

@@ -68,7 +68,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// What is in `store`.
+    /// The content of `store`.
     pub(super) fn of(config: &TpccConfig, store: &Store) -> Self {
         let mut model = Self {
             warehouses: BTreeMap::new(),

@@ -111,8 +111,10 @@ impl<F: Fabric> Lookups<F> {
             return Ok(false);
         }
         let (index, hash) = (self.node.index_of(asked.key), SlotHash::of(asked.key));
-        // Above every version at which a local transaction may have seen no record.
-        let deleted = value.is_none() && version > Version(0);
+        // Above every version at which a local transaction may have seen no record. A node that has
+        // come back knows of no deletion before its copy.
+        let may_be = version > Version(0) || !self.node.lives().is_first();
+        let deleted = value.is_none() && may_be;
         let version = if deleted { version.max(index.floor(hash)) } else { version };
         index.learn(hash, asked.key, now.epoch, version, value.map(|value| (value, 0)));
         let start = batch.values.len() as u32;

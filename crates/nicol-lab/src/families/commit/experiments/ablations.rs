@@ -98,7 +98,7 @@ fn studies<'c>(
 
 fn throughput(context: &Context<'_>) -> Result<Table> {
     let (names, studies) = studies(context, &RETWIS, variants(&THROUGHPUT, &NO_SHIPPING))?;
-    let sweeps = context.pool.map(&studies, Study::saturate)?;
+    let sweeps = Study::each(&studies, Study::saturate)?;
     let mut table = context.table();
     study::assume_sweeps(&mut table, context.options.form, &[&RETWIS]);
     table.assume(
@@ -130,7 +130,7 @@ fn assume_objects(table: &mut Table) {
 fn latency(context: &Context<'_>) -> Result<Table> {
     let (names, mut studies) = studies(context, &SMALLBANK, variants(&LATENCY, &[]))?;
     studies.iter_mut().for_each(|study| study.length = FEW_CLIENTS_LENGTH);
-    let points = context.pool.map(&studies, |study| study.at(FEW_CLIENTS))?;
+    let points = Study::each(&studies, |study| study.at(FEW_CLIENTS))?;
     let mut table = context.table();
     study::assume(&mut table, context.options.form, &[&SMALLBANK]);
     assume_objects(&mut table);

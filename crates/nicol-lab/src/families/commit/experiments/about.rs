@@ -2,8 +2,10 @@
 
 use nicol_core::units::Nanos;
 
-use super::benchmarks::TPCC_NEW_ORDER;
-use super::benchmarks::{Benchmark, NODES, REPLICAS, RETWIS, SMALLBANK, TPCC, TPCC_384};
+use super::benchmarks::{
+    Benchmark, NODES, REPLICAS, RETWIS, SMALLBANK, TPCC, TPCC_384, TPCC_NEW_ORDER,
+    TPCC_NEW_ORDER_FEWER_ITEMS,
+};
 use super::{ablations, lookups, recovery, study, threads};
 use crate::experiments::{About, Extent, Form, Readings};
 
@@ -58,7 +60,7 @@ pub(crate) fn about(id: &str) -> Option<About> {
                     thread counts 0.31 of a host thread",
             scale: [vec![Extent::of("benchmarks", threads::words)]]
                 .into_iter()
-                .chain([&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK].map(scale))
+                .chain([&TPCC_NEW_ORDER_FEWER_ITEMS, &RETWIS, &SMALLBANK].map(scale))
                 .flatten()
                 .collect(),
             ..sweep("", &SMALLBANK)
@@ -94,7 +96,7 @@ fn parts(
 fn sweep(paper: &'static str, benchmark: &'static Benchmark) -> About {
     let mut lines = scale(benchmark);
     lines.push(Extent::same("nodes", format!("{NODES}, {REPLICAS} copies of each shard")));
-    lines.push(Extent::of(study::LOAD, |form| study::ladder(form).words()));
+    lines.push(Extent::of(study::LOAD, |form| benchmark.ladder(form).words()));
     lines.push(Extent::same("the paper's load", SWEEP));
     let left_out = &["the paper's number of threads at each point, which it does not give"];
     About { paper, scale: lines, profiles: BOTH, readings: SECTION, left_out }

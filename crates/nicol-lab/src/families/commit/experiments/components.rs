@@ -13,9 +13,9 @@ use nicol_sim::checks::measure::{
 use serde_json::json;
 
 use super::VERBS;
-use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
-use crate::refused::refuse;
+use nicol_bench::binding::Binding;
+use nicol_bench::refused::refuse;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 4] = [

@@ -89,7 +89,7 @@ pub(crate) const fn figure_8(
 fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<Table> {
     let of = |system| Study::new(context, benchmark, system);
     let studies = Study::of_each(context.systems(), of)?;
-    let sweeps = context.pool.map(&studies, Study::saturate)?;
+    let sweeps = Study::each(&studies, Study::saturate)?;
     let mut table = context.table();
     study::assume_sweeps(&mut table, context.options.form, &[benchmark]);
     study::assume_log_form(&mut table);
@@ -116,7 +116,7 @@ fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<T
 fn half_the_network(context: &Context<'_>) -> Result<Table> {
     let of = |system| Study::changed(context, &TPCC_384, system, "link.rate=50Gbps");
     let studies = Study::of_each(context.systems(), of)?;
-    let sweeps = context.pool.map(&studies, Study::saturate)?;
+    let sweeps = Study::each(&studies, Study::saturate)?;
     let mut table = context.table();
     study::assume_sweeps(&mut table, context.options.form, &[&TPCC_384]);
     study::assume_log_form(&mut table);

@@ -13,15 +13,15 @@ use nicol_sim::view_service::LEASE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::find;
 use super::benchmarks::{NODES, REPLICAS, SMALLBANK};
 use super::{ON_PATH, VERBS};
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest, rounded};
-use crate::hardware::Hardware;
-use crate::report::{BenchReport, BenchRun};
-use crate::workloads::WorkloadSpec;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::families::commit::find;
+use nicol_bench::hardware::Hardware;
+use nicol_bench::report::{BenchReport, BenchRun};
+use nicol_bench::workloads::WorkloadSpec;
 
 /// The experiments of this file: two looks at the same runs.
 pub(super) static ALL: [Experiment; 2] = [

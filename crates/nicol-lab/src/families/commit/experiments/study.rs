@@ -7,15 +7,16 @@ use nicol_core::units::Nanos;
 use nicol_sim::Profile;
 use serde::{Deserialize, Serialize};
 
-use super::super::find;
 use super::benchmarks::{Benchmark, NODES, REPLICAS};
 use super::{VERBS, on_path};
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Ladder, Table, digest};
-use crate::hardware::vain_offload;
-use crate::report::BenchReport;
-use crate::system::System;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::families::commit::find;
+use nicol_bench::hardware::vain_offload;
+use nicol_bench::kept::Kept;
+use nicol_bench::report::BenchReport;
+use nicol_bench::system::System;
 
 /// A system under a benchmark, with what is varied.
 #[derive(Clone)]
@@ -36,9 +37,11 @@ pub(crate) struct Study<'c> {
     pub(super) nic_engines: Option<usize>,
     /// The factor by which its runs are longer than the benchmark's.
     pub(super) length: u64,
+    /// What its runs have loaded.
+    kept: Arc<Kept>,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) clients: usize,
@@ -109,6 +112,7 @@ impl<'c> Study<'c> {
             host_engines: None,
             nic_engines: None,
             length: 1,
+            kept: Arc::default(),
         })
     }
 
@@ -123,7 +127,12 @@ impl<'c> Study<'c> {
             let careful = study(system)?;
             if PUBLIC_CODE.contains(&system) {
                 let settings = PUBLIC_LOG.map(str::to_owned).to_vec();
-                studies.push(Self { log: "whole, acknowledged", settings, ..careful.clone() });
+                studies.push(Self {
+                    log: "whole, acknowledged",
+                    settings,
+                    kept: Arc::default(),
+                    ..careful.clone()
+                });
             }
             if !PUBLIC_CODE.contains(&system) || BOTH_LOGS.contains(&system) {
                 studies.push(careful);
@@ -132,7 +141,7 @@ impl<'c> Study<'c> {
         Ok(studies)
     }
 
-    /// Is it what the paper compared, and not what stands beside it?
+    /// True of what the paper compared, false of what stands beside it.
     pub(super) fn is_as_compared(&self) -> bool {
         self.log != SHARD || !PUBLIC_CODE.contains(&self.system.name)
     }
@@ -183,14 +192,43 @@ impl<'c> Study<'c> {
             clients: Some(clients),
             length: Some(Length::Time(window * self.length)),
             warmup: Some(warmup * self.length),
+            kept: Some(self.kept.clone()),
             ..BenchConfig::new(self.system.name, workload, &self.on, self.context.options.seed)
         }
+    }
+
+    /// Does `work` for each of `studies`, as many at a time as have memory for what they keep.
+    /// Results are in their order.
+    ///
+    /// Errors: those of `work`; a scale that a workload does not take.
+    pub(super) fn each<R: Send>(
+        studies: &[Self],
+        work: impl Fn(&Self) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let Some(Self { context: Context { options, pool, .. }, .. }) = studies.first() else {
+            return Ok(Vec::new());
+        };
+        let mut most = 1;
+        for study in studies {
+            most = study.memory()?.max(most);
+        }
+        let at_a_time = (options.memory / most).clamp(1, options.jobs as u64) as usize;
+        pool.map_few(at_a_time, studies, |study| {
+            let found = work(study);
+            study.kept.clear();
+            found
+        })
+    }
+
+    /// About how many bytes of memory a run of it takes at most.
+    fn memory(&self) -> Result<u64> {
+        self.benchmark.memory(self.context.options.form, self.system)
     }
 
     /// Runs it with so many closed-loop clients per node, and judges the run.
     pub(super) fn at(&self, clients: usize) -> Result<Point> {
         let config = self.config(clients);
-        let memory = self.benchmark.memory(self.context.options.form, self.system)?;
+        let memory = self.memory()?;
         let hardware = digest(&format!("{:?}", self.profile));
         let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
         self.context
@@ -231,7 +269,8 @@ impl<'c> Study<'c> {
     /// between the peak and its neighbours. Points are in the order of their clients.
     pub(super) fn saturate(&self) -> Result<Vec<Point>> {
         let form = self.context.options.form;
-        let climbed = ladder(form).climb(|point: &Point| point.throughput, |at| self.at(at))?;
+        let ladder = self.benchmark.ladder(form);
+        let climbed = ladder.climb(|point: &Point| point.throughput, |at| self.at(at))?;
         let mut points: Vec<Point> = climbed.into_iter().map(|(_, point)| point).collect();
         if form == Form::Full {
             let between: Vec<usize> = around_the_peak(&points);
@@ -244,15 +283,6 @@ impl<'c> Study<'c> {
 
 /// The name of the load that a ladder raises.
 pub(super) const LOAD: &str = "clients per node";
-
-/// Clients of a node.
-pub(super) const fn ladder(form: Form) -> Ladder {
-    match form {
-        Form::Full => Ladder { low: &[], from: 1, factor: 2, most: 4_096 },
-        // The last step of four is half of what a quick ladder costs.
-        Form::Quick => Ladder { low: &[4], from: 64, factor: 4, most: 1_024 },
-    }
-}
 
 fn around_the_peak(points: &[Point]) -> Vec<usize> {
     let Some(at) = points.iter().position(|point| std::ptr::eq(point, peak(points))) else {
@@ -306,7 +336,9 @@ pub(super) fn assume_log_form(table: &mut Table) {
 /// The same for figures that look for the peak.
 pub(super) fn assume_sweeps(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
     assume(table, form, benchmarks);
-    ladder(form).assume(table, LOAD);
+    // Benchmarks that are shown together have their loads told together.
+    let ladders: Vec<Ladder> = benchmarks.iter().map(|one| one.ladder(form)).collect();
+    ladders.first().into_iter().for_each(|ladder| ladder.assume(table, LOAD));
     if form == Form::Full {
         let reason = "midway between the peak and its neighbours";
         table.assume("points beside the peak", "2", reason);

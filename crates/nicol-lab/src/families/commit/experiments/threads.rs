@@ -4,10 +4,10 @@ use anyhow::{Result, ensure};
 use nicol_core::ids::Side;
 use serde_json::json;
 
-use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER};
+use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER_FEWER_ITEMS};
 use super::study::{self, Point, Study};
-use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Form, Table, rounded};
+use nicol_bench::binding::Binding;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 1] = [Experiment {
@@ -28,7 +28,8 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
 }];
 
 /// The benchmarks of the table; the quick form has one.
-const BENCHMARKS: [&[&Benchmark]; 2] = [&[&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK], &[&RETWIS]];
+const BENCHMARKS: [&[&Benchmark]; 2] =
+    [&[&TPCC_NEW_ORDER_FEWER_ITEMS, &RETWIS, &SMALLBANK], &[&RETWIS]];
 /// How many threads are added or taken away at once.
 const STEP: [usize; 2] = [1, 8];
 
@@ -45,7 +46,7 @@ struct Fewest {
     points: Vec<Point>,
 }
 
-/// What is counted in `form`, in words.
+/// The benchmarks of `form`, in words.
 pub(super) fn words(form: Form) -> String {
     let names: Vec<&str> = form.of(BENCHMARKS).iter().map(|benchmark| benchmark.name).collect();
     format!("{}; threads in steps of {}", names.join(", "), form.of(STEP))
@@ -62,7 +63,7 @@ fn fewest_threads(context: &Context<'_>) -> Result<Table> {
     if form == Form::Quick {
         studies.retain(Study::is_as_compared);
     }
-    let found = context.pool.map(&studies, |study| search(study, step))?;
+    let found = Study::each(&studies, |study| search(study, step))?;
     let mut table = context.table();
     study::assume_sweeps(&mut table, form, benchmarks);
     study::assume_log_form(&mut table);

@@ -8,7 +8,7 @@ use super::run::{
     STRIFE, STRIFE_FULL, Scheduler, UNWEIGHED, assume,
 };
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
-use crate::workloads::WorkloadSpec;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// "Competitors": NetSTO, StaticPart, Strife, AlNiCo; and AlNiCo without its weights.
 const SCHEDULERS: [Scheduler; 6] =

@@ -11,13 +11,13 @@ use nicol_sim::Profile;
 use nicol_workload::tpcc::Chopping;
 use serde::{Deserialize, Serialize};
 
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
-use crate::families::scheduling::SCHEDULERS;
-use crate::report::BenchRun;
-use crate::systems;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::families::SCHEDULERS;
+use nicol_bench::report::BenchRun;
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// The testbed. [AlNiCo22, setup]
 pub(super) const TESTBED: &str = "innova2";
@@ -63,7 +63,7 @@ const BASE: u64 = 400 << 20;
 const ATTEMPTS_PER_US: u64 = 4;
 const JUDGED: u64 = 5_500;
 
-/// Who schedules in a row of a figure.
+/// The scheduler of a row of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scheduler {
     /// As the row calls it.
@@ -114,7 +114,7 @@ pub(super) struct Run {
     pub(super) feedback_us: Option<u64>,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) throughput: f64,
@@ -274,7 +274,7 @@ fn point(ran: &BenchRun, run: &Run, times: (Nanos, Nanos)) -> Result<Point> {
     };
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
     let aborts = counted("aborts");
-    let kind = |kind: &crate::report::Kind| {
+    let kind = |kind: &nicol_bench::report::Kind| {
         (kind.name.to_string(), (kind.latency_us.p50, kind.latency_us.p99))
     };
     // Commits of the whole run, as the counters of aborts are.

@@ -10,7 +10,7 @@ use super::run::{
     slice_ms,
 };
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
-use crate::workloads::WorkloadSpec;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// Those that the slides show, and AlNiCo without its weights.
 const SCHEDULERS: [Scheduler; 4] = [ROUND_ROBIN, STATIC_PARTITION, ALNICO, UNWEIGHED];

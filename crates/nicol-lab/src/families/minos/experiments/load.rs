@@ -8,12 +8,12 @@ use nicol_workload::ycsb::Popularity;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Table, digest, rounded};
-use crate::report::BenchReport;
-use crate::systems;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::report::BenchReport;
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// Nodes by default. (Table III)
 pub(super) const NODES: usize = 5;
@@ -56,7 +56,7 @@ pub(super) struct Load {
     pub(super) clients: usize,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     /// Mean latencies in microseconds and operations per second: of writes, of reads, of logins.

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::alternative_of;
 use super::files::{HALF, HALF_TOLD, Load, SYSTEMS, assume, run};
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
-use crate::families::offpath::linefs::ALTERNATIVES;
+use nicol_bench::families::offpath::ALTERNATIVES;
 
 /// The experiment of this file.
 pub(super) static BREAKDOWN: Experiment = Experiment {

@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{SNIC, alternative_of};
-use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest, rounded};
-use crate::families::offpath::linefs::ALTERNATIVES;
-use crate::refused::refuse;
+use nicol_bench::binding::Binding;
+use nicol_bench::families::offpath::ALTERNATIVES;
+use nicol_bench::refused::refuse;
 
 pub(super) const SYSTEMS: &[&str] =
     &[ALTERNATIVES[0].0, ALTERNATIVES[1].0, ALTERNATIVES[2].0, ALTERNATIVES[3].0];

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::{CLIENT, RNIC, SNIC, alternative_of};
 
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, digest, rounded};
-use crate::systems;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 
 const SYSTEMS: &[&str] = &[
     "drtm-kv:rnic",
@@ -144,7 +144,7 @@ const WARM_UP: [Nanos; 2] = [Nanos::from_micros(500), Nanos::from_micros(300)];
 const FOOTPRINT: u64 = 1_000;
 const BASE: u64 = 500 << 20;
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Point {
     throughput: f64,
@@ -155,7 +155,7 @@ struct Point {
     violations: Vec<String>,
 }
 
-/// What clients ask, and of which system.
+/// The operations of the clients, and the system.
 #[derive(Clone, Debug)]
 struct Asked<'s> {
     system: &'s str,
@@ -381,7 +381,7 @@ fn by_cached(context: &Context<'_>) -> Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench;
+    use nicol_bench::bench;
 
     /// [OffPath23 4.2] With one machine as with eleven, and whether the SoC keeps all values or an
     /// eighth: no less than READs or asking alone.

@@ -14,8 +14,8 @@ use nicol_core::ids::Side;
 use nicol_sim::Profile;
 
 use crate::experiments::{Context, Experiment, Table};
-use crate::refused::refuse;
 pub(crate) use about::about;
+use nicol_bench::refused::refuse;
 
 /// The card, the plain NIC beside which it is measured, and the clients. [OffPath23 2.4]
 const SNIC: &str = "bluefield2";

@@ -11,8 +11,8 @@ use nicol_sim::checks::{Posting, posting};
 use serde_json::{Value, json};
 
 use super::Testbed;
-use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+use nicol_bench::binding::Binding;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 4] = [

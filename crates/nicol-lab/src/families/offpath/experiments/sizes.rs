@@ -10,8 +10,8 @@ use nicol_sim::checks::paths::{Flow, Load, Path, Verb};
 use serde_json::json;
 
 use super::Testbed;
-use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
+use nicol_bench::binding::Binding;
 
 const SIZE_COLUMNS: &[&str] =
     &["path", "operation", "bytes", "bandwidth_gbps", "pcie1_mpps", "pcie0_mpps"];

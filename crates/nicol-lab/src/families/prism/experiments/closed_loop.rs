@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::load::Point;
 use super::steady::{self, Windows};
 use super::testbed::Testbed;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Chart, Context, Form, Ladder, Scale, Table, rounded};
-use crate::systems;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// The columns of a figure of latency over throughput, and how it is drawn.
 pub(super) const COLUMNS: &[&str] = &[

@@ -10,9 +10,9 @@ use nicol_sim::checks::measure::{Action, ChainProbe, PRIMITIVES, round_trip};
 use serde_json::json;
 
 use super::DIRECT;
-use crate::binding::Binding;
 use crate::experiments::{Chart, Context, Experiment, Table, rounded};
-use crate::refused::refuse;
+use nicol_bench::binding::Binding;
+use nicol_bench::refused::refuse;
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 2] = [

@@ -9,7 +9,7 @@ use super::closed_loop::{
 use super::load::Point;
 use super::testbed::Testbed;
 use crate::experiments::{Context, Experiment, Table};
-use crate::workloads::WorkloadSpec;
+use nicol_bench::workloads::WorkloadSpec;
 
 const SYSTEMS: &[&str] = &["prism-kv", "pilaf", "pilaf-software"];
 

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::steady::{self, Windows};
 use super::testbed::Testbed;
-use crate::binding::Binding;
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table};
-use crate::report::BenchReport;
-use crate::systems;
-use crate::workloads::WorkloadSpec;
+use nicol_bench::binding::Binding;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::report::BenchReport;
+use nicol_bench::systems;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// Machines that run clients, at most. [PRISM21 6.2]
 const CLIENT_NODES_MAX: usize = 11;
@@ -41,7 +41,7 @@ pub(super) struct Load {
     pub(super) clients: usize,
 }
 
-/// What one judged run measured.
+/// The measurements of one judged run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) throughput: f64,

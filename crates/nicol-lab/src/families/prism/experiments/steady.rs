@@ -10,9 +10,9 @@
 use anyhow::Result;
 use nicol_core::units::Nanos;
 
-use crate::config::{BenchConfig, Length};
 use crate::experiments::{Table, TooFewTurns};
-use crate::report::BenchReport;
+use nicol_bench::config::{BenchConfig, Length};
+use nicol_bench::report::BenchReport;
 
 /// Transactions of each client in the measured time, in the mean, at least.
 const TURNS: u64 = 16;

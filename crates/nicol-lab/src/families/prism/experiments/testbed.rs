@@ -8,7 +8,7 @@ use nicol_sim::Profile;
 
 use super::SWITCHED;
 use crate::experiments::{Context, Table, digest};
-use crate::refused::refuse;
+use nicol_bench::refused::refuse;
 
 /// The executor of chains at servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::closed_loop::{
 use super::load::Point;
 use super::testbed::Testbed;
 use crate::experiments::{Chart, Context, Experiment, Ladder, Scale, Table, rounded};
-use crate::workloads::WorkloadSpec;
+use nicol_bench::workloads::WorkloadSpec;
 
 /// "Both hardware and software RDMA implementations for FaRM".
 const SYSTEMS: &[&str] = &["prism-tx", "farm", "farm-software"];

@@ -1,0 +1,10 @@
+//! Systems of all families as the registry has them. They are compiled in the library alone: its
+//! own tests are built without them.
+
+mod committed;
+mod kept;
+mod settings;
+mod systems;
+mod transactions;
+mod variation;
+mod workloads;
