@@ -127,9 +127,6 @@ fn call<'t>(
         }
     };
     work.tally().called(spec.number);
-    if caller.is_watched {
-        work.show(caller.database, caller.words.command().args(0))?;
-    }
     let start = output.len();
     let done = match spec.action {
         Action::Admin(admin, _) => answer(work, caller, (admin, spec), output),
