@@ -24,14 +24,14 @@ pub struct ExhaustedSpace {
     records: bool,
 }
 
-/// Groups of neighbouring block sizes, which have a bit each: those of usual ones, and of large ones
-/// above them.
+/// Groups of neighbouring block sizes, which have a bit each: those of usual ones, and of large
+/// ones above them.
 const GROUPS: usize = USUAL_GROUPS + LARGE_GROUPS;
 const USUAL_GROUPS: usize = 20;
 const LARGE_GROUPS: usize = 4;
 
-/// Blocks beyond which a value is large: a table refuses it as soon as its memory has less room than
-/// a block, and not only once it is used up.
+/// Blocks beyond which a value is large: a table refuses it as soon as its memory has less room
+/// than a block, and not only once it is used up.
 const LARGE_BLOCK: u64 = 1 << 20;
 /// Sizes of usual blocks.
 const USUAL: usize = SizeClass::holding(LARGE_BLOCK).index() + 1;
