@@ -65,7 +65,7 @@ impl Recovering {
         let state = &mut *self.state();
         let may = state.reported == epoch && !state.is_resolving;
         state.is_resolving |= may;
-        may.then_some(Resolving(self))
+        may.then(|| Resolving(self))
     }
 
     /// The decisions of this view are applied.
@@ -101,5 +101,23 @@ pub(in crate::xenic) struct Resolving<'a>(&'a Recovering);
 impl Drop for Resolving<'_> {
     fn drop(&mut self) {
         self.0.state().is_resolving = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_applied_by_one_at_a_time() {
+        let (recovering, epoch) = (Recovering::new(), Epoch(3));
+        assert!(recovering.begin(epoch));
+        let first = recovering.resolve(epoch);
+        assert!(first.is_some());
+        assert!(recovering.resolve(epoch).is_none(), "another one is being applied");
+        assert!(!recovering.begin(Epoch(4)), "and still is");
+        drop(first);
+        assert!(recovering.begin(Epoch(4)));
+        assert!(recovering.resolve(epoch).is_none(), "it is over");
     }
 }
