@@ -1,6 +1,6 @@
 //! CONFIG.
 
-use crate::commands::errors::{arity_error, unknown_subcommand};
+use crate::commands::errors::{SYNTAX, arity_error, unknown_subcommand};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, io};
@@ -43,6 +43,7 @@ pub fn answer(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
                 Err(text) => reply.error(text.as_bytes()),
             }
         }
+        b"set" if command.len() > 3 => reply.error(SYNTAX),
         b"set" => reply.error(&arity_error("config|set")),
         b"resetstat" if command.len() == 2 => {
             shared.stats.reset();

@@ -46,17 +46,11 @@ impl<'r, 't> Run<'r, 't> {
         Self { work, caller, output: Vec::new() }
     }
 
-    /// Does what the script asks: a number of [`Request`], then false and its arguments, or how
-    /// many there are and a table with them.
+    /// Does what the script asks: a number of [`Request`], and its arguments.
     pub fn ask(&mut self, lua: &Lua, mut args: MultiValue) -> Result<Value> {
         let request = args.pop_front().and_then(|value| value.as_i64()).and_then(Request::of);
         if self.caller.meter.stopped().is_some() {
             return Err(mlua::Error::runtime("stopped"));
-        }
-        let count = args.pop_front().and_then(|value| value.as_usize());
-        if let (Some(count), Some(Value::Table(all))) = (count, args.front().cloned()) {
-            let all = (1..=count).map(|place| all.raw_get(place));
-            args = all.collect::<Result<MultiValue>>()?;
         }
         match request {
             Some(Request::Call) => self.call(lua, &args)?.map_err(raise::of_command),

@@ -127,14 +127,15 @@ fn call<'t>(
         }
     };
     work.tally().called(spec.number);
-    if caller.is_watched {
-        work.show(caller.database, caller.words.command().args(0))?;
-    }
     let start = output.len();
     let done = match spec.action {
         Action::Admin(admin, _) => answer(work, caller, (admin, spec), output),
         Action::Data(..) => execute(work, caller, spec, output),
     };
+    // A SELECT is shown in the database that it has chosen, as by Redis.
+    if caller.is_watched {
+        work.show(caller.database, caller.words.command().args(0))?;
+    }
     match done {
         Err(Stop::Error(text)) => work.tally().failed(Some(spec.number), text),
         Ok(()) if output.get(start) == Some(&b'-') => {

@@ -24,10 +24,29 @@ pub struct ExhaustedSpace {
     records: bool,
 }
 
-/// Groups of neighbouring block sizes, which have a bit each.
-const GROUPS: usize = 24;
-/// Sizes of a group.
-const GROUP: usize = SizeClass::COUNT.div_ceil(GROUPS);
+/// Groups of neighbouring block sizes, which have a bit each: those of usual ones, and of large
+/// ones above them.
+const GROUPS: usize = USUAL_GROUPS + LARGE_GROUPS;
+const USUAL_GROUPS: usize = 20;
+const LARGE_GROUPS: usize = 4;
+
+/// Blocks beyond which a value is large: a table refuses it as soon as its memory has less room
+/// than a block, and not only once it is used up.
+const LARGE_BLOCK: u64 = 1 << 20;
+/// Sizes of usual blocks.
+const USUAL: usize = SizeClass::holding(LARGE_BLOCK).index() + 1;
+/// The bits of all groups of usual sizes.
+const USUAL_SIZES: u32 = (1 << USUAL_GROUPS) - 1;
+
+/// The bit of the group of a block size.
+const fn bit_of_class(class: SizeClass) -> u32 {
+    const GROUP: usize = USUAL.div_ceil(USUAL_GROUPS);
+    const LARGE_GROUP: usize = (SizeClass::COUNT - USUAL).div_ceil(LARGE_GROUPS);
+    match class.index().checked_sub(USUAL) {
+        None => 1 << (class.index() / GROUP),
+        Some(large) => 1 << (USUAL_GROUPS + large / LARGE_GROUP),
+    }
+}
 
 /// Bits of the inline limit on the wire, less one where it is not 0.
 const INLINE_BITS: u32 = u32::BITS - GROUPS as u32;
@@ -35,38 +54,19 @@ const _: () = assert!(INLINE_MAX <= 1 << INLINE_BITS, "both fit one word");
 
 /// The bit of a value of `len` bytes; of one beyond any value, all.
 fn bit_of(len: usize) -> u32 {
-    if len > VALUE_MAX {
-        (1 << GROUPS) - 1
-    } else {
-        1 << (SizeClass::of_value(len as u32).index() / GROUP)
-    }
+    if len > VALUE_MAX { (1 << GROUPS) - 1 } else { bit_of_class(SizeClass::of_value(len as u32)) }
 }
-
-/// Blocks from which on a value is large: a table refuses it as soon as its memory has less room
-/// than a block, and not only once it is used up.
-const LARGE_BLOCK: u64 = 1 << 20;
 
 /// The groups of large blocks of which one is larger than `room`.
 pub(super) fn sizes_beyond(room: u64) -> u32 {
-    let mut bits = 0;
-    for class in SizeClass::all().rev() {
-        if class.block_bytes() <= room.max(LARGE_BLOCK) {
-            break;
-        }
-        bits |= 1 << (class.index() / GROUP);
-    }
-    bits & !sizes_up_to(LARGE_BLOCK)
-}
-
-/// The groups that have a block of up to so many bytes.
-const fn sizes_up_to(bytes: u64) -> u32 {
-    let last = SizeClass::holding(bytes).index() / GROUP;
-    (2 << last) - 1
+    let beyond = |class: &SizeClass| class.block_bytes() > room.max(LARGE_BLOCK);
+    let bits = SizeClass::all().rev().take_while(beyond).map(bit_of_class);
+    bits.fold(0, |bits, bit| bits | bit) & !USUAL_SIZES
 }
 
 /// The groups of sizes of which one has no free block.
 pub(super) fn sizes_of(heap: &Heap) -> u32 {
-    heap.exhausted().fold(0, |bits, class| bits | 1 << (class.index() / GROUP))
+    heap.exhausted().fold(0, |bits, class| bits | bit_of_class(class))
 }
 
 impl ExhaustedSpace {
@@ -101,7 +101,7 @@ impl ExhaustedSpace {
 
     /// Returns true if no record and no value is refused that is not large.
     pub const fn takes_usual(self) -> bool {
-        self.sizes & sizes_up_to(LARGE_BLOCK) == 0 && !self.records
+        self.sizes & USUAL_SIZES == 0 && !self.records
     }
 
     /// Returns true if a further record must be refused.

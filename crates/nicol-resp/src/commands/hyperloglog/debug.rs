@@ -47,7 +47,11 @@ pub fn pfdebug<'t>(
             }
             reply.integer(changes.into());
         }
-        _ => return Err(Stop::Error(b"ERR Unknown PFDEBUG subcommand")),
+        _ => {
+            let text = [b"ERR Unknown PFDEBUG subcommand '", word.bytes, b"'"].concat();
+            work.spend(text.len())?;
+            reply.error(&text);
+        }
     }
     Ok(())
 }

@@ -54,26 +54,11 @@ pub fn tables(lua: &Lua) -> Result<[Table; 3]> {
 const NONE: i64 = 0;
 const ALL: i64 = 3;
 
-/// Arguments of a call that go to the host one by one. A function of the host takes fewer than Lua
-/// may give, 8,000: more go in a table.
-const PLAIN_MAX: usize = 1_000;
-
-/// Asks with `request`, the arguments, or with `request`, a table of them and their number.
-const ASKING: &str = "\
-local ask, request, most = ...
-local select = select
-return function(...)
-  local count = select('#', ...)
-  if count <= most then return ask(request, false, ...) end
-  return ask(request, count, { ... })
-end";
-
 fn asking(lua: &Lua, request: Request) -> Result<Function> {
-    let ask = lua.create_function(move |lua, args: MultiValue| {
+    lua.create_function(move |lua, args: MultiValue| {
         let host: Function = lua.named_registry_value(HOST)?;
-        host.call::<Value>(args)
-    })?;
-    lua.load(ASKING).set_name("=host").call((ask, request as i64, PLAIN_MAX))
+        host.call::<Value>((request as i64, args))
+    })
 }
 
 /// The version in three bytes, as Redis says it.
