@@ -178,6 +178,10 @@ impl<F: Fabric> NicServer<F> {
     }
 
     fn take_commit(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        if self.is_for_earlier_life(body)? {
+            self.fabric.refuse(reply_to, FabricError::Unreachable);
+            return Ok(());
+        }
         let writes = self.writes(body)?;
         if self.logs_at_once(body) {
             self.commit_at_once(&writes, reply_to);
@@ -186,6 +190,16 @@ impl<F: Fabric> NicServer<F> {
             self.fabric.spawn(async move { this.commit(writes, reply_to).await });
         }
         Ok(())
+    }
+
+    /// Is a COMMIT of what an earlier life of this node has locked, which recovery decides? Its
+    /// coordinator does not know yet that this life is over. (decision 0105)
+    fn is_for_earlier_life(&self, body: &[u8]) -> Result<bool, Malformed> {
+        if self.node.lives().is_first() {
+            return Ok(false);
+        }
+        let writes = Writes::parse(body)?;
+        Ok(self.node.expect_served(writes.keys()).is_ok_and(|served| served.is_err()))
     }
 
     /// Is a record with this body durable in the log without waiting?
