@@ -76,7 +76,7 @@ impl<F: Fabric> Broken<F> {
                 });
             }
             (Sabotage::UnlockFirst, COMMIT) => {
-                let writes = server.writes(delivery.body)?.keep(&self.fabric);
+                let writes = server.writes(delivery.body)?.0.keep(&self.fabric);
                 self.fabric.spawn(async move {
                     server.unlock_written(&writes);
                     fabric.sleep_until(fabric.now() + GAP).await;

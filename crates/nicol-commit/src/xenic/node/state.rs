@@ -17,7 +17,7 @@ impl NodeState for Node {
 
     fn has_recovered(&self) -> bool {
         let life = self.newest();
-        !life.lives.is_first() && life.lives.is_complete()
+        !life.lives.is_first() && life.lives.is_complete() && !life.lost_sides.are_any()
     }
 
     fn serves(&self, shard: ShardId) -> bool {

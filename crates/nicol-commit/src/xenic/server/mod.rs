@@ -178,11 +178,13 @@ impl<F: Fabric> NicServer<F> {
     }
 
     fn take_commit(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        if self.is_for_earlier_life(body)? {
+        let (writes, served) = self.writes(body)?;
+        if served.is_err() {
+            // An earlier life has locked them, and recovery decides: its coordinator does not know
+            // yet that this life is over. (decision 0105)
             self.fabric.refuse(reply_to, FabricError::Unreachable);
             return Ok(());
         }
-        let writes = self.writes(body)?;
         if self.logs_at_once(body) {
             self.commit_at_once(&writes, reply_to);
         } else {
@@ -190,16 +192,6 @@ impl<F: Fabric> NicServer<F> {
             self.fabric.spawn(async move { this.commit(writes, reply_to).await });
         }
         Ok(())
-    }
-
-    /// Is a COMMIT of what an earlier life of this node has locked, which recovery decides? Its
-    /// coordinator does not know yet that this life is over. (decision 0105)
-    fn is_for_earlier_life(&self, body: &[u8]) -> Result<bool, Malformed> {
-        if self.node.lives().is_first() {
-            return Ok(false);
-        }
-        let writes = Writes::parse(body)?;
-        Ok(self.node.expect_served(writes.keys()).is_ok_and(|served| served.is_err()))
     }
 
     /// Is a record with this body durable in the log without waiting?
@@ -227,13 +219,16 @@ impl<F: Fabric> NicServer<F> {
         Ok((reads, served))
     }
 
-    /// Parses a COMMIT of this node's keys. Who sends one has locked these here.
-    pub(super) fn writes<'a>(&self, body: &'a [u8]) -> Result<Writes<&'a [u8]>, Malformed> {
+    /// Parses a COMMIT of this node's keys, and says whether these are served. Who sends one has
+    /// locked them here: in a first life they are.
+    pub(super) fn writes<'a>(&self, body: &'a [u8]) -> Asked<Writes<&'a [u8]>> {
         let writes = Writes::parse(body)?;
         self.node.begun().expect(writes.began)?;
-        let not_locked = Malformed { what: "a COMMIT of a shard that is not served" };
-        self.node.expect_served(writes.keys())?.map_err(|_| not_locked)?;
-        Ok(writes)
+        let served = self.node.expect_served(writes.keys())?;
+        if served.is_err() && self.node.lives().is_first() {
+            return Err(Malformed { what: "a COMMIT of a shard that is not served" });
+        }
+        Ok((writes, served))
     }
 
     /// EXECUTE: locks the write set or nothing, then reads every key. [Xenic21 4.2 step 2]
