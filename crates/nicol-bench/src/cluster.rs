@@ -32,12 +32,12 @@ const SIZES: [&str; 6] = ["records", "warehouses", "items", "customers", "replic
 
 /// A loaded cluster of whatever family: its memory and its clients, as the harness sees them.
 pub(crate) struct Cluster {
-    pub view: View,
+    pub(crate) view: View,
     pub(crate) nodes: Vec<Arc<dyn NodeState>>,
     pub(crate) outline: Outline,
     pub(crate) judge: Box<dyn Judge>,
     pub(crate) survival: Survival,
-    pub run: Arc<RunControl>,
+    pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
     /// Initial records of all replicas, at most.
     pub(crate) records: u64,
@@ -124,10 +124,10 @@ pub(crate) fn load<Y: Family>(
     let from = Origin { view, config: &system, source: &*source };
     let parallel = parallel::Threads(records);
     let load = || load_shards::<Y::Node>(&from, &parallel);
-    let shards = match &config.kept {
-        Some(kept) => {
+    let shards = match &config.last_load {
+        Some(last) => {
             let of = format!("{:?} {} {system:?}", config.sized_workload(), view.shards());
-            kept.shards::<Y::Node>(&of, load)?
+            last.shards::<Y::Node>(&of, load)?
         }
         None => load()?,
     };

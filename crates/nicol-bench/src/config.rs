@@ -9,7 +9,7 @@ use nicol_core::view::ViewError;
 use nicol_rt::LogDevice;
 use nicol_workload::driver::{Load, RETRY, Retry, RunPlan};
 
-use crate::kept::Kept;
+use crate::last_load::LastLoad;
 use crate::workloads::WorkloadSpec;
 
 /// The live world's name, for `--on`.
@@ -83,7 +83,7 @@ pub struct BenchConfig {
     /// Tell what each step of the protocol costs, in a simulated world. Not beside a trace.
     pub steps: bool,
     /// What an earlier run has loaded and later ones may take over.
-    pub kept: Option<Arc<Kept>>,
+    pub last_load: Option<Arc<LastLoad>>,
 }
 
 /// A view that there cannot be, under the field that asked for it.
@@ -128,7 +128,7 @@ impl BenchConfig {
             syncs_nothing: false,
             trace: None,
             steps: false,
-            kept: None,
+            last_load: None,
         }
     }
 

@@ -155,7 +155,7 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// The findings on a promise that says nothing of crashes of everything.
-    pub fn of(wrong: Vec<String>) -> Self {
+    pub(crate) fn of(wrong: Vec<String>) -> Self {
         Self { wrong, acknowledged_lost: None }
     }
 }

@@ -24,7 +24,7 @@ pub enum Toll {
 impl Toll {
     /// That of `plan` in a cluster of this first view, where a node that is silent for longer than
     /// `lease` is given up.
-    pub fn of(plan: &FaultPlan, view: &View, lease: Nanos) -> Self {
+    pub(crate) fn of(plan: &FaultPlan, view: &View, lease: Nanos) -> Self {
         let lost = lost(plan, view, lease).len();
         if lost == 0 {
             Self::Nothing

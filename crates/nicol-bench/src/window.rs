@@ -27,7 +27,7 @@ struct Look {
 
 impl<'r> Window<'r> {
     /// The measured time of the plan of `cluster`'s run.
-    pub fn of(world: &'r SimCluster, cluster: &'r Cluster) -> Self {
+    pub(crate) fn of(world: &'r SimCluster, cluster: &'r Cluster) -> Self {
         let look_at = cluster.run.plan().warmup_until;
         Self { world, cluster, look_at, first: None, last: None }
     }

@@ -40,7 +40,7 @@ pub(crate) struct KeptFolder {
     /// The number of the store's life.
     pub(crate) life: u64,
     /// The view in which its logs are written.
-    pub view: View,
+    pub(crate) view: View,
     /// The cluster.
     pub(crate) cluster: Arc<dyn Pausable>,
     /// Bytes of logs from which on they are shortened.

@@ -101,7 +101,7 @@ pub(crate) struct RunLogs<'d> {
     /// One for each node.
     pub(crate) logs: Vec<Log>,
     /// The view in which they were written.
-    pub view: View,
+    pub(crate) view: View,
     dir: &'d Path,
 }
 

@@ -11,7 +11,7 @@ use super::{process, thread};
 pub(super) struct Line {
     /// None at the end of a slice: Perfetto looks for an open one of that very name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
+    pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cat: Option<String>,
     /// Its kind, as the format calls it.
@@ -38,9 +38,9 @@ pub(super) struct Line {
 #[serde(default)]
 pub(super) struct Args {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(super) name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<u64>,
+    pub(super) value: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub(super) struct Args {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stamp: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub view: Option<u32>,
+    pub(super) view: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) life: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 //! own tests are built without them.
 
 mod committed;
-mod kept;
+mod last_load;
 mod settings;
 mod systems;
 mod transactions;

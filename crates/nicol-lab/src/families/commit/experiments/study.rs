@@ -14,7 +14,7 @@ use nicol_bench::binding::Binding;
 use nicol_bench::config::{BenchConfig, Length};
 use nicol_bench::families::commit::find;
 use nicol_bench::hardware::vain_offload;
-use nicol_bench::kept::Kept;
+use nicol_bench::last_load::LastLoad;
 use nicol_bench::report::BenchReport;
 use nicol_bench::system::System;
 
@@ -38,7 +38,7 @@ pub(crate) struct Study<'c> {
     /// The factor by which its runs are longer than the benchmark's.
     pub(super) length: u64,
     /// What its runs have loaded.
-    kept: Arc<Kept>,
+    last_load: Arc<LastLoad>,
 }
 
 /// The measurements of one judged run.
@@ -112,7 +112,7 @@ impl<'c> Study<'c> {
             host_engines: None,
             nic_engines: None,
             length: 1,
-            kept: Arc::default(),
+            last_load: Arc::default(),
         })
     }
 
@@ -130,7 +130,7 @@ impl<'c> Study<'c> {
                 studies.push(Self {
                     log: "whole, acknowledged",
                     settings,
-                    kept: Arc::default(),
+                    last_load: Arc::default(),
                     ..careful.clone()
                 });
             }
@@ -192,7 +192,7 @@ impl<'c> Study<'c> {
             clients: Some(clients),
             length: Some(Length::Time(window * self.length)),
             warmup: Some(warmup * self.length),
-            kept: Some(self.kept.clone()),
+            last_load: Some(self.last_load.clone()),
             ..BenchConfig::new(self.system.name, workload, &self.on, self.context.options.seed)
         }
     }
@@ -215,7 +215,7 @@ impl<'c> Study<'c> {
         let at_a_time = (options.memory / most).clamp(1, options.jobs as u64) as usize;
         pool.map_few(at_a_time, studies, |study| {
             let found = work(study);
-            study.kept.clear();
+            study.last_load.clear();
             found
         })
     }

@@ -11,7 +11,7 @@ use nicol_core::system::{SystemNode, TooSmall};
 /// they write there: the records are made once, and a run has memory of its own for what it
 /// changes. What is loaded next takes their place. (decision 0113)
 #[derive(Default)]
-pub struct Kept {
+pub struct LastLoad {
     last: Mutex<Option<Box<dyn Any + Send>>>,
     loads: AtomicU64,
 }
@@ -22,7 +22,7 @@ struct Load<S> {
     shards: Vec<S>,
 }
 
-impl Kept {
+impl LastLoad {
     /// The shards of nodes `N` that are loaded by `load`, or copies of those that are kept if they
     /// are of the same. `of` says all that their content depends on.
     ///
@@ -69,8 +69,8 @@ fn copies<N: SystemNode>(shards: &[N::Shard]) -> Option<Vec<N::Shard>> {
 }
 
 /// Says nothing of what is kept: results do not depend on it.
-impl fmt::Debug for Kept {
+impl fmt::Debug for LastLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Kept")
+        f.write_str("LastLoad")
     }
 }
